@@ -1,0 +1,45 @@
+-- The ledger: one row per decision, appended and never changed.
+--
+-- Partitioned by time from the beginning, so every unique key must contain created_at; that seq and txn are
+-- unique per bucket is held by the bucket's lock. The one partition ends at maxvalue, so that nothing fails
+-- without upkeep.
+
+create table if not exists zone_txn (
+    id             bigint         not null auto_increment comment 'number of the row, unique in the ledger',
+    txn_id         binary(16)     not null comment 'the transaction that was decided',
+    zone_id        int            not null comment 'the zone',
+    zone_version   int            not null comment 'the version of the zone that decided',
+    bucket_key     varbinary(255) not null comment 'the bucket',
+    seq            bigint         not null comment 'position in the bucket, from 1 without gaps',
+    kind           varchar(20)    character set ascii not null comment 'what the row records: check',
+    blocked        boolean        not null comment '1 when the transaction may not pass',
+    reason         varchar(20)    character set ascii not null comment 'within_limit, over_limit or exceeds_limit',
+    cost           bigint         not null comment 'what was asked for',
+    spent          bigint         not null comment 'what was spent: the cost, or 0 when blocked',
+    spent_total    bigint         not null comment 'sum of spent over the bucket up to and with this row; never falls',
+    remaining      bigint         not null comment 'what could still be spent after the decision',
+    retry_after_us bigint         null comment 'the least wait that was promised, from created_at; null when allowed or never',
+    level          bigint         null comment 'level of the token bucket after the row; null for other algorithms',
+    target_at      datetime(6)    null comment 'for rows that undo a charge: when that charge was made',
+    created_at     datetime(6)    not null comment 'when it was decided, after the lock was held; never moves backwards within a bucket',
+    prev_at        datetime(6)    null comment 'created_at of the row before it in the bucket; null for the first',
+    -- Rows are stored in the order of their numbers: appended, never spread over the file.
+    constraint zone_txn_pk primary key (id, created_at),
+    -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
+    -- history of a bucket, rebuilding a head. With all four columns given it finds a row by a point read,
+    -- which locks no gap.
+    constraint zone_txn_bucket_uq unique (zone_id, bucket_key, created_at, seq),
+    constraint zone_txn_kind_ck check (kind in ('check')),
+    constraint zone_txn_spent_ck check (spent = if(blocked, 0, cost)),
+    -- Idempotency: was this transaction decided in this bucket?
+    index zone_txn_bucket_txn (zone_id, bucket_key, txn_id),
+    -- Looking up a transaction, in whatever buckets it touched.
+    index zone_txn_txn (txn_id),
+    -- The history of a zone by time.
+    index zone_txn_zone (zone_id, created_at, id),
+    -- The exact wait: the first charge by which the total was reached.
+    index zone_txn_spent (zone_id, bucket_key, spent_total, seq)
+) engine = innodb comment = 'The ledger: every decision of every bucket. Append-only.'
+partition by range columns (created_at) (
+    partition zone_txn_last values less than (maxvalue)
+);

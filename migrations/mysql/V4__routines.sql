@@ -1,0 +1,16 @@
+-- The routines, from their only text. The migrator replaces each line below by the file that it names.
+
+-- install sql/mysql/zone_bucket_open.sql
+-- install sql/mysql/zone_level_carry.sql
+-- install sql/mysql/zone_decide.sql
+-- install sql/mysql/zone_decide_many.sql
+-- install sql/mysql/zone_transaction_require.sql
+-- install sql/mysql/zone_check.sql
+-- install sql/mysql/zone_check_own.sql
+-- install sql/mysql/zone_check_many.sql
+-- install sql/mysql/zone_check_many_own.sql
+-- install sql/mysql/check_velocity.sql
+-- install sql/mysql/zone_token_bucket_make.sql
+-- install sql/mysql/rate_limiting_request.sql
+-- install sql/mysql/zone_find.sql
+-- install sql/mysql/tallygate_schema_version.sql

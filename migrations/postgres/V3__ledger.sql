@@ -1,0 +1,81 @@
+-- The ledger: one row per decision, appended and never changed.
+--
+-- Partitioned by time from the beginning. A unique key must then contain created_at, so that seq and txn
+-- are unique per bucket is held by the bucket's lock, not by an index. There is no default partition (it
+-- forbids detaching concurrently); the last one ends at maxvalue, so that nothing fails without upkeep.
+
+create sequence zone_txn_id_seq;
+
+create table zone_txn (
+    id             bigint      not null default nextval('zone_txn_id_seq'),
+    seq            bigint      not null,
+    cost           bigint      not null,
+    spent          bigint      not null,
+    spent_total    bigint      not null,
+    remaining      bigint      not null,
+    retry_after_us bigint,
+    level          bigint,
+    target_at      timestamptz,
+    created_at     timestamptz not null,
+    prev_at        timestamptz,
+    txn_id         uuid        not null,
+    zone_id        int         not null,
+    zone_version   int         not null,
+    blocked        boolean     not null,
+    kind           text        not null,
+    reason         text        not null,
+    bucket_key     text        not null collate "C",
+    -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
+    -- history of a bucket, rebuilding a head. Costs an entry per row.
+    constraint zone_txn_pk primary key (zone_id, bucket_key, created_at, seq),
+    constraint zone_txn_kind_ck check (kind in ('check')),
+    constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
+) partition by range (created_at);
+
+-- Idempotency: was this transaction decided in this bucket? Bucket first: by txn_id alone, most calls on
+-- distinct buckets fail under SERIALIZABLE, because new ids meet in one index page.
+create index zone_txn_bucket_txn on zone_txn (zone_id, bucket_key, txn_id);
+
+-- Looking up a transaction, in whatever buckets it touched.
+create index zone_txn_txn on zone_txn (txn_id);
+
+-- The history of a zone by time. New rows go to its right edge, where the page is in memory.
+create index zone_txn_zone on zone_txn (zone_id, created_at, id);
+
+-- The exact wait: the first charge by which the total was reached. Blocked rows are not in it, so a
+-- flood of them does not write here.
+create index zone_txn_spent on zone_txn (zone_id, bucket_key, spent_total) where spent > 0;
+
+-- A row by its number. A few bytes per hundred pages.
+create index zone_txn_id on zone_txn using brin (id) with (autosummarize = on);
+
+comment on table zone_txn is 'The ledger: every decision of every bucket. Append-only.';
+comment on column zone_txn.id is 'Number of the row, unique in the ledger.';
+comment on column zone_txn.txn_id is 'The transaction that was decided.';
+comment on column zone_txn.zone_id is 'The zone.';
+comment on column zone_txn.zone_version is 'The version of the zone that decided.';
+comment on column zone_txn.bucket_key is 'The bucket.';
+comment on column zone_txn.seq is 'Position in the bucket, from 1 without gaps.';
+comment on column zone_txn.kind is 'What the row records: check.';
+comment on column zone_txn.blocked is 'True when the transaction may not pass.';
+comment on column zone_txn.reason is 'within_limit, over_limit or exceeds_limit.';
+comment on column zone_txn.cost is 'What was asked for.';
+comment on column zone_txn.spent is 'What was spent: the cost, or 0 when blocked.';
+comment on column zone_txn.spent_total is 'Sum of spent over the bucket up to and with this row. Never falls.';
+comment on column zone_txn.remaining is 'What could still be spent after the decision.';
+comment on column zone_txn.retry_after_us is 'The least wait that was promised, from created_at; null when allowed or never.';
+comment on column zone_txn.level is 'Level of the token bucket after the row; null for other algorithms.';
+comment on column zone_txn.target_at is 'For rows that undo a charge: when that charge was made.';
+comment on column zone_txn.created_at is 'When it was decided, after the lock was held. Never moves backwards within a bucket.';
+comment on column zone_txn.prev_at is 'created_at of the row before it in the bucket; null for the first.';
+
+do $$
+declare
+    -- The first partition covers this month and the next; upkeep splits what follows while it is empty.
+    v_end constant timestamptz := date_trunc('month', now() at time zone 'UTC') at time zone 'UTC'
+        + interval '2 months';
+begin
+    execute format('create table zone_txn_first partition of zone_txn for values from (minvalue) to (%L)', v_end);
+    execute format('create table zone_txn_last partition of zone_txn for values from (%L) to (maxvalue)', v_end);
+end
+$$;

@@ -1,0 +1,11 @@
+-- The routines, from their only text. The migrator replaces each line below by the file that it names.
+
+-- install sql/postgres/zone_decision.sql
+-- install sql/postgres/zone_bucket_open.sql
+-- install sql/postgres/zone_level_carry.sql
+-- install sql/postgres/zone_check.sql
+-- install sql/postgres/zone_check_many.sql
+-- install sql/postgres/check_velocity.sql
+-- install sql/postgres/rate_limiting_request.sql
+-- install sql/postgres/zone_find.sql
+-- install sql/postgres/tallygate_schema_version.sql

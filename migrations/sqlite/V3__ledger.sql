@@ -1,0 +1,41 @@
+-- The ledger: one row per decision, appended and never changed. SQLite has no partitions.
+
+create table zone_txn (
+    id             integer not null constraint zone_txn_pk primary key autoincrement, -- number of the row
+    txn_id         blob    not null, -- the transaction that was decided: 16 bytes
+    zone_id        integer not null, -- the zone
+    zone_version   integer not null, -- the version of the zone that decided
+    bucket_key     text    not null, -- the bucket
+    seq            integer not null, -- position in the bucket, from 1 without gaps
+    kind           text    not null, -- what the row records: check
+    blocked        integer not null, -- 1 when the transaction may not pass
+    reason         text    not null, -- within_limit, over_limit or exceeds_limit
+    cost           integer not null, -- what was asked for
+    spent          integer not null, -- the cost, or 0 when blocked
+    spent_total    integer not null, -- sum of spent over the bucket up to and with this row; never falls
+    remaining      integer not null, -- what could still be spent after the decision
+    retry_after_us integer,          -- the least wait that was promised; null when allowed or never
+    level          integer,          -- level of the token bucket after the row
+    target_at      integer,          -- for rows that undo a charge: when that charge was made
+    created_at     integer not null, -- when it was decided; never moves backwards within a bucket
+    prev_at        integer,          -- created_at of the row before it in the bucket; null for the first
+    constraint zone_txn_kind_ck check (kind in ('check')),
+    constraint zone_txn_blocked_ck check (blocked in (0, 1)),
+    constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
+) strict;
+
+-- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
+-- history of a bucket, rebuilding a head.
+create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq);
+
+-- Idempotency: was this transaction decided in this bucket?
+create index zone_txn_bucket_txn on zone_txn (zone_id, bucket_key, txn_id);
+
+-- Looking up a transaction, in whatever buckets it touched.
+create index zone_txn_txn on zone_txn (txn_id);
+
+-- The history of a zone by time.
+create index zone_txn_zone on zone_txn (zone_id, created_at, id);
+
+-- The exact wait: the first charge by which the total was reached. Blocked rows are not in it.
+create index zone_txn_spent on zone_txn (zone_id, bucket_key, spent_total) where spent > 0;

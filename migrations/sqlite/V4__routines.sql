@@ -1,0 +1,1 @@
+-- SQLite has no stored routines: the program itself decides, under the database's write lock.

@@ -1,0 +1,65 @@
+-- rate_limiting_request: takes one token from the bucket of a caller.
+--
+-- The zone follows from the two parameters and is made when there is none: a token bucket that is filled
+-- with refill_per_sec tokens a second up to refill_per_sec * window_seconds. In a transaction of its own.
+--
+-- Arguments  rate_id         the bucket, 1 to 255 bytes of UTF-8 without control characters
+--            refill_per_sec  tokens a second, from 1
+--            window_seconds  seconds in which an empty bucket fills, from 1
+-- Result     one row: rate_limiting_request, the tokens left, or -1 when there was none to take
+-- Locks      the bucket's row, until it returns; on the first call with these parameters also the zone's name
+-- Errors     those of zone_check_own; TG003 (31003) also when the bucket would hold more than 2147483647
+--            tokens
+drop procedure if exists rate_limiting_request;
+create procedure rate_limiting_request(
+    in rate_id        varchar(4000) character set utf8mb4,
+    in refill_per_sec int,
+    in window_seconds int
+)
+sql security definer
+begin
+    declare v_name           varchar(100) character set utf8mb4 collate utf8mb4_bin
+        default concat('rate_limiting_request ', refill_per_sec, '/s for ', window_seconds, ' s');
+    declare v_zone_id        int;
+    declare v_message        varchar(400);
+    declare v_txn_id         binary(16);
+    declare v_id             bigint;
+    declare v_zone_version   int;
+    declare v_seq            bigint;
+    declare v_blocked        boolean;
+    declare v_reason         varchar(20) character set ascii;
+    declare v_zone_limit     bigint;
+    declare v_remaining      bigint;
+    declare v_retry_after_us bigint;
+    declare v_created_at     datetime(6);
+    declare v_replayed       boolean;
+    if refill_per_sec is null or window_seconds is null or refill_per_sec < 1 or window_seconds < 1
+        or cast(refill_per_sec as signed) * window_seconds > 2147483647
+    then
+        set v_message = concat(
+            coalesce(refill_per_sec, 'null'), ' tokens a second for ', coalesce(window_seconds, 'null'),
+            ' seconds cannot be counted; use at least 1 of each, and at most 2147483647 tokens in all'
+        );
+        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+    end if;
+    -- Fails with 1568 inside an open transaction, and leaves that as it is.
+    set transaction isolation level read committed;
+    begin
+        declare exit handler for sqlexception
+        begin
+            rollback;
+            resignal;
+        end;
+        start transaction;
+        set v_zone_id = (select z.id from zone_master z where z.name = v_name);
+        if v_zone_id is null then
+            call zone_token_bucket_make(v_name, refill_per_sec, window_seconds, v_zone_id);
+        end if;
+        call zone_decide(
+            v_zone_id, rate_id, v_txn_id, 1, true, true, false, v_id, v_zone_version, v_seq, v_blocked, v_reason,
+            v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+        );
+        commit;
+    end;
+    select if(v_blocked, -1, v_remaining) as rate_limiting_request;
+end;

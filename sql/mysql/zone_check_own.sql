@@ -1,0 +1,64 @@
+-- zone_check_own: decides one check and records it, in a transaction of its own.
+--
+-- Arguments  p_zone_id       the zone
+--            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
+--            p_txn_id        the transaction, 16 bytes; null makes a version 7 UUID
+--            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
+--            p_fresh         the caller just made p_txn_id, so it need not be looked for
+--            p_record        leave a row even for a peek
+--            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
+--                            innodb_lock_wait_timeout as it is
+-- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
+--            remaining, retry_after_us, created_at, replayed; id and seq are null for a peek
+-- Locks      the bucket's row, until it returns
+-- Errors     TG001 (31001) there is no such zone; TG002 (31002) the transaction was decided with another
+--            cost; TG003 (31003) a value is out of range; TG004 (31004) the bucket's total is full;
+--            TG005 (31005) the ledger lacks rows of the window; 1205 the lock was not had in time;
+--            1568 a transaction is open; it stays as it is
+drop procedure if exists zone_check_own;
+create procedure zone_check_own(
+    in p_zone_id    int,
+    in p_bucket_key varchar(4000) character set utf8mb4,
+    in p_txn_id     binary(16),
+    in p_cost       bigint,
+    in p_fresh      boolean,
+    in p_record     boolean,
+    in p_lock_wait_s int
+)
+sql security definer
+begin
+    declare v_txn_id         binary(16) default p_txn_id;
+    declare v_id             bigint;
+    declare v_zone_version   int;
+    declare v_seq            bigint;
+    declare v_blocked        boolean;
+    declare v_reason         varchar(20) character set ascii;
+    declare v_zone_limit     bigint;
+    declare v_remaining      bigint;
+    declare v_retry_after_us bigint;
+    declare v_created_at     datetime(6);
+    declare v_replayed       boolean;
+    declare v_lock_wait_s    int default @@session.innodb_lock_wait_timeout;
+    -- Fails with 1568 inside an open transaction, and leaves that as it is.
+    set transaction isolation level read committed;
+    begin
+        declare exit handler for sqlexception
+        begin
+            rollback;
+            set innodb_lock_wait_timeout = v_lock_wait_s;
+            resignal;
+        end;
+        set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+        start transaction;
+        call zone_decide(
+            p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, false, v_id, v_zone_version, v_seq,
+            v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+        );
+        commit;
+        set innodb_lock_wait_timeout = v_lock_wait_s;
+    end;
+    select v_id as id, v_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
+        p_bucket_key as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason, p_cost as cost,
+        v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,
+        v_created_at as created_at, v_replayed as replayed;
+end;

@@ -1,0 +1,43 @@
+-- zone_token_bucket_make: makes the zone of a rate_limiting_request; not called from outside.
+--
+-- Arguments  p_name            the zone's name
+--            p_refill_per_sec  tokens a second
+--            p_window_seconds  seconds in which an empty bucket fills
+--            o_zone_id         the zone's number, of the one that is there already if there is
+-- Locks      the zone's row, until the transaction ends
+drop procedure if exists zone_token_bucket_make;
+create procedure zone_token_bucket_make(
+    in  p_name           varchar(100) character set utf8mb4 collate utf8mb4_bin,
+    in  p_refill_per_sec int,
+    in  p_window_seconds int,
+    out o_zone_id        int
+)
+sql security definer
+begin
+    declare v_gcd  bigint default p_refill_per_sec;
+    declare v_rest bigint default 1000000;
+    declare v_swap bigint;
+    while v_rest <> 0 do
+        set v_swap = v_gcd mod v_rest;
+        set v_gcd = v_rest;
+        set v_rest = v_swap;
+    end while;
+    set timestamp = default;
+    insert into zone_master (
+        name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
+    )
+    values (
+        p_name, 'made by rate_limiting_request', 'token-bucket', p_refill_per_sec, 1000000,
+        p_refill_per_sec * p_window_seconds, v_gcd, 1, utc_timestamp(6), utc_timestamp(6)
+    )
+    on duplicate key update id = last_insert_id(id);
+    set o_zone_id = last_insert_id();
+    insert into zone_version (
+        zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, changed_at, changed_by
+    )
+    select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.updated_at,
+        session_user()
+    from zone_master z
+    where z.id = o_zone_id
+    on duplicate key update version = z.version;
+end;

@@ -1,0 +1,25 @@
+-- zone_transaction_require: refuses when no transaction is open.
+--
+-- Neither server tells a routine whether it runs in a transaction, but setting the isolation level fails
+-- with 1568 exactly when it does. With autocommit off every statement is in one.
+--
+-- Locks      nothing
+-- Errors     TG006 (31006) no transaction is open
+drop procedure if exists zone_transaction_require;
+create procedure zone_transaction_require()
+sql security definer
+begin
+    declare v_open boolean default not @@session.autocommit;
+    declare continue handler for 1568 set v_open = true;
+    if not v_open then
+        set transaction isolation level read committed;
+        if not v_open then
+            -- Uses up the isolation level that was set for the next transaction.
+            start transaction;
+            commit;
+            signal sqlstate 'TG006' set
+                mysql_errno = 31006,
+                message_text = 'zone_check joins a transaction and none is open; begin one, or call zone_check_own';
+        end if;
+    end if;
+end;

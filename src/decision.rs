@@ -1,0 +1,98 @@
+//! What a caller is told.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// The answer to a [`Check`](crate::Check).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// The transaction that was decided: the caller's own id, or the one that was made for it.
+    pub txn_id: Uuid,
+    /// True when the transaction may not pass; it spent nothing.
+    pub blocked: bool,
+    /// Why.
+    pub reason: Reason,
+    /// The most that the zone admits: its burst, or its rate.
+    pub limit: i64,
+    /// What can still be spent after this decision, rounded down; never negative.
+    pub remaining: i64,
+    /// The least wait, in microseconds from `decided_at`, after which the same request passes if nothing
+    /// else arrives. None when it was allowed, and when it can never pass.
+    pub retry_after_us: Option<i64>,
+    /// Position in the bucket's ledger, from 1 without gaps. None for a peek.
+    pub seq: Option<i64>,
+    /// The version of the zone's policy that decided.
+    pub zone_version: i32,
+    /// The database's time of the decision.
+    pub decided_at: DateTime<Utc>,
+    /// True when this transaction had been decided before and nothing was spent now.
+    pub replayed: bool,
+}
+
+impl Decision {
+    /// True when the transaction may pass.
+    pub fn is_allowed(&self) -> bool {
+        !self.blocked
+    }
+
+    /// The least wait as a duration; None when it was allowed or can never pass.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
+    }
+}
+
+/// Why a decision is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Allowed: the cost fitted.
+    WithinLimit,
+    /// Blocked: the cost does not fit now; it will after the wait.
+    OverLimit,
+    /// Blocked: the cost is more than the whole limit and can never pass.
+    ExceedsLimit,
+}
+
+impl Reason {
+    /// Its name in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WithinLimit => "within_limit",
+            Self::OverLimit => "over_limit",
+            Self::ExceedsLimit => "exceeds_limit",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Reason {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        [Self::WithinLimit, Self::OverLimit, Self::ExceedsLimit]
+            .into_iter()
+            .find(|reason| reason.as_str() == name)
+            .ok_or_else(|| Error::schema(format!("unknown reason {name:?} in the ledger; upgrade tallygate")))
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}

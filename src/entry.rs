@@ -1,0 +1,140 @@
+//! What the ledger says: its rows, and how to ask for them.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::check::validate_key;
+use crate::decision::Reason;
+use crate::error::{Error, Result};
+use crate::zone::validate_name;
+
+/// One row of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Number of the row, unique in the ledger.
+    pub id: i64,
+    /// The database's time of the decision.
+    pub decided_at: DateTime<Utc>,
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// Position in the bucket, from 1 without gaps.
+    pub seq: i64,
+    /// The transaction that was decided.
+    pub txn_id: Uuid,
+    /// What the row records: `check`.
+    pub kind: String,
+    /// True when the transaction could not pass.
+    pub blocked: bool,
+    /// Why.
+    pub reason: Reason,
+    /// What was asked for.
+    pub cost: i64,
+    /// What was spent: the cost, or 0 when blocked.
+    pub spent: i64,
+    /// Sum of `spent` over the bucket up to and with this row.
+    pub spent_total: i64,
+    /// What could still be spent after the decision.
+    pub remaining: i64,
+    /// The wait that was promised, from `decided_at`.
+    pub retry_after_us: Option<i64>,
+    /// The token bucket's level after the row, in fractions of a token; None for other algorithms.
+    pub level: Option<i64>,
+    /// The version of the zone that decided.
+    pub zone_version: i32,
+}
+
+/// Which rows of the ledger to read, newest first.
+///
+/// ```
+/// use tallygate::History;
+/// let blocked = History { zone: Some("login".into()), blocked: Some(true), ..History::default() };
+/// # let _ = blocked;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Only this zone.
+    pub zone: Option<String>,
+    /// Only this bucket; needs `zone`, unless `txn` is given.
+    pub key: Option<String>,
+    /// Only this transaction, in every bucket that it touched.
+    pub txn: Option<Uuid>,
+    /// Only blocked (true) or only allowed (false) rows.
+    pub blocked: Option<bool>,
+    /// Rows decided at this time or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Rows decided before this time.
+    pub until: Option<DateTime<Utc>>,
+    /// At most so many rows in a page: 1 to 10,000.
+    pub limit: u32,
+    /// Where the page before this one ended.
+    pub before: Option<Cursor>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            zone: None,
+            key: None,
+            txn: None,
+            blocked: None,
+            since: None,
+            until: None,
+            limit: 100,
+            before: None,
+        }
+    }
+}
+
+impl History {
+    pub(crate) fn validate(&self) -> Result<()> {
+        if !(1..=10_000).contains(&self.limit) {
+            return Err(Error::invalid(format!("limit {} is out of range; use 1 to 10000", self.limit)));
+        }
+        if let Some(zone) = &self.zone {
+            validate_name(zone)?;
+        }
+        if let Some(key) = &self.key {
+            validate_key(key)?;
+            if self.zone.is_none() && self.txn.is_none() {
+                return Err(Error::invalid(format!(
+                    "key {key:?} names a bucket only inside a zone; name the zone too"
+                )));
+            }
+        }
+        if let (Some(since), Some(until)) = (self.since, self.until)
+            && since > until
+        {
+            return Err(Error::invalid(format!(
+                "since {} is after until {}; swap them",
+                since.to_rfc3339(),
+                until.to_rfc3339()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// One page of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The rows, newest first.
+    pub rows: Vec<Entry>,
+    /// Where to go on: the next page's [`History::before`]. None when this was the last.
+    pub next: Option<Cursor>,
+}
+
+/// A place in the ledger, to read on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) id: i64,
+}
+
+impl From<&Entry> for Cursor {
+    fn from(row: &Entry) -> Self {
+        Self { at: row.decided_at, id: row.id }
+    }
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+
+mod check;
+mod decide;
+mod decision;
+mod entry;
+mod error;
+mod limiter;
+mod migrate;
+mod retry;
+mod store;
+mod zone;
+
+pub use crate::{
+    check::Check,
+    decide::{Head, Outcome, Probe, Version, Window, decide, probe},
+    decision::{Decision, Reason},
+    entry::{Cursor, Entry, History, Page},
+    error::{Error, Result},
+    limiter::{Config, Limiter, Pool},
+    migrate::{Migration, Migrator},
+    store::{Isolation, Joined},
+    zone::{Algorithm, Policy, UNITS_MAX, Zone, ZoneVersion},
+};

@@ -1,0 +1,423 @@
+//! The face of the library.
+
+mod gate;
+mod trace;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use crate::check::Check;
+use crate::decision::Decision;
+use crate::entry::{Cursor, History, Page};
+use crate::error::{Error, Result};
+use crate::migrate;
+use crate::retry::Backoff;
+use crate::store::{Address, Isolation, Joined, Of, Request, Span, Store, Terms};
+use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
+use gate::Gate;
+
+/// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
+/// deadline; this is for a database that does not answer at all.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Settings of a [`Limiter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How decisions of one bucket are kept apart. Default: row locks.
+    pub isolation: Isolation,
+    /// How long a call may take, retries included, before it ends with a transient error. MySQL and MariaDB
+    /// count lock waits in whole seconds, so there the server may hold on for up to a second more. Default:
+    /// 5 s.
+    pub deadline: Duration,
+    /// How often a decision is tried when the database reports a conflict, a deadlock or a broken
+    /// connection. Default: 64; the deadline usually comes first.
+    pub attempts: u32,
+    /// Connections that [`Limiter::connect`] opens at most. Default: 16.
+    pub connections: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::RowLock,
+            deadline: Duration::from_secs(5),
+            attempts: 64,
+            connections: 16,
+        }
+    }
+}
+
+/// An existing sqlx pool of any of the databases; made by `into()`.
+pub struct Pool(Store);
+
+#[cfg(feature = "postgres")]
+impl From<sqlx::PgPool> for Pool {
+    fn from(pool: sqlx::PgPool) -> Self {
+        Self(Store::Postgres(crate::store::Postgres::new(pool)))
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl From<sqlx::MySqlPool> for Pool {
+    fn from(pool: sqlx::MySqlPool) -> Self {
+        Self(Store::MySql(crate::store::MySql::new(pool)))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<sqlx::SqlitePool> for Pool {
+    fn from(pool: sqlx::SqlitePool) -> Self {
+        Self(Store::Sqlite(crate::store::Sqlite::new(pool)))
+    }
+}
+
+/// Decides checks, and reads what was decided. Cheap to clone; clones share their connections.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use tallygate::{Check, Limiter, Policy};
+///
+/// let limiter = Limiter::connect("sqlite::memory:").await?;
+/// limiter.set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+/// for _ in 0..5 {
+///     assert!(limiter.check(Check::new("login", "user:42")).await?.is_allowed());
+/// }
+/// let decision = limiter.check(Check::new("login", "user:42")).await?;
+/// assert!(decision.blocked);
+/// assert!(decision.retry_after().unwrap() <= Duration::from_secs(60));
+/// # Ok::<(), tallygate::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    config: Config,
+    gate: Arc<Gate>,
+    /// Numbers of the zones by name. Names never change and zones are never removed.
+    zones: Mutex<HashMap<String, i32>>,
+}
+
+impl Limiter {
+    /// Connects with the default [`Config`] to `postgres://…`, `mysql://…`, `mariadb://…` or `sqlite:FILE`.
+    ///
+    /// A SQLite file that is not there is made, with its schema. Any other database must have been migrated:
+    /// the error says what to run.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url, Config::default()).await
+    }
+
+    /// Connects with settings.
+    pub async fn connect_with(url: &str, config: Config) -> Result<Self> {
+        let store = Store::connect(&Address::parse(url)?, config.connections.max(1)).await?;
+        Self::open(store, config).await
+    }
+
+    /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
+    /// timeout when it uses rustls: see `docs/operations.md`.
+    pub async fn with_pool(pool: impl Into<Pool>, config: Config) -> Result<Self> {
+        Self::open(pool.into().0, config).await
+    }
+
+    async fn open(store: Store, config: Config) -> Result<Self> {
+        migrate::gate(store.schema_version().await?)?;
+        let width = match config.isolation {
+            Isolation::RowLock => 2,
+            Isolation::Serializable => 1,
+        };
+        let inner = Inner { store, config, gate: Gate::new(width), zones: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Decides one check and records it; the answer is a committed ledger row.
+    ///
+    /// One round trip (three under SERIALIZABLE), and one more the first time that a zone is named. Locks
+    /// the bucket's row until the decision is committed, and nothing else.
+    ///
+    /// Dropping the future, or its deadline, stops the waiting and not the database: no transaction and no
+    /// lock is left behind, and what was decided is learned by asking again with the same transaction id.
+    ///
+    /// # Errors
+    /// Invalid: an unknown zone, a key or a cost that cannot be stored. Conflict: the transaction was
+    /// decided with another cost. Transient: the deadline passed, or conflicts did not end.
+    pub async fn check(&self, check: Check) -> Result<Decision> {
+        self.check_many(vec![check])
+            .await?
+            .pop()
+            .ok_or_else(|| Error::database("the database gave no decision"))
+    }
+
+    /// Decides several checks in one transaction and one call: the same decisions as one after the other.
+    ///
+    /// Each is decided by itself: one that is blocked does not hold back the others. Locks all their buckets
+    /// in one order, so that callers with overlapping buckets cannot deadlock.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); then none of them happened.
+    pub async fn check_many(&self, checks: Vec<Check>) -> Result<Vec<Decision>> {
+        for check in &checks {
+            check.validate()?;
+        }
+        let deadline =
+            checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
+        let until = Instant::now() + deadline;
+        let named = checks.iter().map(|check| check.txn.unwrap_or_else(Uuid::now_v7)).collect::<Vec<_>>();
+        let txn = named.first().copied().unwrap_or_default();
+        // A task of its own: the caller may go away, the protocol with the database goes on to its end.
+        let inner = Arc::clone(&self.inner);
+        let work = tokio::spawn(async move { inner.check_many(checks, named, until).await });
+        let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
+        match timeout_at(until, work).await {
+            Ok(Ok(decisions)) => decisions,
+            Ok(Err(failed)) => {
+                Err(Error::transient(format!("the decision was cut short; {ask_again}")).caused_by(failed))
+            }
+            Err(_) => Err(Error::transient(format!("no decision within {deadline:?}; {ask_again}"))),
+        }
+    }
+
+    /// Decides inside the caller's own transaction: the spent limit and the caller's rows are committed, or
+    /// taken back, together.
+    ///
+    /// One round trip. Holds the bucket's lock until the caller's transaction ends, so keep that short. Not
+    /// retried: after a transient error the caller rolls back and runs its transaction again. The database's
+    /// own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::time::Duration;
+    /// # use tallygate::{Check, Limiter, Policy};
+    /// # let path = std::env::temp_dir().join(format!("tallygate-doc-{}.db", uuid::Uuid::now_v7()));
+    /// # let url = format!("sqlite:{}", path.display());
+    /// # let limiter = Limiter::connect(&url).await?;
+    /// # limiter.set_zone("payments", &Policy::sliding_log(10_000, Duration::from_secs(86_400))?, None, "docs").await?;
+    /// # let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
+    /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    /// let decision = limiter.check_in(&mut *tx, Check::new("payments", "card:9f3c").cost(1_250)).await?;
+    /// if decision.is_allowed() {
+    ///     // insert the payment in the same transaction
+    ///     tx.commit().await.unwrap();
+    /// }
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn check_in(&self, transaction: impl Into<Joined<'_>>, check: Check) -> Result<Decision> {
+        check.validate()?;
+        let transaction = transaction.into();
+        let txn = check.txn.unwrap_or_else(Uuid::now_v7);
+        let requests = [self.inner.request(check, txn).await?];
+        trace::observe(&requests, self.inner.store.check_in(transaction.0, &requests))
+            .await?
+            .pop()
+            .ok_or_else(|| Error::database("the database gave no decision"))
+    }
+
+    /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
+    pub async fn peek(&self, zone: &str, key: &str) -> Result<Decision> {
+        self.check(Check::new(zone, key).cost(0)).await
+    }
+
+    /// Reads the ledger, newest row first, a page at a time.
+    ///
+    /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
+    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
+    pub async fn history(&self, history: &History) -> Result<Page> {
+        history.validate()?;
+        let store = &self.inner.store;
+        let zone_id = match &history.zone {
+            Some(zone) => Some(self.inner.zone_id(zone).await?),
+            None => None,
+        };
+        let mut rows = match (history.txn, zone_id, &history.key) {
+            (Some(txn), _, _) => store.history(&Span::new(Of::Txn(txn), history)).await?,
+            (None, Some(zone_id), Some(key)) => {
+                store.history(&Span::new(Of::Bucket(zone_id, key), history)).await?
+            }
+            (None, Some(zone_id), None) => store.history(&Span::new(Of::Zone(zone_id), history)).await?,
+            (None, None, _) => {
+                let mut rows = Vec::new();
+                for zone in store.zones().await? {
+                    rows.extend(store.history(&Span::new(Of::Zone(zone.id), history)).await?);
+                }
+                rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.decided_at, row.id)));
+                rows
+            }
+        };
+        let full = rows.len() >= history.limit as usize;
+        rows.truncate(history.limit as usize);
+        let next = if full { rows.last().map(Cursor::from) } else { None };
+        if history.txn.is_some() {
+            rows.retain(|row| {
+                history.zone.as_ref().is_none_or(|zone| *zone == row.zone)
+                    && history.key.as_ref().is_none_or(|key| *key == row.key)
+            });
+        }
+        Ok(Page { rows, next })
+    }
+
+    /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.
+    ///
+    /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
+    /// set changes nothing and makes no version. Buckets go on as they are: sliding windows judge their
+    /// history by the new policy; token levels keep their tokens, capped by the new capacity, and a bucket
+    /// that had no level starts full.
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        validate_name(name)?;
+        validate_text("description", description.unwrap_or_default())?;
+        validate_text("the name of who changes the zone", by)?;
+        let mut tries = self.inner.tries(Instant::now() + self.inner.config.deadline);
+        loop {
+            match self.inner.store.set_zone(name, policy, description, by).await {
+                Err(error) if tries.again(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Every zone, by name.
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        self.inner.store.zones().await
+    }
+
+    /// One zone; None when there is none of this name.
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        validate_name(name)?;
+        self.inner.store.zone(name).await
+    }
+
+    /// Every version of a zone, oldest first.
+    pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
+        self.inner.store.zone_versions(zone.id).await
+    }
+
+    /// The same limiter with its time read from a counter of microseconds since 1970. Tests only; the
+    /// embedded engine only.
+    #[cfg(all(feature = "sqlite", feature = "test-clock"))]
+    #[doc(hidden)]
+    pub fn with_test_clock(self, us: Arc<std::sync::atomic::AtomicI64>) -> Self {
+        let mut store = self.inner.store.clone();
+        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
+        if let Store::Sqlite(sqlite) = &mut store {
+            sqlite.set_clock(us);
+        }
+        let inner = Inner {
+            store,
+            config: self.inner.config,
+            gate: Arc::clone(&self.inner.gate),
+            zones: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl Inner {
+    async fn check_many(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
+        let mut requests = Vec::with_capacity(checks.len());
+        for (check, txn) in checks.into_iter().zip(txns) {
+            requests.push(self.request(check, txn).await?);
+        }
+        // Only a few of one bucket at a time take a connection; the others wait here, so that a hot bucket
+        // cannot use up the pool.
+        let _pass = match requests.as_slice() {
+            [one] if one.leaves_row() => Some(
+                timeout_at(until, Gate::enter(&self.gate, (one.zone_id, one.key.clone()))).await.map_err(
+                    |_| Error::transient(format!("bucket {:?} was busy until the deadline", one.key)),
+                )?,
+            ),
+            _ => None,
+        };
+        let terms = Terms { isolation: self.config.isolation, until };
+        let silent = |_| Err(Error::transient("the database did not answer; try again"));
+        trace::observe(&requests, async {
+            let mut requests = requests.clone();
+            let mut tries = self.tries(until);
+            loop {
+                let call = timeout_at(until + GRACE, self.store.check(&requests, terms));
+                match call.await.unwrap_or_else(silent) {
+                    Err(error) if tries.again(&error).await => {
+                        trace::count_retry();
+                        // This attempt may have been committed after all.
+                        requests.iter_mut().for_each(|request| request.fresh = false);
+                    }
+                    result => return result,
+                }
+            }
+        })
+        .await
+    }
+
+    fn tries(&self, until: Instant) -> Tries {
+        Tries { backoff: Backoff::new(self.config.attempts), until }
+    }
+
+    async fn request(&self, check: Check, txn: Uuid) -> Result<Request> {
+        let zone_id = self.zone_id(&check.zone).await?;
+        Ok(Request {
+            zone: check.zone,
+            zone_id,
+            key: check.key,
+            txn,
+            cost: check.cost,
+            fresh: check.txn.is_none(),
+            record: check.record,
+        })
+    }
+
+    async fn zone_id(&self, name: &str) -> Result<i32> {
+        let known = self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let mut tries = self.tries(Instant::now() + self.config.deadline);
+        let found = loop {
+            match self.store.find_zone(name).await {
+                Err(error) if tries.again(&error).await => {}
+                result => break result?,
+            }
+        };
+        let Some(id) = found else {
+            return Err(Error::invalid(format!(
+                "there is no zone {name:?}; make it with: tallygate zone set {name:?} --rate 5 --per 60s"
+            )));
+        };
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
+        Ok(id)
+    }
+}
+
+/// The attempts of one call.
+struct Tries {
+    backoff: Backoff,
+    until: Instant,
+}
+
+impl Tries {
+    /// Waits and says true when the call should be tried again.
+    async fn again(&mut self, error: &Error) -> bool {
+        if !error.is_transient() {
+            return false;
+        }
+        match self.backoff.next(fastrand::f64()) {
+            Some(wait) if Instant::now() + wait < self.until => {
+                tokio::time::sleep(wait).await;
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! When to try again: bounded attempts, full jitter, one deadline.
+
+use std::time::Duration;
+
+/// Waits between attempts.
+///
+/// The n-th wait is drawn evenly from 0 to min(cap, first × 2^n): "full jitter" of M. Brooker, Exponential
+/// Backoff and Jitter, AWS Architecture Blog, 2015. It spreads callers that failed together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    attempts: u32,
+    tried: u32,
+}
+
+const FIRST: Duration = Duration::from_millis(2);
+const CAP: Duration = Duration::from_millis(100);
+
+impl Backoff {
+    /// At most `attempts` tries in all.
+    pub fn new(attempts: u32) -> Self {
+        Self { attempts, tried: 0 }
+    }
+
+    /// Counts a failed try. The wait before the next, drawn by `random` (0 to 1), or None when there is none.
+    pub fn next(&mut self, random: f64) -> Option<Duration> {
+        self.tried += 1;
+        let most = FIRST.saturating_mul(1 << self.tried.min(16)).min(CAP);
+        (self.tried < self.attempts).then(|| most.mul_f64(random.clamp(0.0, 1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_the_cap_and_the_attempts_are_bounded() {
+        let mut backoff = Backoff::new(9);
+        let waits: Vec<_> = std::iter::from_fn(|| backoff.next(1.0)).map(|wait| wait.as_millis()).collect();
+        assert_eq!(waits, [4, 8, 16, 32, 64, 100, 100, 100]);
+        assert_eq!(Backoff::new(2).next(0.0), Some(Duration::ZERO));
+        assert_eq!(Backoff::new(1).next(1.0), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! The databases. Only this room and `migrate` know sqlx; a store moves state and nothing else.
+
+#[macro_use]
+mod row;
+
+mod fault;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+mod url;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::decision::Decision;
+use crate::entry::{Cursor, Entry, History};
+use crate::error::{Error, Result};
+use crate::zone::{Policy, Zone, ZoneVersion};
+
+#[cfg(feature = "mysql")]
+pub(crate) use mysql::MySql;
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::Postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::Sqlite;
+pub(crate) use url::{Address, Engine};
+
+/// How decisions of the same bucket are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// READ COMMITTED and the bucket's row lock: one round trip, waiters queue at the lock.
+    #[default]
+    RowLock,
+    /// SERIALIZABLE: three round trips, and conflicts are decided again. For databases or policies of a
+    /// house that ask for it; the answers are the same. SQLite is always serializable.
+    Serializable,
+}
+
+/// A check as a store wants it: validated, its zone resolved, its transaction named.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub zone: String,
+    pub zone_id: i32,
+    pub key: String,
+    pub txn: Uuid,
+    pub cost: i64,
+    /// The id was just made, so the ledger need not be asked for it.
+    pub fresh: bool,
+    pub record: bool,
+}
+
+impl Request {
+    /// True when it leaves a row, and so must hold the bucket's lock. A peek only looks.
+    pub fn leaves_row(&self) -> bool {
+        self.cost > 0 || self.record
+    }
+}
+
+/// How to carry out a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub isolation: Isolation,
+    /// No connection and no lock is waited for longer.
+    pub until: Instant,
+}
+
+/// A connection of the caller's, with the caller's transaction open on it.
+///
+/// Made from a mutable reference: `limiter.check_in(&mut *tx, check)`.
+pub struct Joined<'c>(pub(crate) Caller<'c>);
+
+pub(crate) enum Caller<'c> {
+    #[cfg(feature = "postgres")]
+    Postgres(&'c mut sqlx::PgConnection),
+    #[cfg(feature = "mysql")]
+    MySql(&'c mut sqlx::MySqlConnection),
+    #[cfg(feature = "sqlite")]
+    Sqlite(&'c mut sqlx::SqliteConnection),
+    #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+    None(std::convert::Infallible, std::marker::PhantomData<&'c ()>),
+}
+
+#[cfg(feature = "postgres")]
+impl<'c> From<&'c mut sqlx::PgConnection> for Joined<'c> {
+    fn from(connection: &'c mut sqlx::PgConnection) -> Self {
+        Self(Caller::Postgres(connection))
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl<'c> From<&'c mut sqlx::MySqlConnection> for Joined<'c> {
+    fn from(connection: &'c mut sqlx::MySqlConnection) -> Self {
+        Self(Caller::MySql(connection))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl<'c> From<&'c mut sqlx::SqliteConnection> for Joined<'c> {
+    fn from(connection: &'c mut sqlx::SqliteConnection) -> Self {
+        Self(Caller::Sqlite(connection))
+    }
+}
+
+/// One of the databases.
+#[derive(Clone)]
+pub(crate) enum Store {
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
+    #[cfg(feature = "mysql")]
+    MySql(MySql),
+    #[cfg(feature = "sqlite")]
+    Sqlite(Sqlite),
+}
+
+/// Calls the same method of whichever store it is.
+macro_rules! each {
+    ($store:expr, $s:ident => $call:expr) => {
+        match *$store {
+            #[cfg(feature = "postgres")]
+            Store::Postgres(ref $s) => $call,
+            #[cfg(feature = "mysql")]
+            Store::MySql(ref $s) => $call,
+            #[cfg(feature = "sqlite")]
+            Store::Sqlite(ref $s) => $call,
+        }
+    };
+}
+
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    expect(unused_variables, reason = "without a database there is nothing to call")
+)]
+impl Store {
+    /// Opens a pool for the address. SQLite's file is created and migrated on first use; other databases
+    /// are migrated by an explicit command.
+    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+        match address.engine() {
+            #[cfg(feature = "postgres")]
+            Engine::Postgres => Postgres::connect(address, connections).await.map(Self::Postgres),
+            #[cfg(feature = "mysql")]
+            Engine::MySql => MySql::connect(address, connections).await.map(Self::MySql),
+            #[cfg(feature = "sqlite")]
+            Engine::Sqlite => Sqlite::connect(address, connections).await.map(Self::Sqlite),
+            #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+            engine => Err(engine.missing()),
+        }
+    }
+
+    /// Number of the last migration; None where there is no schema.
+    pub async fn schema_version(&self) -> Result<Option<i32>> {
+        each!(self, s => s.schema_version().await)
+    }
+
+    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+        each!(self, s => s.find_zone(name).await)
+    }
+
+    /// Decides and commits: each request in order, all in one transaction.
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        each!(self, s => s.check(requests, terms).await)
+    }
+
+    /// Decides inside the caller's transaction.
+    pub async fn check_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
+        match (self, caller) {
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(_), Caller::Postgres(connection)) => {
+                Postgres::check_in(connection, requests).await
+            }
+            #[cfg(feature = "mysql")]
+            (Self::MySql(_), Caller::MySql(connection)) => MySql::check_in(connection, requests).await,
+            #[cfg(feature = "sqlite")]
+            (Self::Sqlite(store), Caller::Sqlite(connection)) => store.check_in(connection, requests).await,
+            #[allow(unreachable_patterns, reason = "with one database compiled in, the pair always matches")]
+            _ => Err(Error::invalid(
+                "the connection is of another database than the limiter's; join one of its own kind",
+            )),
+        }
+    }
+
+    /// Makes the zone or changes it; a call that changes nothing makes no version.
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        each!(self, s => s.set_zone(name, policy, description, by).await)
+    }
+
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        each!(self, s => s.zones().await)
+    }
+
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        each!(self, s => s.zone(name).await)
+    }
+
+    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+        each!(self, s => s.zone_versions(zone_id).await)
+    }
+
+    pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
+        each!(self, s => s.history(span).await)
+    }
+}
+
+/// Rows of one transaction, one bucket or one zone, newest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'h> {
+    pub of: Of<'h>,
+    pub blocked: Option<bool>,
+    pub since: DateTime<Utc>,
+    pub until: DateTime<Utc>,
+    pub before: Cursor,
+    pub limit: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'h> {
+    Txn(Uuid),
+    Bucket(i32, &'h str),
+    Zone(i32),
+}
+
+impl<'h> Span<'h> {
+    /// The rows of `of` that the history asks for.
+    pub fn new(of: Of<'h>, history: &History) -> Self {
+        // Bounds that every database can store: the years 1000 to 9999.
+        let at = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
+        let (first, last) = (at(-30_610_224_000_000_000), at(253_402_300_799_000_000));
+        Self {
+            of,
+            blocked: history.blocked,
+            since: history.since.unwrap_or(first).clamp(first, last),
+            until: history.until.unwrap_or(last).clamp(first, last),
+            before: history.before.unwrap_or(Cursor { at: last, id: i64::MAX }),
+            limit: history.limit,
+        }
+    }
+}
+
+/// A connection of the pool, or the error that none was free in time.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+async fn acquire<DB: sqlx::Database>(
+    pool: &sqlx::Pool<DB>,
+    until: Instant,
+) -> Result<sqlx::pool::PoolConnection<DB>, sqlx::Error> {
+    tokio::time::timeout_at(until, pool.acquire()).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+}
+
+/// True when a connection that comes back to a pool of ours can be used again.
+///
+/// A query that was cancelled while it waited leaves its answer, often an error, for the next reader. The
+/// first ping takes that error and the second one tells. Without this the pool closes such a connection
+/// the hard way, which with rustls can wait for ever and keep the pool's slot.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+async fn still_good<C: sqlx::Connection>(connection: &mut C) -> bool {
+    match tokio::time::timeout(Duration::from_secs(5), connection.ping()).await {
+        Ok(Ok(())) => true,
+        Ok(Err(_)) => connection.ping().await.is_ok(),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,72 @@
+//! From a driver's error to ours: which are the caller's, which pass, and what to do about the others.
+
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    expect(dead_code, reason = "without a driver there are no faults")
+)]
+
+use crate::error::Error;
+
+/// What a database's own code means.
+pub(super) enum Fault {
+    /// The request is wrong; the database's message says how.
+    Invalid,
+    /// The transaction was decided with another cost.
+    Conflict,
+    /// Trying again may help.
+    Transient,
+    /// Tables or routines are missing.
+    Unmigrated,
+    /// The database turned us away: wrong password, no such database, no right.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+/// Translates, with `judge` reading the codes of one database.
+pub(super) fn translate(
+    error: sqlx::Error,
+    judge: impl Fn(&dyn sqlx::error::DatabaseError) -> Fault,
+) -> Error {
+    let translated = match &error {
+        sqlx::Error::Database(database) => {
+            let message = database.message();
+            match judge(&**database) {
+                Fault::Invalid => Error::invalid(message),
+                Fault::Conflict => Error::conflict(message),
+                Fault::Transient => {
+                    Error::transient(format!("the database could not finish now: {message}; try again"))
+                }
+                Fault::Unmigrated => unmigrated(),
+                Fault::Refused => Error::database(format!("the database refused: {message}")),
+                Fault::Other => Error::database(format!("the database failed: {message}")),
+            }
+        }
+        sqlx::Error::Io(io) => Error::transient(format!(
+            "the connection to the database failed: {io}; check that the server runs and can be reached"
+        )),
+        sqlx::Error::PoolTimedOut => Error::transient(
+            "no connection to the database was free in time; try again, or allow more connections",
+        ),
+        sqlx::Error::Protocol(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::BeginFailed => {
+            Error::transient(format!("the connection to the database broke: {error}; try again"))
+        }
+        sqlx::Error::Tls(tls) => Error::database(format!("no secure connection to the database: {tls}")),
+        // Parsing a URL can fail with the URL in the message, and with it the password.
+        sqlx::Error::Configuration(_) => {
+            return Error::invalid(
+                "the database URL cannot be read; it looks like postgres://user:password@host:5432/name",
+            );
+        }
+        _ => Error::database(format!("the database's answer could not be used: {error}")),
+    };
+    translated.caused_by(error)
+}
+
+/// What every call on a database without our tables and routines ends with.
+pub(super) fn unmigrated() -> Error {
+    Error::schema("the database has no tallygate schema; run: tallygate migrate")
+}

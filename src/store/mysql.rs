@@ -1,0 +1,275 @@
+//! MySQL and MariaDB: the stored procedures decide.
+
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use sqlx::error::DatabaseError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
+use sqlx::pool::PoolOptions;
+use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row};
+use tokio::time::Instant;
+
+use super::fault::{self, Fault};
+use super::{Address, Isolation, Of, Request, Span, Terms};
+use crate::decision::Decision;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::zone::{Policy, Zone, ZoneVersion};
+
+/// A pool of connections to MySQL or MariaDB.
+#[derive(Clone)]
+pub(crate) struct MySql {
+    pool: MySqlPool,
+}
+
+impl MySql {
+    pub fn new(pool: MySqlPool) -> Self {
+        Self { pool }
+    }
+
+    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+        // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
+        connect(address).await?.close().await.map_err(error)?;
+        let pool = PoolOptions::new()
+            .max_connections(connections)
+            .test_before_acquire(false)
+            .after_release(|connection: &mut MySqlConnection, _| {
+                Box::pin(async move { Ok(super::still_good(connection).await) })
+            })
+            .connect_lazy_with(options(address)?);
+        Ok(Self::new(pool))
+    }
+
+    pub async fn schema_version(&self) -> Result<Option<i32>> {
+        let rows = sqlx::query_scalar("call tallygate_schema_version()").fetch_all(&self.pool).await;
+        match rows.map_err(error) {
+            Err(error) if error.is_schema() => Ok(None),
+            rows => Ok(rows?.into_iter().next().flatten()),
+        }
+    }
+
+    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+        let rows =
+            sqlx::query_scalar("call zone_find(?)").bind(name).fetch_all(&self.pool).await.map_err(error)?;
+        Ok(rows.into_iter().next().flatten())
+    }
+
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+        match terms.isolation {
+            // The procedure owns its transaction: one round trip.
+            Isolation::RowLock => {
+                let wait = terms.until.saturating_duration_since(Instant::now());
+                let wait_s = i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX);
+                decide(&mut connection, requests, Some(wait_s)).await
+            }
+            Isolation::Serializable => {
+                let begin = "set transaction isolation level serializable; start transaction";
+                let mut tx = connection.begin_with(begin).await.map_err(error)?;
+                let decisions = decide(&mut tx, requests, None).await?;
+                tx.commit().await.map_err(error)?;
+                Ok(decisions)
+            }
+        }
+    }
+
+    /// The caller's own `innodb_lock_wait_timeout` holds.
+    pub async fn check_in(connection: &mut MySqlConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+        decide(connection, requests, None).await
+    }
+
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        let begin = "set transaction isolation level read committed; start transaction";
+        let mut tx = self.pool.begin_with(begin).await.map_err(error)?;
+        sqlx::query(include_str!("mysql/zone_add.sql"))
+            .bind(name)
+            .bind(description)
+            .bind(policy.algorithm().as_str())
+            .bind(policy.rate())
+            .bind(policy.window_us())
+            .bind(policy.burst())
+            .bind(policy.gcd())
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        let mut zone = lock_zone(&mut tx, name).await?;
+        let description = description.unwrap_or(&zone.description);
+        if zone.policy != *policy || zone.description != description {
+            sqlx::query(include_str!("mysql/zone_set.sql"))
+                .bind(description)
+                .bind(policy.algorithm().as_str())
+                .bind(policy.rate())
+                .bind(policy.window_us())
+                .bind(policy.burst())
+                .bind(policy.gcd())
+                .bind(zone.id)
+                .execute(&mut *tx)
+                .await
+                .map_err(error)?;
+            zone = lock_zone(&mut tx, name).await?;
+        }
+        sqlx::query(include_str!("mysql/zone_version_add.sql"))
+            .bind(by)
+            .bind(zone.id)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        tx.commit().await.map_err(error)?;
+        Ok(zone)
+    }
+
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        let rows = sqlx::query(include_str!("mysql/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        rows.iter().map(zone).collect()
+    }
+
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        let rows = sqlx::query(include_str!("mysql/zone.sql"))
+            .bind(name)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.first().map(zone).transpose()
+    }
+
+    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+        let rows = sqlx::query(include_str!("mysql/zone_versions.sql"))
+            .bind(zone_id)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_version!(row)).collect()
+    }
+
+    pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
+        let query = match span.of {
+            Of::Txn(txn) => sqlx::query(include_str!("mysql/history_txn.sql")).bind(txn),
+            Of::Bucket(zone_id, key) => {
+                sqlx::query(include_str!("mysql/history_bucket.sql")).bind(zone_id).bind(key)
+            }
+            Of::Zone(zone_id) => sqlx::query(include_str!("mysql/history_zone.sql")).bind(zone_id),
+        };
+        let rows = query
+            .bind(span.blocked)
+            // Without a zone they travel as datetime; as timestamp they would end in 2106.
+            .bind(span.since.naive_utc())
+            .bind(span.until.naive_utc())
+            .bind(span.before.at.naive_utc())
+            .bind(span.before.at.naive_utc())
+            .bind(span.before.id)
+            .bind(span.limit)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| entry!(row)).collect()
+    }
+}
+
+/// Opens one connection, outside any pool.
+pub(crate) async fn connect(address: &Address) -> Result<MySqlConnection> {
+    options(address)?.connect().await.map_err(|e| error(e).at(address))
+}
+
+fn options(address: &Address) -> Result<MySqlConnectOptions> {
+    let options = MySqlConnectOptions::from_str(address.secret()).map_err(error)?;
+    Ok(options.log_statements(log::LevelFilter::Trace))
+}
+
+/// Calls the routine that fits. With `own_wait_s` it owns its transaction and waits so long for a lock;
+/// without, it joins the one that is open.
+///
+/// Always `fetch_all`: the driver's single-row calls return before a late error of the procedure is read.
+async fn decide(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    own_wait_s: Option<i32>,
+) -> Result<Vec<Decision>> {
+    let many = |requests: &[Request]| {
+        let check = |r: &Request| {
+            format!(
+                r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"fresh":{},"record":{}}}"#,
+                r.zone_id,
+                json_string(&r.key),
+                r.txn.simple(),
+                r.cost,
+                u8::from(r.fresh),
+                u8::from(r.record)
+            )
+        };
+        format!("[{}]", requests.iter().map(check).collect::<Vec<_>>().join(","))
+    };
+    let one = |sql: &'static str, r: &Request| {
+        sqlx::query(sql)
+            .bind(r.zone_id)
+            .bind(r.key.clone())
+            .bind(r.txn)
+            .bind(r.cost)
+            .bind(r.fresh)
+            .bind(r.record)
+    };
+    let query = match (requests, own_wait_s) {
+        ([request], Some(wait_s)) => one("call zone_check_own(?, ?, ?, ?, ?, ?, ?)", request).bind(wait_s),
+        ([request], None) => one("call zone_check(?, ?, ?, ?, ?, ?)", request),
+        (_, Some(wait_s)) => sqlx::query("call zone_check_many_own(?, ?)").bind(many(requests)).bind(wait_s),
+        (_, None) => sqlx::query("call zone_check_many(?)").bind(many(requests)),
+    };
+    let rows = query.fetch_all(connection).await.map_err(error)?;
+    if rows.len() != requests.len() {
+        return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));
+    }
+    rows.iter().zip(requests).map(|(row, request)| decision!(row, request)).collect()
+}
+
+/// A JSON string. Keys have no control characters, so two characters are left to escape.
+fn json_string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Zone> {
+    let rows = sqlx::query(include_str!("mysql/zone_lock.sql"))
+        .bind(name)
+        .fetch_all(connection)
+        .await
+        .map_err(error)?;
+    rows.first()
+        .map(zone)
+        .transpose()?
+        .ok_or_else(|| Error::database(format!("zone {name:?} was not stored")))
+}
+
+fn zone(row: &MySqlRow) -> Result<Zone> {
+    zone!(row)
+}
+
+fn time(row: &MySqlRow, column: &str) -> Result<DateTime<Utc>> {
+    row.try_get(column).map_err(error)
+}
+
+fn text(row: &MySqlRow, column: &str) -> Result<String> {
+    let bytes: Vec<u8> = row.try_get(column).map_err(error)?;
+    String::from_utf8(bytes).map_err(|e| Error::database("a bucket key is not UTF-8").caused_by(e))
+}
+
+pub(crate) fn error(error: sqlx::Error) -> Error {
+    fault::translate(error, judge)
+}
+
+/// The servers' error numbers, and our own.
+fn judge(error: &dyn DatabaseError) -> Fault {
+    match error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number) {
+        31001 | 31003 | 31004 | 31006 => Fault::Invalid,
+        31002 => Fault::Conflict,
+        // Deadlock, lock waits, row changed since the snapshot, server gone, query killed by a failover.
+        1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 1040 => Fault::Transient,
+        // No such procedure, table, database, or no database chosen.
+        1305 | 1146 => Fault::Unmigrated,
+        1044 | 1045 | 1049 | 1046 | 1142 | 1370 => Fault::Refused,
+        _ => Fault::Other,
+    }
+}

@@ -1,0 +1,233 @@
+//! PostgreSQL: the stored functions decide.
+
+use chrono::{DateTime, Utc};
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
+use std::str::FromStr;
+use tokio::time::Instant;
+
+use super::fault::{self, Fault};
+use super::{Address, Isolation, Of, Request, Span, Terms};
+use crate::decision::Decision;
+use crate::entry::Entry;
+use crate::error::Result;
+use crate::zone::{Policy, Zone, ZoneVersion};
+
+/// A pool of connections to PostgreSQL.
+#[derive(Clone)]
+pub(crate) struct Postgres {
+    pool: PgPool,
+}
+
+impl Postgres {
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+
+    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+        // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
+        connect(address).await?.close().await.map_err(error)?;
+        let pool = PoolOptions::new()
+            .max_connections(connections)
+            .test_before_acquire(false)
+            .after_release(|connection: &mut PgConnection, _| {
+                Box::pin(async move { Ok(super::still_good(connection).await) })
+            })
+            .connect_lazy_with(options(address)?);
+        Ok(Self::new(pool))
+    }
+
+    pub async fn schema_version(&self) -> Result<Option<i32>> {
+        let version = sqlx::query_scalar("select tallygate_schema_version()").fetch_one(&self.pool).await;
+        match version.map_err(error) {
+            Err(error) if error.is_schema() => Ok(None),
+            version => version,
+        }
+    }
+
+    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+        sqlx::query_scalar("select zone_find($1)").bind(name).fetch_one(&self.pool).await.map_err(error)
+    }
+
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+        let lock_wait = terms.until.saturating_duration_since(Instant::now());
+        let lock_wait_ms = i32::try_from(lock_wait.as_millis().max(1)).unwrap_or(i32::MAX);
+        match terms.isolation {
+            // A statement of its own is a transaction of its own: one round trip.
+            Isolation::RowLock => decide(&mut connection, requests, Some(lock_wait_ms)).await,
+            Isolation::Serializable => {
+                let mut tx =
+                    connection.begin_with("begin isolation level serializable").await.map_err(error)?;
+                let decisions = decide(&mut tx, requests, Some(lock_wait_ms)).await?;
+                tx.commit().await.map_err(error)?;
+                Ok(decisions)
+            }
+        }
+    }
+
+    /// The caller's own `lock_timeout` holds.
+    pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+        decide(connection, requests, None).await
+    }
+
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        let mut tx = self.pool.begin().await.map_err(error)?;
+        let bind = |sql| {
+            sqlx::query(sql)
+                .bind(name)
+                .bind(description)
+                .bind(policy.algorithm().as_str())
+                .bind(policy.rate())
+                .bind(policy.window_us())
+                .bind(policy.burst())
+                .bind(policy.gcd())
+        };
+        bind(include_str!("postgres/zone_add.sql")).execute(&mut *tx).await.map_err(error)?;
+        let row = bind(include_str!("postgres/zone_set.sql")).fetch_one(&mut *tx).await.map_err(error)?;
+        let zone = zone(&row)?;
+        sqlx::query(include_str!("postgres/zone_version_add.sql"))
+            .bind(zone.id)
+            .bind(by)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        tx.commit().await.map_err(error)?;
+        Ok(zone)
+    }
+
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        let rows =
+            sqlx::query(include_str!("postgres/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        rows.iter().map(zone).collect()
+    }
+
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        let row = sqlx::query(include_str!("postgres/zone.sql"))
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(error)?;
+        row.as_ref().map(zone).transpose()
+    }
+
+    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+        let rows = sqlx::query(include_str!("postgres/zone_versions.sql"))
+            .bind(zone_id)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_version!(row)).collect()
+    }
+
+    pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
+        let query = match span.of {
+            Of::Txn(txn) => {
+                sqlx::query(include_str!("postgres/history_txn.sql")).bind(txn).bind(None::<&str>)
+            }
+            Of::Bucket(zone_id, key) => {
+                sqlx::query(include_str!("postgres/history_bucket.sql")).bind(zone_id).bind(key)
+            }
+            Of::Zone(zone_id) => {
+                sqlx::query(include_str!("postgres/history_zone.sql")).bind(zone_id).bind(None::<&str>)
+            }
+        };
+        let rows = query
+            .bind(span.blocked)
+            .bind(span.since)
+            .bind(span.until)
+            .bind(span.before.at)
+            .bind(span.before.id)
+            .bind(i64::from(span.limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| entry!(row)).collect()
+    }
+}
+
+/// Opens one connection, outside any pool.
+pub(crate) async fn connect(address: &Address) -> Result<PgConnection> {
+    options(address)?.connect().await.map_err(|e| error(e).at(address))
+}
+
+fn options(address: &Address) -> Result<PgConnectOptions> {
+    let options = PgConnectOptions::from_str(address.secret()).map_err(error)?;
+    // No floating point travels, and PgBouncer refuses this start-up parameter.
+    Ok(options.extra_float_digits(None).log_statements(log::LevelFilter::Trace))
+}
+
+async fn decide(
+    connection: &mut PgConnection,
+    requests: &[Request],
+    lock_wait_ms: Option<i32>,
+) -> Result<Vec<Decision>> {
+    if let [request] = requests {
+        let row = sqlx::query(include_str!("postgres/check.sql"))
+            .bind(request.zone_id)
+            .bind(&request.key)
+            .bind(request.txn)
+            .bind(request.cost)
+            .bind(request.fresh)
+            .bind(request.record)
+            .bind(lock_wait_ms)
+            .fetch_one(connection)
+            .await
+            .map_err(error)?;
+        return Ok(vec![decision(&row, request)?]);
+    }
+    let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
+    let rows = sqlx::query(include_str!("postgres/check_many.sql"))
+        .bind(requests.iter().map(|r| r.zone_id).collect::<Vec<_>>())
+        .bind(requests.iter().map(|r| r.key.as_str()).collect::<Vec<_>>())
+        .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())
+        .bind(requests.iter().map(|r| r.cost).collect::<Vec<_>>())
+        .bind(column(|r| r.fresh))
+        .bind(column(|r| r.record))
+        .bind(lock_wait_ms)
+        .fetch_all(connection)
+        .await
+        .map_err(error)?;
+    rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
+}
+
+fn decision(row: &PgRow, request: &Request) -> Result<Decision> {
+    decision!(row, request)
+}
+
+fn zone(row: &PgRow) -> Result<Zone> {
+    zone!(row)
+}
+
+fn time(row: &PgRow, column: &str) -> Result<DateTime<Utc>> {
+    row.try_get(column).map_err(error)
+}
+
+fn text(row: &PgRow, column: &str) -> Result<String> {
+    row.try_get(column).map_err(error)
+}
+
+pub(crate) fn error(error: sqlx::Error) -> crate::Error {
+    fault::translate(error, judge)
+}
+
+/// PostgreSQL's SQLSTATEs, and our own.
+fn judge(error: &dyn DatabaseError) -> Fault {
+    match error.code().as_deref().unwrap_or_default() {
+        "TG001" | "TG003" | "TG004" => Fault::Invalid,
+        "TG002" => Fault::Conflict,
+        "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "53300" => Fault::Transient,
+        code if code.starts_with("08") => Fault::Transient,
+        "42883" | "42P01" | "3F000" => Fault::Unmigrated,
+        "28000" | "28P01" | "3D000" | "42501" => Fault::Refused,
+        _ => Fault::Other,
+    }
+}

@@ -1,0 +1,439 @@
+//! SQLite, embedded: the core decides, under the database's write lock.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, SqlitePool};
+use tokio::sync::Mutex;
+
+use super::fault::{self, Fault};
+use super::{Address, Of, Request, Span, Terms};
+use crate::decide::{Head, Outcome, Version, Window, decide, probe};
+use crate::decision::Decision;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::migrate;
+use crate::zone::{Policy, Zone, ZoneVersion};
+
+/// A pool of connections to one file.
+#[derive(Clone)]
+pub(crate) struct Sqlite {
+    pool: SqlitePool,
+    /// Writers of this process queue here, in order, instead of polling for the file's lock.
+    writer: Arc<Mutex<()>>,
+    clock: Clock,
+}
+
+/// The embedded database has no clock of its own: the host's is the database's.
+#[derive(Clone, Default)]
+pub(crate) enum Clock {
+    #[default]
+    Host,
+    #[cfg(feature = "test-clock")]
+    Test(Arc<std::sync::atomic::AtomicI64>),
+}
+
+impl Clock {
+    fn now_us(&self) -> i64 {
+        match self {
+            Self::Host => Utc::now().timestamp_micros(),
+            #[cfg(feature = "test-clock")]
+            Self::Test(us) => us.load(std::sync::atomic::Ordering::SeqCst),
+        }
+    }
+}
+
+impl Sqlite {
+    pub fn new(pool: SqlitePool) -> Self {
+        Self { pool, writer: Arc::default(), clock: Clock::Host }
+    }
+
+    #[cfg(feature = "test-clock")]
+    pub fn set_clock(&mut self, us: Arc<std::sync::atomic::AtomicI64>) {
+        self.clock = Clock::Test(us);
+    }
+
+    /// Opens the file, makes it when it is not there, and gives an empty one its schema.
+    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+        let options = options(address)?;
+        // Each connection to a database in memory would be a database of its own.
+        let connections = if in_memory(&options) { 1 } else { connections };
+        let pool = PoolOptions::new()
+            .max_connections(connections)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(options);
+        let mut connection = pool.acquire().await.map_err(|e| error(e).at(address))?;
+        let empty: bool = sqlx::query_scalar("select count(*) = 0 from sqlite_schema")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(error)?;
+        if empty {
+            migrate::run_embedded(&mut connection).await?;
+        }
+        drop(connection);
+        Ok(Self::new(pool))
+    }
+
+    pub async fn schema_version(&self) -> Result<Option<i32>> {
+        let version = sqlx::query_scalar("select max(version) from tallygate_schema_history")
+            .fetch_one(&self.pool)
+            .await;
+        match version.map_err(error) {
+            Err(error) if error.is_schema() => Ok(None),
+            version => version,
+        }
+    }
+
+    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+        sqlx::query_scalar("select id from zone_master where name = ?")
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(error)
+    }
+
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        if !requests.iter().any(Request::leaves_row) {
+            let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+            return self.check_in(&mut connection, requests).await;
+        }
+        let busy = |_| Error::transient("the database file was busy until the deadline; try again");
+        let _turn = tokio::time::timeout_at(terms.until, self.writer.lock()).await.map_err(busy)?;
+        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+        let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
+        let decisions = self.check_in(&mut tx, requests).await?;
+        tx.commit().await.map_err(error)?;
+        Ok(decisions)
+    }
+
+    pub async fn check_in(
+        &self,
+        connection: &mut SqliteConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
+        let mut decisions = Vec::with_capacity(requests.len());
+        for request in requests {
+            decisions.push(self.check_one(connection, request).await?);
+        }
+        Ok(decisions)
+    }
+
+    /// Load, decide, write. The caller holds the write lock.
+    async fn check_one(&self, connection: &mut SqliteConnection, request: &Request) -> Result<Decision> {
+        let head = load_head(connection, request).await?;
+        let versions = load_versions(connection, request, &head).await?;
+        let Some(current) = versions.last() else {
+            return Err(Error::invalid(format!(
+                "there is no zone {}; list them with: tallygate zone list",
+                request.zone_id
+            )));
+        };
+        if request.leaves_row()
+            && !request.fresh
+            && head.seq > 0
+            && let Some(past) = load_past(connection, request).await?
+        {
+            return Ok(past);
+        }
+        let now_us = self.clock.now_us();
+        let window = match probe(&current.policy, &head, request.cost, now_us) {
+            Some(probe) => Some(load_window(connection, request, probe).await?),
+            None => None,
+        };
+        let outcome = decide(&versions, &head, window, request.cost, now_us)?;
+        if request.leaves_row() {
+            append(connection, request, &head, &outcome).await?;
+        }
+        Ok(Decision {
+            zone: request.zone.clone(),
+            key: request.key.clone(),
+            txn_id: request.txn,
+            blocked: outcome.blocked,
+            reason: outcome.reason,
+            limit: current.policy.limit(),
+            remaining: outcome.remaining,
+            retry_after_us: outcome.retry_after_us,
+            seq: request.leaves_row().then_some(outcome.head.seq),
+            zone_version: current.version,
+            decided_at: from_us(outcome.decided_us)?,
+            replayed: false,
+        })
+    }
+
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        let _turn = self.writer.lock().await;
+        let mut tx = self.pool.begin_with("begin immediate").await.map_err(error)?;
+        let now_us = self.clock.now_us();
+        let bind = |sql| {
+            sqlx::query(sql)
+                .bind(name)
+                .bind(description)
+                .bind(policy.algorithm().as_str())
+                .bind(policy.rate())
+                .bind(policy.window_us())
+                .bind(policy.burst())
+                .bind(policy.gcd())
+                .bind(now_us)
+        };
+        bind(include_str!("sqlite/zone_add.sql")).execute(&mut *tx).await.map_err(error)?;
+        let row = bind(include_str!("sqlite/zone_set.sql")).fetch_one(&mut *tx).await.map_err(error)?;
+        let zone = zone(&row)?;
+        sqlx::query(include_str!("sqlite/zone_version_add.sql"))
+            .bind(zone.id)
+            .bind(by)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        tx.commit().await.map_err(error)?;
+        Ok(zone)
+    }
+
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        let rows =
+            sqlx::query(include_str!("sqlite/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        rows.iter().map(zone).collect()
+    }
+
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        let row = sqlx::query(include_str!("sqlite/zone.sql"))
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(error)?;
+        row.as_ref().map(zone).transpose()
+    }
+
+    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+        let rows = sqlx::query(include_str!("sqlite/zone_versions.sql"))
+            .bind(zone_id)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_version!(row)).collect()
+    }
+
+    pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
+        let query = match span.of {
+            Of::Txn(txn) => sqlx::query(include_str!("sqlite/history_txn.sql")).bind(txn).bind(None::<&str>),
+            Of::Bucket(zone_id, key) => {
+                sqlx::query(include_str!("sqlite/history_bucket.sql")).bind(zone_id).bind(key)
+            }
+            Of::Zone(zone_id) => {
+                sqlx::query(include_str!("sqlite/history_zone.sql")).bind(zone_id).bind(None::<&str>)
+            }
+        };
+        let rows = query
+            .bind(span.blocked)
+            .bind(span.since.timestamp_micros())
+            .bind(span.until.timestamp_micros())
+            .bind(span.before.at.timestamp_micros())
+            .bind(span.before.id)
+            .bind(span.limit)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| entry!(row)).collect()
+    }
+}
+
+/// Opens one connection, outside any pool.
+pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
+    options(address)?.connect().await.map_err(|e| error(e).at(address))
+}
+
+/// True when the file is there. A database in memory never is.
+pub(crate) fn exists(address: &Address) -> Result<bool> {
+    let options = options(address)?;
+    Ok(!in_memory(&options) && Path::new(options.get_filename()).exists())
+}
+
+fn options(address: &Address) -> Result<SqliteConnectOptions> {
+    let options = SqliteConnectOptions::from_str(address.secret()).map_err(error)?;
+    Ok(options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit waits for the disk: no decision is forgotten when the power goes.
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(1))
+        .foreign_keys(true)
+        .log_statements(log::LevelFilter::Trace))
+}
+
+fn in_memory(options: &SqliteConnectOptions) -> bool {
+    let name = options.get_filename().to_string_lossy();
+    name.is_empty() || name.contains(":memory:") || name.contains("sqlx-in-memory")
+}
+
+async fn load_head(connection: &mut SqliteConnection, request: &Request) -> Result<Head> {
+    let row = sqlx::query(include_str!("sqlite/head.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .fetch_optional(connection)
+        .await
+        .map_err(error)?;
+    let Some(row) = row else { return Ok(Head::default()) };
+    Ok(Head {
+        seq: get!(row, "seq"),
+        last_us: get!(row, "last_at"),
+        spent_total: get!(row, "spent_total"),
+        level: get!(row, "level"),
+        zone_version: get!(row, "zone_version"),
+    })
+}
+
+async fn load_versions(
+    connection: &mut SqliteConnection,
+    request: &Request,
+    head: &Head,
+) -> Result<Vec<Version>> {
+    let rows = sqlx::query(include_str!("sqlite/versions.sql"))
+        .bind(request.zone_id)
+        .bind((head.seq > 0).then_some(head.zone_version))
+        .fetch_all(connection)
+        .await
+        .map_err(error)?;
+    rows.iter()
+        .map(|row| {
+            Ok(Version {
+                version: get!(row, "version"),
+                policy: policy!(row),
+                changed_us: get!(row, "changed_at"),
+            })
+        })
+        .collect()
+}
+
+/// The decision that this transaction had before, if it had one.
+async fn load_past(connection: &mut SqliteConnection, request: &Request) -> Result<Option<Decision>> {
+    let row = sqlx::query(include_str!("sqlite/past.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .bind(request.txn)
+        .fetch_optional(connection)
+        .await
+        .map_err(error)?;
+    let Some(row) = &row else { return Ok(None) };
+    let cost: i64 = get!(row, "cost");
+    if cost != request.cost {
+        return Err(Error::conflict(format!(
+            "transaction {} was decided with cost {cost} and cannot be decided with cost {}; use a new id",
+            request.txn, request.cost
+        )));
+    }
+    decision(row, request).map(Some)
+}
+
+async fn load_window(
+    connection: &mut SqliteConnection,
+    request: &Request,
+    probe: crate::decide::Probe,
+) -> Result<Window> {
+    let row = sqlx::query(include_str!("sqlite/window.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .bind(probe.after_us)
+        .bind(probe.total)
+        .fetch_one(connection)
+        .await
+        .map_err(error)?;
+    let base: Option<i64> = get!(row, "base");
+    let base = base.ok_or_else(|| {
+        Error::database(format!(
+            "the ledger of bucket {:?} in zone {} lacks rows of its window; run: tallygate audit verify",
+            request.key, request.zone_id
+        ))
+    })?;
+    Ok(Window { base, reached_us: get!(row, "reached_at") })
+}
+
+async fn append(
+    connection: &mut SqliteConnection,
+    request: &Request,
+    before: &Head,
+    outcome: &Outcome,
+) -> Result<()> {
+    let head = &outcome.head;
+    sqlx::query(include_str!("sqlite/append.sql"))
+        .bind(request.txn)
+        .bind(request.zone_id)
+        .bind(head.zone_version)
+        .bind(&request.key)
+        .bind(head.seq)
+        .bind(outcome.blocked)
+        .bind(outcome.reason.as_str())
+        .bind(request.cost)
+        .bind(outcome.spent)
+        .bind(head.spent_total)
+        .bind(outcome.remaining)
+        .bind(outcome.retry_after_us)
+        .bind(head.level)
+        .bind(head.last_us)
+        .bind((before.seq > 0).then_some(before.last_us))
+        .execute(&mut *connection)
+        .await
+        .map_err(error)?;
+    sqlx::query(include_str!("sqlite/head_set.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .bind(head.seq)
+        .bind(head.last_us)
+        .bind(head.spent_total)
+        .bind(head.level)
+        .bind(head.zone_version)
+        .execute(connection)
+        .await
+        .map_err(error)?;
+    Ok(())
+}
+
+fn decision(row: &SqliteRow, request: &Request) -> Result<Decision> {
+    decision!(row, request)
+}
+
+fn zone(row: &SqliteRow) -> Result<Zone> {
+    zone!(row)
+}
+
+fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>> {
+    from_us(row.try_get(column).map_err(error)?)
+}
+
+fn text(row: &SqliteRow, column: &str) -> Result<String> {
+    row.try_get(column).map_err(error)
+}
+
+fn from_us(us: i64) -> Result<DateTime<Utc>> {
+    DateTime::from_timestamp_micros(us)
+        .ok_or_else(|| Error::database(format!("{us} µs is no time that the calendar knows")))
+}
+
+pub(crate) fn error(error: sqlx::Error) -> Error {
+    fault::translate(error, judge)
+}
+
+/// SQLite's extended result codes.
+fn judge(error: &dyn DatabaseError) -> Fault {
+    let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or_default();
+    match code & 0xff {
+        5 | 6 => Fault::Transient,
+        // A statement that names a table that is not there has only the generic code.
+        1 if error.message().starts_with("no such table") => Fault::Unmigrated,
+        // Cannot open, read only, not a database, no right.
+        3 | 8 | 14 | 26 => Fault::Refused,
+        _ => Fault::Other,
+    }
+}
