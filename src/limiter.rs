@@ -129,11 +129,7 @@ impl Limiter {
 
     async fn open(store: Store, config: Config) -> Result<Self> {
         migrate::gate(store.schema_version().await?)?;
-        let width = match config.isolation {
-            Isolation::RowLock => 2,
-            Isolation::Serializable => 1,
-        };
-        let inner = Inner { store, config, gate: Gate::new(width), zones: Mutex::default() };
+        let inner = Inner { store, config, gate: Arc::default(), zones: Mutex::default() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -176,7 +172,10 @@ impl Limiter {
         let work = tokio::spawn(async move { inner.check_many(checks, named, until).await });
         let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
         match timeout_at(until, work).await {
-            Ok(Ok(decisions)) => decisions,
+            Ok(Ok(Err(error))) if error.is_transient() => {
+                Err(Error::transient(format!("{error}; {ask_again}")).caused_by(error))
+            }
+            Ok(Ok(result)) => result,
             Ok(Err(failed)) => {
                 Err(Error::transient(format!("the decision was cut short; {ask_again}")).caused_by(failed))
             }
@@ -331,8 +330,8 @@ impl Inner {
         for (check, txn) in checks.into_iter().zip(txns) {
             requests.push(self.request(check, txn).await?);
         }
-        // Only a few of one bucket at a time take a connection; the others wait here, so that a hot bucket
-        // cannot use up the pool.
+        // One check of a bucket at a time takes a connection; the others wait here, so that a hot bucket cannot
+        // use up the pool.
         let _pass = match requests.as_slice() {
             [one] if one.leaves_row() => Some(
                 timeout_at(until, Gate::enter(&self.gate, (one.zone_id, one.key.clone()))).await.map_err(

@@ -21,7 +21,7 @@ begin
     declare v_name           varchar(100) character set utf8mb4 collate utf8mb4_bin
         default concat('rate_limiting_request ', refill_per_sec, '/s for ', window_seconds, ' s');
     declare v_zone_id        int;
-    declare v_message        varchar(400);
+    declare v_message        varchar(128);
     declare v_txn_id         binary(16);
     declare v_id             bigint;
     declare v_zone_version   int;
@@ -38,7 +38,7 @@ begin
     then
         set v_message = concat(
             coalesce(refill_per_sec, 'null'), ' tokens a second for ', coalesce(window_seconds, 'null'),
-            ' seconds cannot be counted; use at least 1 of each, and at most 2147483647 tokens in all'
+            ' seconds cannot be counted; use 1 to 2147483647 tokens in all'
         );
         signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
     end if;

@@ -12,7 +12,7 @@ create procedure zone_bucket_open(
 sql security definer
 begin
     declare v_zones   int;
-    declare v_message varchar(200);
+    declare v_message varchar(128);
     if p_bucket_key is null
         or length(p_bucket_key) not between 1 and 255
         or p_bucket_key regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]'

@@ -42,7 +42,7 @@ decide: begin
     declare v_recorded     boolean default p_cost > 0 or p_record;
     declare v_key          varbinary(4000) default cast(p_bucket_key as binary);
     declare v_found        boolean default true;
-    declare v_message      varchar(400);
+    declare v_message      varchar(128); -- the longest that a signal can carry
     -- the bucket's head
     declare v_seq          bigint default 0;
     declare v_last_at      datetime(6);
@@ -181,10 +181,10 @@ decide: begin
         end if;
         if v_past_id is not null then
             if v_row_cost <> p_cost then
+                set v_message = lower(concat_ws('-', hex(substring(p_txn_id, 1, 4)), hex(substring(p_txn_id, 5, 2)),
+                    hex(substring(p_txn_id, 7, 2)), hex(substring(p_txn_id, 9, 2)), hex(substring(p_txn_id, 11))));
                 set v_message = concat(
-                    'transaction ', lower(concat_ws('-', hex(substring(p_txn_id, 1, 4)), hex(substring(p_txn_id, 5, 2)),
-                        hex(substring(p_txn_id, 7, 2)), hex(substring(p_txn_id, 9, 2)), hex(substring(p_txn_id, 11)))),
-                    ' was decided with cost ', v_row_cost, ' and cannot be decided with cost ', p_cost, '; use a new id'
+                    'transaction ', v_message, ' was decided with cost ', v_row_cost, ', not ', p_cost, '; use a new id'
                 );
                 signal sqlstate 'TG002' set mysql_errno = 31002, message_text = v_message;
             end if;

@@ -27,7 +27,7 @@ begin
         raise exception using
             errcode = 'TG003',
             message = format(
-                '%s tokens a second for %s seconds cannot be counted; use at least 1 of each, and at most 2147483647 tokens in all',
+                '%s tokens a second for %s seconds cannot be counted; use 1 to 2147483647 tokens in all',
                 refill_per_sec, window_seconds
             );
     end if;

@@ -132,7 +132,7 @@ begin
                 raise exception using
                     errcode = 'TG002',
                     message = format(
-                        'transaction %s was decided with cost %s and cannot be decided with cost %s; use a new id',
+                        'transaction %s was decided with cost %s, not %s; use a new id',
                         v_txn_id, v_past.cost, p_cost
                     );
             end if;

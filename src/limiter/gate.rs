@@ -6,20 +6,20 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 type Bucket = (i32, String);
 
-/// Lets at most `width` checks of one bucket through at a time, in the order of their coming. Remembers
-/// only the buckets that someone is in or before.
+/// Lets one check of a bucket through at a time, in the order of their coming. Remembers only the buckets
+/// that someone is in or before.
+#[derive(Default)]
 pub(super) struct Gate {
-    width: usize,
-    buckets: Mutex<HashMap<Bucket, (Arc<Semaphore>, usize)>>,
+    buckets: Mutex<HashMap<Bucket, (Arc<Turn<()>>, usize)>>,
 }
 
 /// The right to go on; given back when dropped.
 pub(super) struct Pass {
-    _permit: OwnedSemaphorePermit,
+    _turn: OwnedMutexGuard<()>,
     _place: Place,
 }
 
@@ -30,24 +30,15 @@ struct Place {
 }
 
 impl Gate {
-    pub fn new(width: usize) -> Arc<Self> {
-        Arc::new(Self { width, buckets: Mutex::default() })
-    }
-
     pub async fn enter(gate: &Arc<Self>, bucket: Bucket) -> Pass {
-        let semaphore = {
+        let turn = {
             let mut buckets = gate.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-            let (semaphore, users) =
-                buckets.entry(bucket.clone()).or_insert_with(|| (Arc::new(Semaphore::new(gate.width)), 0));
+            let (turn, users) = buckets.entry(bucket.clone()).or_default();
             *users += 1;
-            Arc::clone(semaphore)
+            Arc::clone(turn)
         };
         let place = Place { gate: Arc::clone(gate), bucket };
-        match semaphore.acquire_owned().await {
-            Ok(permit) => Pass { _permit: permit, _place: place },
-            // Nobody closes these semaphores.
-            Err(_) => std::future::pending().await,
-        }
+        Pass { _turn: turn.lock_owned().await, _place: place }
     }
 }
 
@@ -68,23 +59,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_bucket_is_entered_by_as_many_as_the_width_and_then_forgotten() {
-        let gate = Gate::new(2);
-        let bucket = || (1, "a".to_owned());
-        let first = Gate::enter(&gate, bucket()).await;
-        let second = Gate::enter(&gate, bucket()).await;
-        let mut third = Box::pin(Gate::enter(&gate, bucket()));
-        assert!(futures_util::poll!(&mut third).is_pending());
-        let _other = Gate::enter(&gate, (1, "b".to_owned())).await;
+    async fn a_bucket_is_entered_by_one_at_a_time_and_then_forgotten() {
+        let gate = Arc::new(Gate::default());
+        let bucket = |key: &str| (1, key.to_owned());
+        let first = Gate::enter(&gate, bucket("a")).await;
+        let mut second = Box::pin(Gate::enter(&gate, bucket("a")));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        let _other = Gate::enter(&gate, bucket("b")).await;
         drop(first);
-        let third = third.await;
-        drop((second, third));
+        drop(second.await);
         assert_eq!(gate.buckets.lock().unwrap().len(), 1);
     }
 
     #[tokio::test]
     async fn one_that_goes_away_while_waiting_leaves_no_place_behind() {
-        let gate = Gate::new(1);
+        let gate = Arc::new(Gate::default());
         let inside = Gate::enter(&gate, (1, "a".to_owned())).await;
         let mut waiting = Box::pin(Gate::enter(&gate, (1, "a".to_owned())));
         assert!(futures_util::poll!(&mut waiting).is_pending());

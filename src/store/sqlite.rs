@@ -330,7 +330,7 @@ async fn load_past(connection: &mut SqliteConnection, request: &Request) -> Resu
     let cost: i64 = get!(row, "cost");
     if cost != request.cost {
         return Err(Error::conflict(format!(
-            "transaction {} was decided with cost {cost} and cannot be decided with cost {}; use a new id",
+            "transaction {} was decided with cost {cost}, not {}; use a new id",
             request.txn, request.cost
         )));
     }

@@ -1,0 +1,142 @@
+//! P5: the database's clock decides, and nobody else's.
+
+use chrono::{TimeDelta, Utc};
+use tallygate::Check;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+
+const NOON_US: i64 = 1_793_534_400_000_000; // 2026-11-01 12:00 UTC
+
+pub async fn a_clock_that_goes_backwards_never_moves_a_bucket_back(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    clocked.limiter.set_zone("log", &log(2, 60), None, "test").await.unwrap();
+    clocked.limiter.set_zone("bucket", &bucket(60, 60, 2), None, "test").await.unwrap();
+    for zone in ["log", "bucket"] {
+        let check = async |us: i64| {
+            clocked.set(us).await;
+            clocked.limiter.check(Check::new(zone, "42")).await.unwrap()
+        };
+        let first = check(NOON_US).await;
+        let second = check(NOON_US - 3_600_000_000).await;
+        assert_eq!(second.decided_at, first.decided_at, "{zone}: the anchor stays");
+        let third = check(NOON_US - 1).await;
+        assert!(third.blocked, "{zone}: no time was earned twice");
+        let wait_us = third.retry_after_us.unwrap();
+        assert!(check(NOON_US + wait_us - 1).await.blocked);
+        assert!(check(NOON_US + wait_us).await.is_allowed());
+    }
+}
+
+/// The only thing of the client's clock that reaches the database is inside the transaction ids it makes.
+pub async fn a_skewed_client_changes_nothing(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(3, 3600), None, "test").await.unwrap();
+    let before = server_now(&db).await;
+    let mut blocked = Vec::new();
+    for skew_s in [-300, 300, 0, -86_400 * 365, 86_400 * 365] {
+        let at = (Utc::now() + TimeDelta::seconds(skew_s)).timestamp() as u64;
+        let txn = Uuid::new_v7(Timestamp::from_unix(NoContext, at, fastrand::u32(..1_000_000_000)));
+        let decision = limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
+        assert!((before..=server_now(&db).await).contains(&decision.decided_at.timestamp_micros()));
+        blocked.push(decision.blocked);
+    }
+    assert_eq!(blocked, [false, false, false, true, true]);
+}
+
+/// A window of an hour over the hour that a clock in New York shows twice.
+pub async fn the_sessions_time_zone_changes_nothing(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    clocked.limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    let first_us = NOON_US - 23_400_000_000; // 05:30 UTC, 01:30 in New York, half an hour before the change
+    let mut session = db.connect().await;
+    let mut check = async |us: i64, zone: &str| {
+        let (zone, clock) = match db.engine {
+            Engine::Postgres => (
+                format!("set time zone '{zone}'"),
+                format!(
+                    "select set_config('tallygate_test.clock', (timestamptz 'epoch' + {us} * interval '1 microsecond')::text, false)"
+                ),
+            ),
+            _ => (
+                format!("set time_zone = '{}'", if zone == "America/New_York" { "-05:00" } else { "+05:30" }),
+                format!("set @tallygate_test_clock = date_add('1970-01-01', interval {us} microsecond)"),
+            ),
+        };
+        session.execute(&zone).await.unwrap();
+        session.execute(&clock).await.unwrap();
+        blocked(&mut session, "login").await
+    };
+    assert!(!check(first_us, "America/New_York").await);
+    assert!(check(first_us + 1_800_000_000, "Asia/Kolkata").await);
+    assert!(check(first_us + 3_599_999_999, "America/New_York").await);
+    assert!(!check(first_us + 3_600_000_000, "Asia/Kolkata").await);
+    let page = clocked.limiter.history(&tallygate::History::default()).await.unwrap();
+    assert_eq!(page.rows.last().unwrap().decided_at.timestamp_micros(), first_us, "stored in UTC");
+}
+
+pub async fn set_timestamp_changes_nothing(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("log", &log(1, 3600), None, "test").await.unwrap();
+    limiter.set_zone("bucket", &bucket(1, 3600, 1), None, "test").await.unwrap();
+    let before = server_now(&db).await;
+    let mut session = db.connect().await;
+    for zone in ["log", "bucket"] {
+        assert!(!blocked(&mut session, zone).await);
+        session.execute("set timestamp = 2000000000").await.unwrap();
+        assert!(blocked(&mut session, zone).await, "the session's time is not ours");
+        session.execute("set timestamp = 2000000000").await.unwrap();
+        let joined = "start transaction; call zone_check((select max(id) from zone_master), 'joined', null, 1, 1, 0); commit";
+        session.execute(joined).await.unwrap();
+        session.execute("set timestamp = 2000000000").await.unwrap();
+        session.execute("call rate_limiting_request('u', 1, 10)").await.unwrap();
+    }
+    let late = "select count(*) from zone_txn where created_at > '2033-01-01'";
+    assert_eq!(db.number(late).await, 0);
+    assert_eq!(db.number("select count(*) from zone_version where changed_at > '2033-01-01'").await, 0);
+    assert!(server_now(&db).await >= before);
+}
+
+pub async fn a_hostile_search_path_changes_nothing(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    let mut session = db.connect().await;
+    let schema = db.url.rsplit_once('=').unwrap().1;
+    session
+        .execute(&format!(
+            "create schema evil_{schema};
+             create function evil_{schema}.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2033-01-01' $$;
+             create function evil_{schema}.greatest_of() returns int language sql as $$ select 1 $$;
+             create table evil_{schema}.zone_master as select * from {schema}.zone_master with no data;
+             create temp table zone_master as select * from {schema}.zone_master with no data;
+             create temp table zone_txn as select * from {schema}.zone_txn with no data;
+             set search_path = pg_temp, evil_{schema}, pg_catalog"
+        ))
+        .await
+        .unwrap();
+    let mut check = async |key: &str| {
+        session.number(&format!("select blocked from {schema}.check_velocity(1, '{key}')")).await
+    };
+    assert_eq!([check("42").await, check("42").await], [0, 1]);
+    drop(session);
+    assert_eq!(db.number("select count(*) from zone_txn where created_at > '2033-01-01'").await, 0);
+    assert_eq!(db.rows().await, 2);
+}
+
+/// One check by plain SQL; the zone by its name.
+async fn blocked(session: &mut Connected, zone: &str) -> bool {
+    let id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
+    let sql = match session {
+        Connected::Postgres(_) => format!("select blocked from check_velocity({id}, '42')"),
+        _ => format!("call check_velocity({id}, '42')"),
+    };
+    session.number(&sql).await == 1
+}
+
+async fn server_now(db: &Db) -> i64 {
+    db.number(match db.engine {
+        Engine::Postgres => "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+        _ => "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
+    })
+    .await
+}

@@ -1,0 +1,330 @@
+//! A database of a test's own, and the SQL that tests need beside the library.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
+use tallygate::{Config, Limiter, Migrator, Policy};
+
+use crate::server;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Postgres,
+    MySql,
+    MariaDb,
+    Sqlite,
+}
+
+impl Engine {
+    pub fn is_mysql(self) -> bool {
+        matches!(self, Self::MySql | Self::MariaDb)
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+            Self::MariaDb => "mariadb",
+            Self::Sqlite => "sqlite",
+        })
+    }
+}
+
+/// A fresh database (a schema on PostgreSQL, a file on SQLite), migrated; gone when the test ends well.
+pub struct Db {
+    pub engine: Engine,
+    pub url: String,
+    folder: Option<PathBuf>,
+}
+
+impl Db {
+    pub async fn create(engine: Engine, test: &str) -> Self {
+        let db = Self::create_empty(engine, test).await;
+        Migrator::new(&db.url).unwrap().apply().await.unwrap();
+        db
+    }
+
+    pub async fn create_empty(engine: Engine, test: &str) -> Self {
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let short: String = test.rsplit("::").next().unwrap_or(test).chars().take(20).collect();
+        let name = format!("t_{short}_{}", &id[id.len() - 12..]);
+        if engine == Engine::Sqlite {
+            let folder = std::env::temp_dir().join(format!("tallygate-{name}"));
+            std::fs::create_dir(&folder).unwrap();
+            let url = format!("sqlite:{}", folder.join("test.db").display());
+            return Self { engine, url, folder: Some(folder) };
+        }
+        let server = server::shared(engine).await;
+        let (base, _) = server.url.rsplit_once('/').unwrap();
+        let url = match engine {
+            Engine::Postgres => {
+                let mut admin = PgConnection::connect(&server.url).await.unwrap();
+                run(&mut admin, &format!("create schema {name}")).await;
+                format!("{}?options[search_path]={name}", server.url)
+            }
+            _ => {
+                let mut admin = MySqlConnection::connect(&server.url).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(format!("create database {name}")))
+                    .execute(&mut admin)
+                    .await
+                    .unwrap();
+                format!("{base}/{name}")
+            }
+        };
+        Self { engine, url, folder: None }
+    }
+
+    pub async fn limiter(&self) -> Limiter {
+        Limiter::connect(&self.url).await.unwrap()
+    }
+
+    pub async fn limiter_with(&self, config: Config) -> Limiter {
+        Limiter::connect_with(&self.url, config).await.unwrap()
+    }
+
+    /// A connection beside the library.
+    pub async fn connect(&self) -> Connected {
+        match self.engine {
+            Engine::Postgres => Connected::Postgres(PgConnection::connect(&self.url).await.unwrap()),
+            Engine::MySql | Engine::MariaDb => {
+                Connected::MySql(MySqlConnection::connect(&self.url).await.unwrap())
+            }
+            Engine::Sqlite => Connected::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
+        }
+    }
+
+    /// One number from one statement.
+    pub async fn number(&self, sql: &str) -> i64 {
+        self.connect().await.number(sql).await
+    }
+
+    pub async fn execute(&self, sql: &str) {
+        self.connect().await.execute(sql).await.unwrap();
+    }
+
+    /// Puts a test clock in the place of the database's: the routine's own text with its one reading of the
+    /// clock replaced. Each session sets its time with [`Connected::set_clock`].
+    pub async fn install_test_clock(&self) {
+        let read = |path: &str| {
+            std::fs::read_to_string(format!("{}/sql/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+        };
+        let replace = |text: String, clock: &str, by: &str| {
+            assert_eq!(text.matches(clock).count(), 1, "the clock is read in one place");
+            text.replace(clock, by)
+        };
+        match self.engine {
+            Engine::Postgres => {
+                let by = "(current_setting('tallygate_test.clock')::timestamptz)";
+                let text = replace(read("postgres/zone_check.sql"), "pg_catalog.clock_timestamp()", by);
+                let text = text.replace("create function", "create or replace function");
+                let mut connection = self.connect().await;
+                connection
+                    .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
+                    .await
+                    .unwrap();
+                connection.execute(&text).await.unwrap();
+            }
+            Engine::MySql | Engine::MariaDb => {
+                let text =
+                    replace(read("mysql/zone_decide.sql"), "utc_timestamp(6)", "@tallygate_test_clock");
+                self.execute(&text).await;
+            }
+            Engine::Sqlite => unreachable!("the embedded engine takes its test clock from the library"),
+        }
+    }
+
+    /// Rows in the ledger.
+    pub async fn rows(&self) -> i64 {
+        self.number("select count(*) from zone_txn").await
+    }
+
+    /// The most that any window of a zone's buckets holds, recomputed from the ledger with nothing but the
+    /// time and cost of what was allowed.
+    pub async fn fullest_window(&self, zone_id: i32, window_us: i64) -> i64 {
+        let inside = match self.engine {
+            Engine::Postgres => {
+                format!("b.created_at > a.created_at - {window_us} * interval '1 microsecond'")
+            }
+            Engine::Sqlite => format!("b.created_at > a.created_at - {window_us}"),
+            _ => format!("b.created_at > date_sub(a.created_at, interval {window_us} microsecond)"),
+        };
+        let no = if self.engine == Engine::Postgres { "not " } else { "0 = " };
+        let integer = if self.engine.is_mysql() { "signed" } else { "bigint" };
+        self.number(&format!(
+            "select cast(coalesce(max(s.spent), 0) as {integer}) from (
+                select a.id, sum(b.cost) as spent
+                from zone_txn a
+                join zone_txn b on b.zone_id = a.zone_id and b.bucket_key = a.bucket_key
+                    and b.created_at <= a.created_at and {inside}
+                where a.zone_id = {zone_id} and {no}a.blocked and {no}b.blocked
+                group by a.id
+            ) s"
+        ))
+        .await
+    }
+
+    /// That every bucket's seq runs from 1 without a gap, its totals add up, no txn is in it twice, and its
+    /// head agrees with its last row.
+    pub async fn assert_ledger_is_whole(&self) {
+        let gaps = "select count(*) from (
+                select count(*) as n, max(seq) as last, min(seq) as first, count(distinct txn_id) as txns,
+                    sum(spent) as spent, max(spent_total) as total
+                from zone_txn
+                group by zone_id, bucket_key
+            ) b
+            where n <> last or first <> 1 or txns <> n or spent <> total";
+        assert_eq!(self.number(gaps).await, 0, "buckets with gaps, doubles or wrong totals");
+        let heads = "select count(*)
+            from zone_bucket_lock b
+            left join zone_txn t on t.zone_id = b.zone_id and t.bucket_key = b.bucket_key and t.seq = b.seq
+            where b.seq > 0 and (
+                t.id is null or t.created_at <> b.last_at or t.spent_total <> b.spent_total
+                or coalesce(t.level, -1) <> coalesce(b.level, -1) or t.zone_version <> b.zone_version
+            )";
+        assert_eq!(self.number(heads).await, 0, "heads that do not agree with their last row");
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder
+            && !std::thread::panicking()
+        {
+            std::fs::remove_dir_all(folder).ok();
+        }
+    }
+}
+
+pub enum Connected {
+    Postgres(PgConnection),
+    MySql(MySqlConnection),
+    Sqlite(SqliteConnection),
+}
+
+impl Connected {
+    pub async fn execute(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        match self {
+            Self::Postgres(c) => sql.execute(c).await.map(drop),
+            Self::MySql(c) => sql.execute(c).await.map(drop),
+            Self::Sqlite(c) => sql.execute(c).await.map(drop),
+        }
+    }
+
+    /// The first column of the last row, as a number.
+    pub async fn number(&mut self, sql: &str) -> i64 {
+        self.try_number(sql).await.unwrap_or_else(|error| panic!("{error} in: {sql}"))
+    }
+
+    pub async fn try_number(&mut self, sql: &str) -> Result<i64, sqlx::Error> {
+        macro_rules! last {
+            ($connection:expr) => {{
+                let rows = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all($connection).await?;
+                let row = rows.last().expect("a row");
+                row.try_get::<i64, _>(0).or_else(|_| row.try_get::<i32, _>(0).map(i64::from))
+            }};
+        }
+        match self {
+            Self::Postgres(c) => last!(c),
+            Self::MySql(c) => last!(c),
+            Self::Sqlite(c) => last!(c),
+        }
+    }
+
+    pub fn joined(&mut self) -> tallygate::Joined<'_> {
+        match self {
+            Self::Postgres(c) => c.into(),
+            Self::MySql(c) => c.into(),
+            Self::Sqlite(c) => c.into(),
+        }
+    }
+
+    /// A transaction that may write, with the engine's own default isolation.
+    pub async fn begin(&mut self) {
+        let sql = if matches!(self, Self::Sqlite(_)) { "begin immediate" } else { "start transaction" };
+        self.execute(sql).await.unwrap();
+    }
+}
+
+/// A limiter whose clock a test sets.
+pub struct Clocked {
+    pub limiter: Limiter,
+    session: Session,
+}
+
+enum Session {
+    Postgres(sqlx::PgPool),
+    MySql(sqlx::MySqlPool),
+    Counter(Arc<AtomicI64>),
+}
+
+impl Clocked {
+    /// One session, since the clock is the session's.
+    pub async fn create(db: &Db) -> Self {
+        let config = Config { deadline: Duration::from_secs(30), ..Config::default() };
+        macro_rules! pooled {
+            ($pool:ty, $session:ident) => {{
+                db.install_test_clock().await;
+                let pool = sqlx::pool::PoolOptions::new()
+                    .max_connections(1)
+                    .test_before_acquire(false)
+                    .connect(&db.url)
+                    .await
+                    .unwrap();
+                let limiter = Limiter::with_pool(pool.clone(), config).await.unwrap();
+                Self { limiter, session: Session::$session(pool) }
+            }};
+        }
+        match db.engine {
+            Engine::Postgres => pooled!(sqlx::PgPool, Postgres),
+            Engine::MySql | Engine::MariaDb => pooled!(sqlx::MySqlPool, MySql),
+            Engine::Sqlite => {
+                let counter = Arc::new(AtomicI64::new(0));
+                let limiter = db.limiter_with(config).await.with_test_clock(Arc::clone(&counter));
+                Self { limiter, session: Session::Counter(counter) }
+            }
+        }
+    }
+
+    pub async fn set(&self, us: i64) {
+        let at = DateTime::<Utc>::from_timestamp_micros(us).unwrap();
+        match &self.session {
+            Session::Postgres(pool) => {
+                sqlx::query("select set_config('tallygate_test.clock', $1, false)")
+                    .bind(at.to_rfc3339())
+                    .execute(pool)
+                    .await
+                    .unwrap();
+            }
+            Session::MySql(pool) => {
+                sqlx::query("set @tallygate_test_clock = cast(? as datetime(6))")
+                    .bind(at.format("%Y-%m-%d %H:%M:%S%.6f").to_string())
+                    .execute(pool)
+                    .await
+                    .unwrap();
+            }
+            Session::Counter(counter) => counter.store(us, Ordering::SeqCst),
+        }
+    }
+}
+
+pub async fn run(connection: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.unwrap();
+}
+
+/// `rate` per `window_s` seconds by sliding log.
+pub fn log(rate: i64, window_s: u64) -> Policy {
+    Policy::sliding_log(rate, Duration::from_secs(window_s)).unwrap()
+}
+
+/// A token bucket.
+pub fn bucket(rate: i64, window_s: u64, burst: i64) -> Policy {
+    Policy::token_bucket(rate, Duration::from_secs(window_s), Some(burst)).unwrap()
+}

@@ -1,0 +1,136 @@
+//! P1: never more than the limit, whoever asks.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::join_all;
+use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy};
+
+use crate::db::{Db, bucket, log};
+use crate::rounds;
+
+pub async fn sixty_four_clients_on_one_key_get_exactly_the_limit(db: Db) {
+    hot_key(&db, config(Isolation::RowLock, 16), log(100, 3600)).await;
+}
+
+pub async fn sixty_four_clients_on_one_token_bucket_get_exactly_the_burst(db: Db) {
+    // One token in ten years: nothing flows in while the test runs.
+    hot_key(&db, config(Isolation::RowLock, 16), bucket(1, 315_576_000, 100)).await;
+}
+
+pub async fn sixty_four_serializable_clients_on_one_key_get_exactly_the_limit(db: Db) {
+    hot_key(&db, config(Isolation::Serializable, 16), log(100, 3600)).await;
+}
+
+/// 64 clients, each with a limiter of its own or sharing a few, 200 checks in all, limit 100.
+async fn hot_key(db: &Db, config: Config, policy: Policy) {
+    let limiters = join_all((0..4).map(|_| db.limiter_with(config))).await;
+    limiters[0].set_zone("hot", &policy, None, "test").await.unwrap();
+    let calls = (0..64).map(|client| {
+        let limiter = limiters[client % limiters.len()].clone();
+        async move {
+            let calls = if client < 8 { 4 } else { 3 };
+            let mut decisions = Vec::new();
+            for _ in 0..calls {
+                decisions.push(limiter.check(Check::new("hot", "key")).await.unwrap());
+            }
+            decisions
+        }
+    });
+    let decisions: Vec<Decision> =
+        join_all(calls.map(tokio::spawn)).await.into_iter().flat_map(Result::unwrap).collect();
+    assert_eq!(decisions.len(), 200);
+    assert_eq!(decisions.iter().filter(|d| d.is_allowed()).count(), 100);
+    assert_eq!(db.rows().await, 200);
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn batches_from_many_clients_get_exactly_the_limit(db: Db) {
+    for isolation in [Isolation::RowLock, Isolation::Serializable] {
+        let limiter = db.limiter_with(config(isolation, 16)).await;
+        let zone = format!("{isolation:?}");
+        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        let calls = (0..16).map(|client: usize| {
+            let (limiter, zone) = (limiter.clone(), zone.clone());
+            async move {
+                let mut allowed = [0; 3];
+                for round in 0..5 {
+                    // Each client names the keys in another order.
+                    let key = |n: usize| format!("key {}", (n + client + round) % 3);
+                    let checks = (0..6).map(|n| Check::new(&zone, key(n))).collect();
+                    for decision in limiter.check_many(checks).await.unwrap() {
+                        let n: usize = decision.key[4..].parse().unwrap();
+                        allowed[n] += usize::from(decision.is_allowed());
+                    }
+                }
+                allowed
+            }
+        });
+        let sums = join_all(calls.map(tokio::spawn)).await.into_iter().map(Result::unwrap);
+        let total = sums.fold([0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
+        assert_eq!(total, [100, 100, 100], "{isolation:?}: 160 checks a key");
+    }
+    assert_eq!(db.rows().await, 2 * 16 * 5 * 6);
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn a_thousand_callers_with_new_keys_all_get_an_answer(db: Db) {
+    new_keys(&db, config(Isolation::RowLock, 64)).await;
+}
+
+pub async fn a_thousand_serializable_callers_with_new_keys_all_get_an_answer(db: Db) {
+    new_keys(&db, config(Isolation::Serializable, 64)).await;
+}
+
+/// 1,000 callers at once over a pool of 64, each with a key that was never seen: alone, then in batches.
+async fn new_keys(db: &Db, config: Config) {
+    let limiter = db.limiter_with(config).await;
+    limiter.set_zone("new", &log(5, 3600), None, "test").await.unwrap();
+    for round in 0..rounds(3, 30) {
+        let call = |caller: usize| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                limiter.check(Check::new("new", format!("{round} {caller}"))).await.unwrap().is_allowed()
+            })
+        };
+        assert!(join_all((0..1000).map(call)).await.into_iter().all(Result::unwrap));
+        let batch = |caller: usize| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let mut checks: Vec<_> =
+                    (0..5).map(|n| Check::new("new", format!("{round} {n} many {caller}"))).collect();
+                Rng::with_seed(caller as u64).shuffle(&mut checks);
+                limiter.check_many(checks).await.unwrap().iter().all(Decision::is_allowed)
+            })
+        };
+        assert!(join_all((0..200).map(batch)).await.into_iter().all(Result::unwrap));
+    }
+    assert_eq!(db.rows().await as usize, 2000 * rounds(3, 30));
+    db.assert_ledger_is_whole().await;
+}
+
+/// Short windows, random costs and real time: then the ledger is counted naively.
+pub async fn no_window_of_a_random_load_holds_more_than_the_limit(db: Db) {
+    let limiter = db.limiter_with(config(Isolation::RowLock, 16)).await;
+    let window_us = 200_000;
+    let policy = Policy::sliding_log(20, Duration::from_micros(window_us)).unwrap();
+    let zone = limiter.set_zone("short", &policy, None, "test").await.unwrap();
+    let calls = (0..16).map(|client| {
+        let limiter: Limiter = limiter.clone();
+        async move {
+            let mut rng = Rng::with_seed(client);
+            for _ in 0..40 {
+                let key = format!("key {}", rng.u8(..2));
+                limiter.check(Check::new("short", key).cost(rng.i64(1..=9))).await.unwrap();
+            }
+        }
+    });
+    join_all(calls.map(tokio::spawn)).await.into_iter().for_each(Result::unwrap);
+    let fullest = db.fullest_window(zone.id, window_us as i64).await;
+    assert!((12..=20).contains(&fullest), "the fullest window holds {fullest}");
+    db.assert_ledger_is_whole().await;
+}
+
+fn config(isolation: Isolation, connections: u32) -> Config {
+    Config { isolation, connections, deadline: Duration::from_secs(60), attempts: 1000 }
+}

@@ -1,0 +1,82 @@
+//! P6: the same transaction again gives the recorded decision and spends nothing.
+
+use futures_util::future::join_all;
+use tallygate::{Check, Config, Isolation};
+use uuid::Uuid;
+
+use crate::db::{Db, Engine, log};
+use crate::model::Expected;
+
+pub async fn eight_clients_with_one_txn_are_charged_once(db: Db) {
+    let isolations = match db.engine {
+        Engine::Sqlite => vec![Isolation::RowLock],
+        _ => vec![Isolation::RowLock, Isolation::Serializable],
+    };
+    for isolation in isolations {
+        let config = Config {
+            isolation,
+            attempts: 1000,
+            deadline: std::time::Duration::from_secs(60),
+            ..Config::default()
+        };
+        let limiter = db.limiter_with(config).await;
+        let zone = format!("{isolation:?}");
+        limiter.set_zone(&zone, &log(1000, 3600), None, "test").await.unwrap();
+        let txn = random_id();
+        let calls = (0..8).map(|client| {
+            let (limiter, zone) = (limiter.clone(), zone.clone());
+            tokio::spawn(async move {
+                let calls = if client < 4 { 13 } else { 12 };
+                let mut decisions = Vec::new();
+                for _ in 0..calls {
+                    decisions.push(limiter.check(Check::new(&zone, "key").cost(7).txn(txn)).await.unwrap());
+                }
+                decisions
+            })
+        });
+        let decisions: Vec<_> = join_all(calls).await.into_iter().flat_map(Result::unwrap).collect();
+        assert_eq!(decisions.len(), 100);
+        assert_eq!(decisions.iter().filter(|d| !d.replayed).count(), 1, "one charge");
+        let answer = |d| Expected { replayed: true, ..Expected::from(d) };
+        assert!(
+            decisions.iter().all(|d| answer(d) == answer(&decisions[0])),
+            "99 replays with the same answer"
+        );
+        assert_eq!(limiter.peek(&zone, "key").await.unwrap().remaining, 993);
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// A random id: callers may choose other versions than 7.
+fn random_id() -> Uuid {
+    uuid::Builder::from_random_bytes(std::array::from_fn(|_| fastrand::u8(..))).into_uuid()
+}
+
+pub async fn another_cost_is_a_conflict_and_writes_nothing(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let txn = Uuid::now_v7();
+    let first = limiter.check(Check::new("login", "42").cost(2).txn(txn)).await.unwrap();
+    let error = limiter.check(Check::new("login", "42").cost(3).txn(txn)).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+    assert!(error.to_string().contains(&txn.to_string()), "{error}");
+    let batch = vec![Check::new("login", "other"), Check::new("login", "42").cost(3).txn(txn)];
+    assert!(limiter.check_many(batch).await.unwrap_err().is_conflict());
+    assert_eq!(db.rows().await, 1, "nothing written, the batch's other check included");
+    let again = limiter.check(Check::new("login", "42").cost(2).txn(txn)).await.unwrap();
+    assert_eq!(Expected { replayed: false, ..Expected::from(&again) }, Expected::from(&first));
+    assert!(again.replayed);
+}
+
+pub async fn a_txn_is_its_own_in_each_bucket(db: Db) {
+    let limiter = db.limiter().await;
+    for zone in ["user", "address"] {
+        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+    }
+    let txn = Uuid::now_v7();
+    for (zone, key) in [("user", "a"), ("address", "a"), ("user", "b")] {
+        assert!(!limiter.check(Check::new(zone, key).txn(txn)).await.unwrap().replayed);
+        assert!(limiter.check(Check::new(zone, key).txn(txn)).await.unwrap().replayed);
+    }
+    assert_eq!(db.rows().await, 3);
+}

@@ -1,0 +1,136 @@
+//! Bad input is refused by one clear error and writes nothing; odd input is plain data.
+
+use std::time::Duration;
+
+use tallygate::{Check, History, Policy};
+use uuid::Uuid;
+
+use crate::db::{Db, Engine, log};
+
+pub async fn what_cannot_be_stored_is_refused_and_writes_nothing(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    let long = "k".repeat(256);
+    let check = |key: &str| Check::new("login", key);
+    for (check, value) in [
+        (check(""), "empty"),
+        (check(&long), "256 bytes"),
+        (check("a\nb"), "control character"),
+        (check("a\u{0}"), "control character"),
+        (check("a\u{85}"), "control character"),
+        (check("42").cost(-1), "-1"),
+        (check("42").cost(i64::MAX), &i64::MAX.to_string()),
+        (check("42").cost(tallygate::UNITS_MAX + 1), "1099511627777"),
+        (check("42").txn(Uuid::nil()), "nil UUID"),
+        (Check::new("nobody", "42"), "\"nobody\""),
+        (Check::new("", "42"), "zone name"),
+    ] {
+        let error = limiter.check(check.clone()).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(value), "{check:?}: {error}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
+        let error = limiter.check_many(vec![Check::new("login", "good"), check]).await.unwrap_err();
+        assert!(error.is_invalid(), "{error}");
+    }
+    for error in [
+        limiter.set_zone("", &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.set_zone(" a", &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.set_zone(&"z".repeat(101), &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.set_zone("a", &log(1, 1), Some(&"d".repeat(1001)), "test").await.unwrap_err(),
+        limiter.history(&History { limit: 0, ..History::default() }).await.unwrap_err(),
+        limiter.history(&History { zone: Some("nobody".into()), ..History::default() }).await.unwrap_err(),
+        limiter.history(&History { key: Some("42".into()), ..History::default() }).await.unwrap_err(),
+        Policy::sliding_log(-1, Duration::from_secs(1)).unwrap_err(),
+        Policy::sliding_log(1, Duration::ZERO).unwrap_err(),
+        Policy::token_bucket(7, Duration::from_secs(315_000_001), Some(1 << 40)).unwrap_err(),
+    ] {
+        assert!(error.is_invalid(), "{error}");
+    }
+    assert_eq!(db.rows().await, 0);
+    assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 0);
+    assert_eq!(db.number("select count(*) from zone_master").await, 1);
+}
+
+pub async fn meta_characters_are_plain_data(db: Db) {
+    let limiter = db.limiter().await;
+    let odd = [
+        "'; drop table zone_txn; --",
+        "\\'\"`%_${}()[]",
+        "a%b_c",
+        "{\"zone_id\":1}",
+        "\\u0041",
+        "ключ 鍵 🔑",
+        "$1 ? :x @y",
+        "null",
+        "\\",
+        "\"",
+    ];
+    for name in odd {
+        let zone = limiter.set_zone(name, &log(1, 3600), Some(name), name).await.unwrap();
+        assert_eq!((zone.name.as_str(), zone.description.as_str()), (name, name));
+        assert!(limiter.check(Check::new(name, name)).await.unwrap().is_allowed());
+        let many = limiter.check_many(odd.map(|key| Check::new(name, key)).to_vec()).await.unwrap();
+        assert!(many.iter().all(|d| d.blocked == (d.key == name)), "{name}");
+        let history = History { zone: Some(name.into()), key: Some(name.into()), ..History::default() };
+        let rows = limiter.history(&history).await.unwrap().rows;
+        assert!(rows.len() == 2 && rows.iter().all(|row| row.key == name && row.zone == name));
+    }
+    assert_eq!(limiter.zones().await.unwrap().len(), odd.len());
+    assert_eq!(db.rows().await as usize, odd.len() * (odd.len() + 1));
+}
+
+pub async fn keys_are_compared_byte_by_byte(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    let long = "é".repeat(127);
+    for key in
+        ["a", "A", "a ", " a", "á", "a\u{301}", "ß", "ss", "1", "1.0", "01", &long, &format!("{long}x")]
+    {
+        assert!(
+            limiter.check(Check::new("login", key)).await.unwrap().is_allowed(),
+            "{key:?} is a key of its own"
+        );
+        assert!(limiter.check(Check::new("login", key)).await.unwrap().blocked);
+    }
+}
+
+/// The same rules stand in the tables: what the library refuses, SQL cannot store either.
+pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
+    let mut connection = db.connect().await;
+    let now = match db.engine {
+        Engine::Postgres => "now()",
+        Engine::Sqlite => "1",
+        _ => "utc_timestamp(6)",
+    };
+    let mut zone = async |name: &str, algorithm: &str, rate: &str, window: &str, burst: &str, gcd: &str| {
+        let sql = format!(
+            "insert into zone_master (name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at)
+             values ('{name}', '', '{algorithm}', {rate}, {window}, {burst}, {gcd}, 1, {now}, {now})"
+        );
+        connection.execute(&sql).await.is_ok()
+    };
+    assert!(zone("good", "sliding-log", "5", "60000000", "null", "5").await);
+    assert!(zone("best", "token-bucket", "5", "60000000", "7", "5").await);
+    assert!(!zone("", "sliding-log", "5", "60000000", "null", "5").await, "empty name");
+    assert!(!zone(" a", "sliding-log", "5", "60000000", "null", "5").await, "space");
+    assert!(!zone("a\tb", "sliding-log", "5", "60000000", "null", "5").await, "control character");
+    assert!(!zone("good", "sliding-log", "5", "60000000", "null", "5").await, "twice");
+    assert!(!zone("a", "leaky", "5", "60000000", "null", "5").await, "algorithm");
+    assert!(!zone("a", "sliding-log", "0", "60000000", "null", "5").await, "rate 0");
+    assert!(!zone("a", "sliding-log", "-1", "60000000", "null", "1").await, "rate -1");
+    assert!(!zone("a", "sliding-log", "1099511627777", "60000000", "null", "1").await, "rate over 2^40");
+    assert!(!zone("a", "sliding-log", "5", "0", "null", "5").await, "window 0");
+    assert!(!zone("a", "sliding-log", "5", "60000000", "7", "5").await, "burst of a sliding log");
+    assert!(!zone("a", "token-bucket", "5", "60000000", "0", "5").await, "burst 0");
+    assert!(!zone("a", "token-bucket", "5", "60000000", "7", "7").await, "no divisor");
+    assert!(!zone("a", "token-bucket", "7", "315000001000000", "1099511627776", "7").await, "overflow");
+    let key = async |key: &str| {
+        let head = if db.engine == Engine::Sqlite { ", seq, last_at, spent_total, zone_version" } else { "" };
+        let values = if db.engine == Engine::Sqlite { ", 1, 1, 1, 1" } else { "" };
+        let sql =
+            format!("insert into zone_bucket_lock (zone_id, bucket_key{head}) values (1, {key}{values})");
+        db.connect().await.execute(&sql).await.is_ok()
+    };
+    assert!(key("'good'").await);
+    assert!(!key("''").await, "empty key");
+    assert!(!key(&format!("'{}'", "k".repeat(256))).await, "256 bytes");
+}

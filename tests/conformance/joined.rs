@@ -1,0 +1,203 @@
+//! A check inside the caller's transaction shares its fate.
+
+use std::time::Duration;
+
+use tallygate::{Check, Config};
+use uuid::Uuid;
+
+use crate::db::{Clocked, Db, Engine, log};
+
+pub async fn a_rollback_takes_the_decision_away_and_a_commit_keeps_it(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("payments", &log(100, 3600), None, "test").await.unwrap();
+    db.execute("create table payment (id int primary key)").await;
+    let mut caller = db.connect().await;
+    for (id, end, left) in [(1, "rollback", 100), (2, "commit", 60), (3, "rollback", 60), (4, "commit", 20)] {
+        caller.begin().await;
+        caller.execute(&format!("insert into payment values ({id})")).await.unwrap();
+        let decision =
+            limiter.check_in(caller.joined(), Check::new("payments", "card").cost(40)).await.unwrap();
+        assert!(decision.is_allowed());
+        caller.execute(end).await.unwrap();
+        assert_eq!(limiter.peek("payments", "card").await.unwrap().remaining, left);
+    }
+    caller.begin().await;
+    let decision = limiter.check_in(caller.joined(), Check::new("payments", "card").cost(40)).await.unwrap();
+    assert!(decision.blocked, "blocked is an answer, not an error: the transaction goes on");
+    caller.execute("insert into payment values (5)").await.unwrap();
+    caller.execute("commit").await.unwrap();
+    assert_eq!(db.number("select count(*) from payment").await, 3);
+    assert_eq!(db.rows().await, 3);
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn two_checks_in_one_transaction_both_count(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let mut caller = db.connect().await;
+        caller.execute(&format!("begin isolation level {level}")).await.unwrap();
+        let mut blocked = Vec::new();
+        for _ in 0..2 {
+            blocked
+                .push(limiter.check_in(caller.joined(), Check::new("login", level)).await.unwrap().blocked);
+        }
+        caller.execute("commit").await.unwrap();
+        assert_eq!(blocked, [false, true], "{level}");
+    }
+}
+
+/// The caller's snapshot is older than what others decided since: the answer is exact, or says to retry.
+pub async fn an_old_snapshot_is_decided_exactly_or_must_be_retried(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let noon_us = 1_793_534_400_000_000;
+    let limiter = &clocked.limiter;
+    limiter.set_zone("log", &log(5, 60), None, "test").await.unwrap();
+    limiter.set_zone("bucket", &crate::db::bucket(60, 60, 5), None, "test").await.unwrap();
+    for (zone, key, before) in [("log", "old", true), ("log", "new", false), ("bucket", "old", true)] {
+        clocked.set(noon_us).await;
+        if before {
+            limiter.check(Check::new(zone, key)).await.unwrap();
+        }
+        let mut caller = db.connect().await;
+        match db.engine {
+            Engine::Postgres => caller.execute("begin isolation level repeatable read").await.unwrap(),
+            _ => caller
+                .execute("set transaction isolation level repeatable read; start transaction with consistent snapshot")
+                .await
+                .unwrap(),
+        }
+        caller.number("select count(*) from zone_txn").await;
+        // Others decide what the snapshot will not show: one early in the window, the others later.
+        let seen = Uuid::now_v7();
+        clocked.set(noon_us + 10_000_000).await;
+        let missed = if before { 2 } else { 3 };
+        for _ in 0..missed {
+            limiter.check(Check::new(zone, key)).await.unwrap();
+        }
+        clocked.set(noon_us + 20_000_000).await;
+        limiter.check(Check::new(zone, key).txn(seen)).await.unwrap();
+        let clock = match db.engine {
+            Engine::Postgres => format!(
+                "select set_config('tallygate_test.clock', (timestamptz 'epoch' + {} * interval '1 microsecond')::text, false)",
+                noon_us + 20_500_000
+            ),
+            _ => format!(
+                "set @tallygate_test_clock = date_add('1970-01-01', interval {} microsecond)",
+                noon_us + 20_500_000
+            ),
+        };
+        caller.execute(&clock).await.unwrap();
+
+        let ask = [
+            Check::new(zone, key).txn(seen),
+            Check::new(zone, key),
+            Check::new(zone, key),
+            Check::new(zone, key).cost(2),
+        ];
+        let mut answers = Vec::new();
+        for check in ask {
+            match limiter.check_in(caller.joined(), check).await {
+                Ok(decision) => answers.push((decision.replayed, decision.blocked, decision.retry_after_us)),
+                Err(error) => {
+                    assert!(error.is_transient(), "{error}");
+                    assert_ne!(db.engine, Engine::MySql, "MySQL decides: {error}");
+                    break;
+                }
+            }
+        }
+        // Four of five were spent; the replay spends nothing, one more passes, and the next must wait for the
+        // first of them to leave the window (or for half a token and more to flow in).
+        let first_us = if before { noon_us } else { noon_us + 10_000_000 };
+        let leaves = |nth_us: i64| Some(nth_us + 60_000_000 - (noon_us + 20_500_000));
+        let exact = match zone {
+            "log" => [
+                (true, false, None),
+                (false, false, None),
+                (false, true, leaves(first_us)),
+                (false, true, leaves(noon_us + 10_000_000)),
+            ],
+            // A token a second: at 20.5 s the level is 4.5 after the replay, 3.5, 2.5 and 0.5.
+            _ => [(true, false, None), (false, false, None), (false, false, None), (false, false, None)],
+        };
+        assert_eq!(answers, exact[..answers.len()], "{zone} {key}");
+        match db.engine {
+            Engine::MySql => assert_eq!(answers.len(), 4),
+            Engine::Postgres => assert!(answers.is_empty(), "PostgreSQL says to retry: {answers:?}"),
+            _ => {}
+        }
+        caller.execute("rollback").await.ok();
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// Joined checks under REPEATABLE READ lock their own bucket and nothing beside it.
+pub async fn an_old_snapshot_locks_no_unrelated_bucket(db: Db) {
+    let config = Config { attempts: 1, deadline: Duration::from_secs(3), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    limiter.set_zone("login", &log(3, 3600), None, "test").await.unwrap();
+    for key in ["k3", "k5", "k7"] {
+        for _ in 0..2 {
+            limiter.check(Check::new("login", key)).await.unwrap();
+        }
+    }
+    let mut caller = db.connect().await;
+    caller.begin().await;
+    caller.number("select count(*) from zone_txn").await;
+    // Allowed, blocked and new, each with an id that must be looked for.
+    for key in ["k5", "k5", "k5", "k6"] {
+        limiter.check_in(caller.joined(), Check::new("login", key).txn(Uuid::now_v7())).await.unwrap();
+    }
+    for key in ["k0", "k3", "k4", "k55", "k5 ", "k59", "k60", "k61", "k7", "k9"] {
+        for _ in 0..3 {
+            let check = Check::new("login", key).txn(Uuid::now_v7());
+            limiter
+                .check(check)
+                .await
+                .unwrap_or_else(|error| panic!("{key} waits for a bucket that is not its own: {error}"));
+        }
+    }
+    caller.execute("commit").await.unwrap();
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
+    db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    db.execute("create table payment (id int primary key)").await;
+    let own = [
+        "call check_velocity(1, '42')",
+        "call rate_limiting_request('42', 1, 10)",
+        "call zone_check_own(1, '42', null, 1, 1, 0, null)",
+        "call zone_check_many_own('[]', null)",
+    ];
+    for (id, sql) in own.iter().enumerate() {
+        let mut caller = db.connect().await;
+        caller.execute(&format!("start transaction; insert into payment values ({id})")).await.unwrap();
+        let error = caller.execute(sql).await.unwrap_err();
+        assert!(error.to_string().contains("1568"), "{sql}: {error}");
+        caller.execute("rollback").await.unwrap();
+        assert_eq!(
+            db.number("select count(*) from payment").await,
+            0,
+            "{sql} left the transaction as it was"
+        );
+    }
+    assert_eq!(db.rows().await, 0);
+}
+
+pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
+    db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    let mut caller = db.connect().await;
+    for sql in ["call zone_check(1, '42', null, 1, 1, 0)", "call zone_check_many('[]')"] {
+        let error = caller.execute(sql).await.unwrap_err();
+        assert!(error.to_string().contains("begin one"), "{error}");
+        // The next transaction has the session's own isolation level: its snapshot stands still.
+        caller.execute("start transaction").await.unwrap();
+        let before = caller.number("select count(*) from zone_master").await;
+        db.limiter().await.set_zone(&format!("z {}", sql.len()), &log(5, 60), None, "test").await.unwrap();
+        assert_eq!(caller.number("select count(*) from zone_master").await, before);
+        caller.execute("commit").await.unwrap();
+    }
+    caller.execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0); rollback").await.unwrap();
+    assert_eq!(db.rows().await, 0);
+}

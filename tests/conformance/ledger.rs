@@ -1,0 +1,117 @@
+//! What was decided can be looked up.
+
+use std::collections::HashSet;
+
+use chrono::Utc;
+use tallygate::{Check, Cursor, History};
+use uuid::Uuid;
+
+use crate::db::{Db, bucket, log};
+
+pub async fn history_pages_through_every_row_once(db: Db) {
+    let limiter = db.limiter().await;
+    for zone in ["a", "b"] {
+        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+        for n in 0..23 {
+            limiter.check(Check::new(zone, format!("key {}", n % 2))).await.unwrap();
+        }
+    }
+    let of = |zone: Option<&str>, key: Option<&str>| History {
+        zone: zone.map(str::to_owned),
+        key: key.map(str::to_owned),
+        limit: 5,
+        ..History::default()
+    };
+    for (history, count) in
+        [(of(None, None), 46), (of(Some("a"), None), 23), (of(Some("b"), Some("key 1")), 11)]
+    {
+        let mut before: Option<Cursor> = None;
+        let mut rows = Vec::new();
+        loop {
+            let page = limiter.history(&History { before, ..history.clone() }).await.unwrap();
+            rows.extend(page.rows);
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        assert_eq!(rows.len(), count, "{history:?}");
+        assert_eq!(rows.iter().map(|row| row.id).collect::<HashSet<_>>().len(), count);
+        assert!(rows.is_sorted_by_key(|row| std::cmp::Reverse((row.decided_at, row.id))), "newest first");
+    }
+}
+
+pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("a", &log(2, 3600), None, "test").await.unwrap();
+    limiter.set_zone("b", &log(2, 3600), None, "test").await.unwrap();
+    let txn = Uuid::now_v7();
+    for (zone, key) in [("a", "x"), ("a", "y"), ("b", "x")] {
+        for _ in 0..3 {
+            limiter.check(Check::new(zone, key)).await.unwrap();
+        }
+        limiter.check(Check::new(zone, key).txn(txn)).await.unwrap();
+    }
+    let all = limiter.history(&History::default()).await.unwrap().rows;
+    assert_eq!(all.len(), 12);
+    let count = async |history: History| limiter.history(&history).await.unwrap().rows.len();
+    let (zone, key) = (Some("a".to_owned()), Some("x".to_owned()));
+    assert_eq!(count(History { zone: zone.clone(), ..Default::default() }).await, 8);
+    assert_eq!(count(History { zone: zone.clone(), key: key.clone(), ..Default::default() }).await, 4);
+    assert_eq!(count(History { txn: Some(txn), ..Default::default() }).await, 3);
+    assert_eq!(count(History { txn: Some(txn), zone: zone.clone(), ..Default::default() }).await, 2);
+    assert_eq!(count(History { txn: Some(txn), key: key.clone(), ..Default::default() }).await, 2);
+    assert_eq!(count(History { blocked: Some(true), ..Default::default() }).await, 6);
+    assert_eq!(count(History { blocked: Some(false), zone, ..Default::default() }).await, 4);
+    let at = all[4].decided_at;
+    let since = all.iter().filter(|row| row.decided_at >= at).count();
+    assert_eq!(count(History { since: Some(at), ..Default::default() }).await, since);
+    assert_eq!(count(History { until: Some(at), ..Default::default() }).await, 12 - since);
+    assert_eq!(
+        count(History { since: Some(Utc::now() + chrono::TimeDelta::hours(1)), ..Default::default() }).await,
+        0
+    );
+
+    let row = all.iter().find(|row| row.zone == "b" && row.seq == 3).unwrap();
+    assert!(row.blocked && row.cost == 1 && row.spent == 0 && row.spent_total == 2 && row.remaining == 0);
+    assert!(row.retry_after_us.is_some_and(|us| us > 0));
+    assert_eq!((row.key.as_str(), row.kind.as_str(), row.reason.as_str()), ("x", "check", "over_limit"));
+}
+
+pub async fn a_peek_leaves_no_row_unless_asked(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("log", &log(3, 3600), None, "test").await.unwrap();
+    limiter.set_zone("bucket", &bucket(1, 315_576_000, 3), None, "test").await.unwrap();
+    for zone in ["log", "bucket"] {
+        let peek = limiter.peek(zone, "42").await.unwrap();
+        assert_eq!((peek.remaining, peek.blocked, peek.seq), (3, false, None));
+        limiter.check(Check::new(zone, "42").cost(2)).await.unwrap();
+        assert_eq!(limiter.peek(zone, "42").await.unwrap().remaining, 1);
+        let recorded = limiter.check(Check::new(zone, "42").cost(0).recorded()).await.unwrap();
+        assert_eq!((recorded.remaining, recorded.seq), (1, Some(2)));
+    }
+    assert_eq!(db.rows().await, 4);
+    assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 2);
+}
+
+pub async fn a_zone_keeps_every_version_and_no_empty_one(db: Db) {
+    let limiter = db.limiter().await;
+    let first = limiter.set_zone("login", &log(5, 60), Some("logins"), "alice").await.unwrap();
+    assert_eq!(limiter.set_zone("login", &log(5, 60), None, "bob").await.unwrap(), first, "nothing changed");
+    limiter.check(Check::new("login", "42").cost(5)).await.unwrap();
+    let second = limiter.set_zone("login", &log(6, 60), None, "carol").await.unwrap();
+    assert_eq!((second.id, second.version, second.description.as_str()), (first.id, 2, "logins"));
+    let decision = limiter.check(Check::new("login", "42")).await.unwrap();
+    assert!(decision.is_allowed(), "the history is judged by the new policy");
+    assert_eq!((decision.zone_version, decision.limit), (2, 6));
+    let third = limiter.set_zone("login", &bucket(1, 60, 9), Some("now a bucket"), "dave").await.unwrap();
+    let versions = limiter.zone_versions(&third).await.unwrap();
+    let seen: Vec<_> =
+        versions.iter().map(|v| (v.version, v.changed_by.as_str(), v.description.as_str())).collect();
+    assert_eq!(seen, [(1, "alice", "logins"), (2, "carol", "logins"), (3, "dave", "now a bucket")]);
+    assert!(versions.is_sorted_by_key(|v| v.changed_at));
+    assert_eq!(versions[2].policy, bucket(1, 60, 9));
+    assert_eq!(limiter.zones().await.unwrap(), [third.clone()]);
+    assert_eq!(limiter.zone("login").await.unwrap(), Some(third));
+    assert_eq!(limiter.zone("logins").await.unwrap(), None);
+}

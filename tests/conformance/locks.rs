@@ -1,0 +1,215 @@
+//! P8 and the lock protocol: each rule has a test that fails when the rule is broken.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::join_all;
+use tallygate::{Check, Config, Isolation, Limiter};
+use uuid::Uuid;
+
+use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::rounds;
+
+/// Holds the bucket as a paused client would. On SQLite that holds the whole file.
+async fn hold(db: &Db, key: &str) -> Connected {
+    let mut holder = db.connect().await;
+    holder.begin().await;
+    if db.engine != Engine::Sqlite {
+        let sql =
+            format!("select seq from zone_bucket_lock where zone_id = 1 and bucket_key = '{key}' for update");
+        holder.number(&sql).await;
+    }
+    holder
+}
+
+pub async fn a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline(db: Db) {
+    let config = Config { connections: 4, ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "held")).await.unwrap();
+    let mut holder = hold(&db, "held").await;
+
+    // Many more waiters than connections.
+    let txns: Vec<Uuid> = (0..40).map(|_| Uuid::now_v7()).collect();
+    let waiters: Vec<_> = txns
+        .iter()
+        .map(|&txn| {
+            let limiter = limiter.clone();
+            let check = Check::new("login", "held").txn(txn).deadline(Duration::from_secs(6));
+            tokio::spawn(async move { limiter.check(check).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for n in 0..100 {
+        limiter.check(Check::new("login", format!("other {n}"))).await.unwrap();
+    }
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "100 others passed while 40 waited");
+    for result in join_all(waiters).await {
+        let error = result.unwrap().unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        assert!(error.to_string().contains("transaction"), "{error}");
+    }
+    // MySQL waits in whole seconds: give the server the second that it may need.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    holder.execute("rollback").await.unwrap();
+
+    // No lock is left: the row is had at once.
+    let mut next = db.connect().await;
+    next.begin().await;
+    let nowait =
+        "select seq from zone_bucket_lock where zone_id = 1 and bucket_key = 'held' for update nowait";
+    assert_eq!(next.try_number(nowait).await.unwrap(), 1, "none of the waiters was decided");
+    next.execute("rollback").await.unwrap();
+    // Asking again decides what had not been, once each.
+    for txn in txns {
+        let decision = limiter.check(Check::new("login", "held").txn(txn)).await.unwrap();
+        assert!(decision.is_allowed() && !decision.replayed);
+    }
+    assert_eq!(db.rows().await, 1 + 100 + 40);
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it(db: Db) {
+    let config = Config { connections: 2, deadline: Duration::from_secs(20), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    limiter.set_zone("login", &log(100_000, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+
+    // While it waits for the lock: what the server finishes later is found by the txn.
+    let mut holder = hold(&db, "42").await;
+    let txn = Uuid::now_v7();
+    let call = limiter.check(Check::new("login", "42").txn(txn));
+    assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
+    holder.execute("rollback").await.unwrap();
+    let decision = limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
+    assert!(decision.replayed, "the server had finished what the caller had left");
+
+    // At any moment: nothing is stuck, and each txn is in the ledger at most once.
+    let mut rng = Rng::with_seed(1);
+    let txns: Vec<Uuid> = (0..rounds(200, 2000)).map(|_| Uuid::now_v7()).collect();
+    for &txn in &txns {
+        let call = limiter.check(Check::new("login", "42").txn(txn));
+        tokio::time::timeout(Duration::from_micros(rng.u64(0..3000)), call).await.ok();
+    }
+    for &txn in &txns {
+        limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
+    }
+    assert_eq!(db.rows().await as usize, 2 + txns.len());
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn the_clock_is_read_after_the_lock_is_held(db: Db) {
+    while_held(&db, async |_, mut holder, waiting| {
+        let now = match db.engine {
+            Engine::Postgres => "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+            _ => "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
+        };
+        let released_us = db.number(now).await;
+        holder.execute("rollback").await.unwrap();
+        for decision in waiting.await {
+            assert!(decision.decided_at.timestamp_micros() >= released_us, "decided before the lock was had");
+        }
+    })
+    .await;
+}
+
+pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
+    while_held(&db, async |limiter, mut holder, waiting| {
+        limiter.set_zone("login", &log(7, 3600), None, "test").await.unwrap();
+        holder.execute("rollback").await.unwrap();
+        for decision in waiting.await {
+            assert_eq!((decision.zone_version, decision.limit), (2, 7));
+        }
+    })
+    .await;
+}
+
+/// Starts a check alone and one in a batch that both wait for a held bucket, then goes on.
+async fn while_held(
+    db: &Db,
+    then: impl AsyncFnOnce(
+        Limiter,
+        Connected,
+        std::pin::Pin<Box<dyn Future<Output = Vec<tallygate::Decision>> + Send>>,
+    ),
+) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    for key in ["42", "other"] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+    }
+    let holder = hold(db, "42").await;
+    let (one, many) = (limiter.clone(), limiter.clone());
+    let one = tokio::spawn(async move { one.check(Check::new("login", "42")).await.unwrap() });
+    let batch = ["other", "42"].map(|key| Check::new("login", key)).to_vec();
+    let many = tokio::spawn(async move { many.check_many(batch).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!one.is_finished() && !many.is_finished(), "both wait");
+    let waiting = async move {
+        let mut decisions = many.await.unwrap();
+        decisions.push(one.await.unwrap());
+        decisions
+    };
+    then(limiter, holder, Box::pin(waiting)).await;
+}
+
+pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
+    // One attempt: a deadlock would reach the caller.
+    let config =
+        Config { connections: 16, attempts: 1, deadline: Duration::from_secs(60), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    for zone in ["a", "b"] {
+        limiter.set_zone(zone, &log(1_000_000, 3600), None, "test").await.unwrap();
+    }
+    let calls = (0..16).map(|client| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut rng = Rng::with_seed(client);
+            for round in 0..rounds(40, 1000) {
+                // Some of the buckets are new, and new to several callers at once.
+                let checks = (0..4).map(|_| {
+                    let zone = rng.choice(["a", "b"]).unwrap();
+                    Check::new(zone, format!("{} {}", round / 4, rng.u8(..6)))
+                });
+                let checks: Vec<_> = checks.collect();
+                limiter.check_many(checks).await.unwrap();
+            }
+        })
+    });
+    join_all(calls).await.into_iter().for_each(Result::unwrap);
+    assert_eq!(db.rows().await as usize, 16 * 4 * rounds(40, 1000));
+    db.assert_ledger_is_whole().await;
+}
+
+/// A procedure that fails after it took locks must not leave them with the session.
+pub async fn a_failed_call_gives_its_locks_back(db: Db) {
+    let limiter = db.limiter_with(Config { isolation: Isolation::RowLock, ..Config::default() }).await;
+    limiter.set_zone("login", &bucket(1, 3600, 5), None, "test").await.unwrap();
+    let txn = Uuid::now_v7();
+    limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
+    let mut session = db.connect().await;
+    let failing = [
+        format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5)", txn.simple()),
+        format!(
+            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5)"#,
+            txn.simple()
+        ),
+    ];
+    for sql in failing {
+        let wait = session.number("select cast(@@innodb_lock_wait_timeout as signed)").await;
+        let error = session.execute(&sql).await.unwrap_err();
+        assert!(error.to_string().contains("was decided with cost 1"), "{error}");
+        assert_eq!(
+            session.number("select cast(@@innodb_lock_wait_timeout as signed)").await,
+            wait,
+            "the session's setting is back"
+        );
+        let mut other = db.connect().await;
+        other.begin().await;
+        other
+            .number(
+                "select seq from zone_bucket_lock where zone_id = 1 and bucket_key = '42' for update nowait",
+            )
+            .await;
+    }
+}

@@ -1,0 +1,117 @@
+//! The specification, run against every database.
+//!
+//! A test is an async function of a fresh [`Db`]; the lists below say on which databases it runs. Its name in
+//! the output is `database::topic::sentence`. A database that cannot be had fails its tests and says what
+//! provides it; none is skipped.
+
+mod clock;
+mod db;
+mod differential;
+mod exact;
+mod gate;
+mod idempotence;
+mod input;
+mod joined;
+mod ledger;
+mod locks;
+mod model;
+mod schema;
+mod seeds;
+mod server;
+mod waiting;
+
+use std::sync::Arc;
+
+use db::{Db, Engine};
+use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::Runtime;
+
+/// How much of a bounded amount of work to do: all of it in `./soak`, less in `./test`.
+pub fn rounds(test: usize, soak: usize) -> usize {
+    if std::env::var_os("TALLYGATE_SOAK").is_some() { soak } else { test }
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::from_args();
+    let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    let mut trials = Vec::new();
+
+    /// `on(engines): topic::test, …` adds a trial for each engine and test.
+    macro_rules! on {
+        ($engines:expr => $($topic:ident::$test:ident),* $(,)?) => {
+            for engine in $engines {
+                $({
+                    let runtime = Arc::clone(&runtime);
+                    let name = concat!(stringify!($topic), "::", stringify!($test));
+                    trials.push(Trial::test(format!("{engine}::{name}"), move || {
+                        runtime.block_on(async { $topic::$test(Db::create(engine, name).await).await });
+                        Ok(())
+                    }));
+                })*
+            }
+        };
+    }
+    use Engine::{MariaDb, MySql, Postgres, Sqlite};
+
+    on!([Postgres, MySql, MariaDb, Sqlite] =>
+        clock::a_clock_that_goes_backwards_never_moves_a_bucket_back,
+        differential::the_database_decides_what_the_core_decides,
+        exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
+        exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
+        exact::batches_from_many_clients_get_exactly_the_limit,
+        exact::a_thousand_callers_with_new_keys_all_get_an_answer,
+        exact::no_window_of_a_random_load_holds_more_than_the_limit,
+        gate::an_unmigrated_database_says_what_to_run,
+        gate::a_newer_schema_says_that_the_program_is_old,
+        gate::an_older_schema_says_what_to_run,
+        idempotence::eight_clients_with_one_txn_are_charged_once,
+        idempotence::another_cost_is_a_conflict_and_writes_nothing,
+        idempotence::a_txn_is_its_own_in_each_bucket,
+        input::what_cannot_be_stored_is_refused_and_writes_nothing,
+        input::meta_characters_are_plain_data,
+        input::keys_are_compared_byte_by_byte,
+        input::the_tables_refuse_what_the_library_refuses,
+        joined::a_rollback_takes_the_decision_away_and_a_commit_keeps_it,
+        ledger::history_pages_through_every_row_once,
+        ledger::history_filters_by_zone_key_txn_outcome_and_time,
+        ledger::a_peek_leaves_no_row_unless_asked,
+        ledger::a_zone_keeps_every_version_and_no_empty_one,
+        locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
+        schema::twenty_migrators_at_once_all_succeed,
+        schema::migrating_again_changes_nothing,
+        waiting::the_promised_wait_is_the_least_that_passes,
+    );
+    on!([Postgres, MySql, MariaDb] =>
+        clock::a_skewed_client_changes_nothing,
+        clock::the_sessions_time_zone_changes_nothing,
+        exact::sixty_four_serializable_clients_on_one_key_get_exactly_the_limit,
+        exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
+        locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
+        locks::the_clock_is_read_after_the_lock_is_held,
+        locks::the_policy_is_read_after_the_lock_is_held,
+        locks::batches_with_overlapping_buckets_never_deadlock,
+        joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        seeds::check_velocity_answers_as_in_the_seed,
+        seeds::rate_limiting_request_counts_down_and_refills,
+        seeds::the_first_calls_of_a_new_id_never_fail,
+        seeds::half_tokens_are_not_lost,
+        seeds::a_refused_call_costs_nothing,
+        seeds::the_wait_for_the_lock_earns_nothing_twice,
+    );
+    on!([Postgres] =>
+        clock::a_hostile_search_path_changes_nothing,
+        joined::two_checks_in_one_transaction_both_count,
+        seeds::serializable_by_default_changes_nothing,
+    );
+    on!([MySql, MariaDb] =>
+        clock::set_timestamp_changes_nothing,
+        joined::a_routine_that_owns_its_transaction_refuses_to_run_in_one,
+        joined::a_routine_that_joins_refuses_to_run_without_one,
+        joined::an_old_snapshot_locks_no_unrelated_bucket,
+        locks::a_failed_call_gives_its_locks_back,
+    );
+
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    runtime.block_on(server::stop_all());
+    conclusion.exit_code()
+}

@@ -1,0 +1,138 @@
+//! The database servers: given by URL, or containers that live as long as this program.
+
+use std::time::Duration;
+
+use sqlx::Connection;
+use testcontainers::core::IntoContainerPort;
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, GenericImage, ImageExt};
+use tokio::sync::OnceCell;
+
+use crate::db::Engine;
+
+const PASSWORD: &str = "tally'gate";
+
+/// A server that answers at `url`, with the rights of its owner.
+pub struct Server {
+    pub url: String,
+    container: Option<ContainerAsync<GenericImage>>,
+}
+
+static POSTGRES: OnceCell<Server> = OnceCell::const_new();
+static MYSQL: OnceCell<Server> = OnceCell::const_new();
+static MARIADB: OnceCell<Server> = OnceCell::const_new();
+
+/// The server that the tests of one database share.
+pub async fn shared(engine: Engine) -> &'static Server {
+    let (cell, variable) = match engine {
+        Engine::Postgres => (&POSTGRES, "TALLYGATE_TEST_POSTGRES_URL"),
+        Engine::MySql => (&MYSQL, "TALLYGATE_TEST_MYSQL_URL"),
+        Engine::MariaDb => (&MARIADB, "TALLYGATE_TEST_MARIADB_URL"),
+        Engine::Sqlite => unreachable!("SQLite needs no server"),
+    };
+    cell.get_or_init(|| async {
+        match std::env::var(variable) {
+            Ok(url) => Server { url, container: None },
+            // No test here ends the server, so its commits need not wait for the disk.
+            Err(_) => start(engine, Durability::Relaxed).await,
+        }
+    })
+    .await
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As the server is delivered: a commit waits for the disk.
+    #[expect(dead_code, reason = "for tests that end their server")]
+    Stock,
+    Relaxed,
+}
+
+/// Starts a server of its own.
+pub async fn start(engine: Engine, durability: Durability) -> Server {
+    let (variable, default) = match engine {
+        Engine::Postgres => ("TALLYGATE_TEST_POSTGRES_IMAGE", "postgres:18"),
+        Engine::MySql => ("TALLYGATE_TEST_MYSQL_IMAGE", "mysql:9.7"),
+        Engine::MariaDb => ("TALLYGATE_TEST_MARIADB_IMAGE", "mariadb:11.8"),
+        Engine::Sqlite => unreachable!("SQLite needs no server"),
+    };
+    let name = std::env::var(variable).unwrap_or_else(|_| default.to_owned());
+    let (repository, tag) = name.rsplit_once(':').unwrap_or((&name, "latest"));
+    let relaxed = durability == Durability::Relaxed;
+    let image = GenericImage::new(repository, tag);
+    let request = match engine {
+        Engine::Postgres => {
+            let mut command = vec!["-c", "max_connections=500"];
+            if relaxed {
+                command.extend(["-c", "fsync=off"]);
+            }
+            image.with_exposed_port(5432.tcp()).with_env_var("POSTGRES_PASSWORD", PASSWORD).with_cmd(command)
+        }
+        Engine::MySql | Engine::MariaDb => {
+            let mut command = vec!["--max-connections=500"];
+            if relaxed {
+                command.extend(["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"]);
+            }
+            image
+                .with_exposed_port(3306.tcp())
+                .with_env_var("MYSQL_ROOT_PASSWORD", PASSWORD)
+                .with_env_var("MARIADB_ROOT_PASSWORD", PASSWORD)
+                .with_cmd(command)
+        }
+        Engine::Sqlite => unreachable!("SQLite needs no server"),
+    };
+    let run = std::env::var("TALLYGATE_TEST_RUN").unwrap_or_else(|_| "by-hand".to_owned());
+    let container = match request.with_label("tallygate-test-run", run).start().await {
+        Ok(container) => container,
+        Err(error) => panic!("no {engine} to test against ({error}); run ./test, which provides it"),
+    };
+    let mut server = Server { url: String::new(), container: Some(container) };
+    server.find(engine).await;
+    server
+}
+
+impl Server {
+    /// Learns where the container listens and waits until it answers. The port is another after each start.
+    async fn find(&mut self, engine: Engine) {
+        let container = self.container.as_ref().expect("a container of our own");
+        let password = PASSWORD.replace('\'', "%27");
+        for _ in 0..600 {
+            let port = match engine {
+                Engine::Postgres => container.get_host_port_ipv4(5432).await,
+                _ => container.get_host_port_ipv4(3306).await,
+            };
+            if let Ok(port) = port {
+                self.url = match engine {
+                    Engine::Postgres => format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres"),
+                    Engine::MySql => format!("mysql://root:{password}@127.0.0.1:{port}/mysql"),
+                    _ => format!("mariadb://root:{password}@127.0.0.1:{port}/mysql"),
+                };
+                let answers = match engine {
+                    Engine::Postgres => sqlx::PgConnection::connect(&self.url).await.is_ok(),
+                    _ => sqlx::MySqlConnection::connect(&self.url).await.is_ok(),
+                };
+                if answers {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{engine} does not answer within 60 s of its start");
+    }
+}
+
+/// Ends the shared containers.
+pub async fn stop_all() {
+    for cell in [&POSTGRES, &MYSQL, &MARIADB] {
+        if let Some(container) = cell.get().and_then(|server| server.container.as_ref()) {
+            container.stop_with_timeout(Some(0)).await.ok();
+            let id = container.id().to_owned();
+            // A container in a static is never dropped, so it is removed by hand.
+            tokio::process::Command::new("docker")
+                .args(["rm", "--force", "--volumes", &id])
+                .output()
+                .await
+                .ok();
+        }
+    }
+}
