@@ -114,13 +114,18 @@ pub async fn a_hostile_search_path_changes_nothing(db: Db) {
         ))
         .await
         .unwrap();
-    let mut check = async |key: &str| {
-        session.number(&format!("select blocked from {schema}.check_velocity(1, '{key}')")).await
-    };
-    assert_eq!([check("42").await, check("42").await], [0, 1]);
+    for call in [
+        "select blocked from {schema}.check_velocity(1, 'a')",
+        "select blocked::int from {schema}.zone_check(1, 'b')",
+        "select blocked::int
+         from {schema}.zone_check_many(array[1], array['c'], array[null::uuid], array[1], array[true], array[false])",
+    ] {
+        let call = call.replace("{schema}", schema);
+        assert_eq!([session.number(&call).await, session.number(&call).await], [0, 1], "{call}");
+    }
     drop(session);
     assert_eq!(db.number("select count(*) from zone_txn where created_at > '2033-01-01'").await, 0);
-    assert_eq!(db.rows().await, 2);
+    assert_eq!(db.rows().await, 6);
 }
 
 /// One check by plain SQL; the zone by its name.

@@ -188,6 +188,11 @@ impl Db {
                 t.id is null or t.created_at <> b.last_at or t.spent_total <> b.spent_total
                 or coalesce(t.level, -1) <> coalesce(b.level, -1) or t.zone_version <> b.zone_version
             )";
+        let headless = "select count(*)
+            from (select zone_id, bucket_key, max(seq) as last from zone_txn group by zone_id, bucket_key) t
+            left join zone_bucket_lock b on b.zone_id = t.zone_id and b.bucket_key = t.bucket_key
+            where coalesce(b.seq, 0) <> t.last";
+        assert_eq!(self.number(headless).await, 0, "buckets whose head is missing or behind");
         assert_eq!(self.number(heads).await, 0, "heads that do not agree with their last row");
     }
 }

@@ -75,7 +75,8 @@ pub async fn batches_from_many_clients_get_exactly_the_limit(db: Db) {
 }
 
 pub async fn a_thousand_callers_with_new_keys_all_get_an_answer(db: Db) {
-    new_keys(&db, config(Isolation::RowLock, 64)).await;
+    // One attempt: with row locks there is no deadlock to be retried.
+    new_keys(&db, Config { attempts: 1, ..config(Isolation::RowLock, 64) }).await;
 }
 
 pub async fn a_thousand_serializable_callers_with_new_keys_all_get_an_answer(db: Db) {

@@ -124,6 +124,28 @@ pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
     .await;
 }
 
+/// A cleaner may remove the row that somebody waits for; the waiter must end up with a row that it holds.
+pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
+    let limiter = db.limiter_with(Config { attempts: 1, ..Config::default() }).await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    for (key, batch) in [("one", 1), ("many", 2)] {
+        let key_and_other = [key, "other"];
+        db.execute(&format!("insert into zone_bucket_lock (zone_id, bucket_key) values (1, '{key}')")).await;
+        let mut holder = hold(&db, key).await;
+        let limiter = limiter.clone();
+        let checks: Vec<_> = key_and_other[..batch].iter().map(|key| Check::new("login", *key)).collect();
+        let waiting = tokio::spawn(async move { limiter.check_many(checks).await.unwrap() });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        holder
+            .execute(&format!("delete from zone_bucket_lock where zone_id = 1 and bucket_key = '{key}'"))
+            .await
+            .unwrap();
+        holder.execute("commit").await.unwrap();
+        assert_eq!(waiting.await.unwrap()[0].seq, Some(1));
+    }
+    db.assert_ledger_is_whole().await;
+}
+
 /// Starts a check alone and one in a batch that both wait for a held bucket, then goes on.
 async fn while_held(
     db: &Db,

@@ -89,6 +89,7 @@ fn main() -> std::process::ExitCode {
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
         locks::the_clock_is_read_after_the_lock_is_held,
         locks::the_policy_is_read_after_the_lock_is_held,
+        locks::a_row_that_vanishes_while_one_waits_is_made_again,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
         seeds::check_velocity_answers_as_in_the_seed,
