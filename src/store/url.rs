@@ -77,7 +77,11 @@ impl fmt::Display for Address {
     /// parameters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((scheme, rest)) = self.url.split_once("://") else {
-            return f.write_str(self.url.split('?').next().unwrap_or_default());
+            // A path to a file; a server's URL without the slashes may hold anything.
+            return match self.engine {
+                Engine::Sqlite => f.write_str(self.url.split('?').next().unwrap_or_default()),
+                _ => f.write_str(self.url.split(':').next().unwrap_or_default()),
+            };
         };
         let place = rest.rsplit('@').next().unwrap_or_default();
         let place = place.split(['?', '#']).next().unwrap_or_default();
@@ -110,6 +114,7 @@ mod tests {
             "mariadb://alice:p/s3cret@db/app",
             "postgres://alice:s3cret?x@db/app",
             "postgres://alice:s3cret",
+            "postgres:/alice:s3cret@db/app",
         ] {
             let address = Address::parse(url).unwrap();
             assert!(!format!("{address} {address:?}").contains("s3cret"), "{address}");
