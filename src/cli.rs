@@ -38,7 +38,7 @@ Exit codes: 0 done or allowed, 1 blocked or something to migrate, 2 error.";
 
 /// Rate limits in your SQL database: every decision exact, recorded and explained.
 #[derive(Parser)]
-#[command(name = "tallygate", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "tallygate", version, after_help = EXAMPLES)]
 struct Cli {
     /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. A SQLite file is made on first use
     /// [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]

@@ -20,13 +20,14 @@ Examples:
 
 Exit codes: 0 allowed, 1 blocked, 2 error; with --stdin 0 when every line was decided, 2 when one was not.
 
-The same transaction on the same bucket again gives the recorded decision and spends nothing. Cost 0 is a
-peek: it is answered and leaves no row.
+The same transaction on the same bucket again gives the recorded decision and spends nothing. \
+Cost 0 is a peek: it is answered and leaves no row.
 
-With --stdin: one JSON object a line in, {\"zone\":…,\"key\":…,\"cost\":1,\"txn\":\"…\"} (cost and txn optional);
-one decision a line out, in the order of the input. A line that cannot be decided gives
-{\"line\":7,\"error\":\"…\"} in its place and the rest goes on. Blank lines are skipped. Lines that are under way
-together may be decided in any order, also two of one bucket: use --concurrency 1 where that matters.";
+With --stdin: one JSON object a line in, {\"zone\":…,\"key\":…,\"cost\":1,\"txn\":\"…\"}, where cost and txn \
+are optional; one decision a line out, in the order of the input. A line that cannot be decided gives \
+{\"line\":7,\"error\":\"…\"} in its place and the rest goes on. Blank lines are skipped. Lines that are \
+under way together may be decided in any order, also two of one bucket: use --concurrency 1 where that \
+matters.";
 
 /// Decides whether a transaction may pass, spends its cost if it may, and records the decision
 #[derive(clap::Args)]

@@ -28,8 +28,8 @@ Examples:
   tallygate demo --events logins.csv --key-column ip
   tallygate demo --format json
 
-Makes a SQLite file of its own in the directory for temporary files, anew each time; TALLYGATE_DATABASE_URL is
-left alone. With --database it uses that database, in a zone named demo-login.";
+Makes a SQLite file of its own in the directory for temporary files, anew each time; \
+TALLYGATE_DATABASE_URL is left alone. With --database it uses that database, in a zone named demo-login.";
 
 /// Shows a login storm being limited, and what the ledger says about it
 #[derive(clap::Args)]

@@ -31,8 +31,11 @@ pub fn parse_moment(text: &str) -> Result<DateTime<Utc>, String> {
         .ok_or_else(|| "that is before the calendar begins".to_owned())
 }
 
-/// A window's length: `1m`, `30days`.
+/// A window's length: `60s`, `15m`, `30days`.
 pub fn show(us: i64) -> String {
+    if us % 1_000_000 == 0 && (1_000_000..120_000_000).contains(&us) {
+        return format!("{}s", us / 1_000_000);
+    }
     humantime::format_duration(Duration::from_micros(us.unsigned_abs())).to_string()
 }
 
@@ -48,6 +51,11 @@ pub fn show_wait(us: i64) -> String {
         }
         _ => show(us.div_ceil_by(1_000_000) * 1_000_000),
     }
+}
+
+/// A moment, to the second: what a sentence needs.
+pub fn show_second(moment: DateTime<Utc>) -> String {
+    moment.format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// A moment, to the millisecond: what fits in a column.

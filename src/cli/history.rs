@@ -79,11 +79,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns for people
+    // Columns for people.
     Table,
-    /// One JSON array
+    // One array.
     Json,
-    /// CSV with a header
+    // With a header.
     Csv,
 }
 

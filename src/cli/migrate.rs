@@ -10,12 +10,12 @@ use super::output::{dim, green, red};
 
 const EXAMPLES: &str = "\
 Examples:
-  tallygate migrate                                          make or upgrade the schema
-  tallygate migrate --check || echo \"not up to date\"         for a deployment's health check
-  tallygate --database postgres://db/app migrate --print     read the SQL before it runs; connects to nothing
+  tallygate migrate                                       make or upgrade the schema
+  tallygate migrate --check || echo \"not up to date\"      for a health check
+  tallygate --database postgres://db/app migrate --print  read the SQL before it runs
 
-Any number may run at once: one works, the others wait and find nothing to do. The role that migrates needs
-the right to create tables and routines; the role that checks needs only EXECUTE.";
+Any number may run at once: one works, the others wait and find nothing to do. The role that \
+migrates needs the right to create tables and routines; the role that checks needs only EXECUTE.";
 
 /// Makes or upgrades the schema of the database
 #[derive(clap::Args)]

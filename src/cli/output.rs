@@ -8,18 +8,18 @@ use comfy_table::{Table, presets};
 /// How to print what a person or a program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Columns for people.
+    // Columns for people.
     Table,
-    /// JSON for programs.
+    // For programs.
     Json,
 }
 
 /// How to print an answer of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Answer {
-    /// For people.
+    // One line for people.
     Text,
-    /// JSON for programs.
+    // For programs.
     Json,
 }
 

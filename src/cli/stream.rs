@@ -10,8 +10,8 @@ use tallygate::{Check, Config, Decision, Limiter};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::lines::{self, LINE_BYTES_MAX, Line};
 use super::Result;
+use super::lines::{self, LINE_BYTES_MAX, Line};
 
 /// Connections to the database at most; more lines than that may wait for their turn.
 const CONNECTIONS_MAX: u32 = 64;

@@ -17,8 +17,9 @@ Examples:
   tallygate zone set api --rate 100 --per 1s --algorithm token-bucket --burst 500
   tallygate zone set payments --rate 50000 --per 24h --description \"cents per card and day\"
 
-Setting what is already set changes nothing and makes no version. The next check anywhere decides by the new
-policy. The answer is the zone, with the id that SQL callers use: CALL check_velocity(1, 'user:42').";
+Setting what is already set changes nothing and makes no version. The next check anywhere decides \
+by the new policy. The answer is the zone, with the id that SQL callers use: \
+CALL check_velocity(1, 'user:42').";
 
 const LIST_EXAMPLES: &str = "\
 Examples:

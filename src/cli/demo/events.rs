@@ -34,8 +34,8 @@ pub fn read(file: &Path, at_column: &str, key_column: &str) -> Result<Attempts> 
     let story = format!(
         "{} events of {} to {}, all sent now:\n  they are decided at the time at which they arrive, not at the time in the file",
         keys.len(),
-        duration::show_moment(from),
-        duration::show_moment(to),
+        duration::show_second(from),
+        duration::show_second(to),
     );
     Ok(Attempts { keys, story })
 }

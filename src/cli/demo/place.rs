@@ -9,8 +9,6 @@ use crate::cli::{Failure, Result};
 pub struct Place {
     pub url: String,
     pub zone: &'static str,
-    /// True for the demo's own file, whose URL holds no secret.
-    own: bool,
 }
 
 impl Place {
@@ -18,7 +16,7 @@ impl Place {
     /// name that nobody else's has.
     pub fn prepare(database: Option<String>) -> Result<Self> {
         if let Some(url) = database {
-            return Ok(Self { url, zone: "demo-login", own: false });
+            return Ok(Self { url, zone: "demo-login" });
         }
         let path = std::env::temp_dir().join("tallygate-demo.db");
         anew(&path).map_err(|error| {
@@ -27,26 +25,22 @@ impl Place {
                 "{path} cannot be made anew: {error}; name another with --database sqlite:FILE"
             ))
         })?;
-        Ok(Self { url: format!("sqlite:{}", path.display()), zone: "login", own: true })
+        Ok(Self { url: format!("sqlite:{}", path.display()), zone: "login" })
     }
 
-    /// How to name the database in a command, for copying. Never the URL of a server, which may hold a
-    /// password.
-    pub fn flag(&self) -> String {
-        if self.own || self.url.starts_with("sqlite:") {
-            format!("--database {}", quoted(&self.url))
-        } else {
-            "--database \"$TALLYGATE_DATABASE_URL\"".to_owned()
-        }
-    }
-
-    /// The database for people.
+    /// The database for people: never the URL of a server, which may hold a password.
     pub fn shown(&self) -> &str {
-        if self.url.starts_with("sqlite:") {
-            &self.url
-        } else {
-            self.url.split(':').next().unwrap_or_default()
+        match self.url.split_once(':') {
+            Some(("sqlite", _)) | None => &self.url,
+            Some((engine, _)) => engine,
         }
+    }
+
+    /// A line for the shell that names the database for the commands after it; None where it would show a
+    /// password.
+    pub fn export(&self) -> Option<String> {
+        let open = self.url.starts_with("sqlite:");
+        open.then(|| format!("export {}={}", crate::cli::URL_VARIABLE, quoted(&self.url)))
     }
 }
 

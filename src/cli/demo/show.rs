@@ -3,13 +3,12 @@
 use std::io::{Write, stdout};
 use std::time::Duration;
 
-use comfy_table::CellAlignment;
-use tallygate::{History, Limiter};
+use comfy_table::{CellAlignment, Table};
+use tallygate::{Entry, History, Limiter};
 
 use super::place::{Place, quoted};
 use super::report::Report;
 use super::{Attempts, RATE, WINDOW};
-use crate::cli::history::entries;
 use crate::cli::output::{bold, dim, green, plain, red, render, table};
 use crate::cli::{Result, duration};
 
@@ -19,7 +18,7 @@ const KEYS_SHOWN: usize = 10;
 pub fn opening(place: &Place, attempts: &Attempts, clients: usize) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{}", bold("A login storm"))?;
-    let window = humantime::format_duration(WINDOW);
+    let window = duration::show(i64::try_from(WINDOW.as_micros()).unwrap_or_default());
     writeln!(out, "  Zone {} lets each key through {RATE} times in any {window}.", bold(place.zone))?;
     writeln!(out, "  {clients} clients at once send {}.", attempts.story)?;
     writeln!(out, "  {}\n", dim(&format!("database {}", place.shown())))?;
@@ -48,7 +47,7 @@ pub async fn findings(limiter: &Limiter, place: &Place, report: &Report, took: D
     out.write_all(keys(report).as_bytes())?;
     if let Some(worst) = report.keys.first() {
         writeln!(out, "\n  {}", bold(&format!("The last decisions about {}", plain(&worst.key))))?;
-        out.write_all(render(&entries(&rows), 2).as_bytes())?;
+        out.write_all(render(&decisions(&rows), 2).as_bytes())?;
     }
     writeln!(out, "\n  {}", exactness(report))?;
     next(&mut out, place, report)
@@ -75,37 +74,53 @@ fn keys(report: &Report) -> String {
     render(&table, 2) + &rest
 }
 
+fn decisions(rows: &[Entry]) -> Table {
+    let mut table = table(&["seq", "decided at", "decision", "left", "try again in"]);
+    for row in rows {
+        table.add_row([
+            row.seq.to_string(),
+            duration::show_moment(row.decided_at),
+            row.reason.to_string(),
+            row.remaining.to_string(),
+            row.retry_after_us.map(duration::show_wait).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
 /// The promise, and what it was checked with.
 fn exactness(report: &Report) -> String {
     let window = duration::show(report.window_us);
-    let found = format!("the most in any {window} was {}", report.most_in_any_window);
-    let checked = format!("recomputed from the {} rows of the ledger", report.attempts);
-    if report.most_in_any_window > report.limit {
-        return format!("{} {found}, {checked}.", red("✗"));
-    }
-    let span = if report.span_us < report.window_us { "All fell in one window. " } else { "" };
-    let promise = format!("No key was let through more than {} times in {window}", report.limit);
-    format!("{} {span}{promise}: {found}, {checked}.", green("✓"))
+    let most = report.most_in_any_window;
+    let found = if most > report.limit {
+        format!("{} A key was let through {most} times in {window}", red("✗"))
+    } else {
+        format!("{} No key was ever let through more than {} times in {window}", green("✓"), report.limit)
+    };
+    let span = if report.span_us < report.window_us { "All fell in one window; the" } else { "The" };
+    format!("{found}.\n    {span} most found was {most}, recomputed from {} ledger rows.", report.attempts)
 }
 
 /// Commands that work with what the demo left behind.
 fn next(out: &mut impl Write, place: &Place, report: &Report) -> Result<()> {
     let program = std::env::args().next().unwrap_or_else(|| "tallygate".to_owned());
-    let start = format!("{} {}", quoted(&program), place.flag());
     let zone = place.zone;
     let key = report.keys.first().map_or("user:42", |key| key.key.as_str());
     writeln!(out, "\n{}", bold("Try next"))?;
-    for (what, command) in [
-        ("Is this key still blocked?", format!("check {zone} {}", quoted(key))),
-        ("Somebody new:", format!("check {zone} user:newcomer --format json")),
-        ("Who was blocked?", format!("history --zone {zone} --blocked --limit 10")),
-        (
-            "A policy of your own:",
-            "zone set payments --rate 50000 --per 24h --description 'cents per card'".to_owned(),
-        ),
-        ("Every zone:", "zone list".to_owned()),
+    match place.export() {
+        Some(export) => writeln!(out, "  {export}")?,
+        None => {
+            writeln!(out, "  {}", dim("# with the same --database, or its URL in TALLYGATE_DATABASE_URL"))?
+        }
+    }
+    for command in [
+        format!("check {zone} {}", quoted(key)),
+        format!("check {zone} user:newcomer --format json"),
+        format!("history --zone {zone} --blocked --limit 10"),
+        "zone set payments --rate 50000 --per 24h".to_owned(),
+        "check payments card:9f3c --cost 1250".to_owned(),
     ] {
-        writeln!(out, "  {}\n  {start} {command}", dim(&format!("# {what}")))?;
+        writeln!(out, "  {} {command}", quoted(&program))?;
     }
     Ok(())
 }

@@ -48,6 +48,7 @@ pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> R
         bar: bar(keys.len(), watched),
         keys,
         next: AtomicUsize::new(0),
+        done: AtomicUsize::new(0),
         allowed: AtomicUsize::new(0),
         blocked: AtomicUsize::new(0),
     });
@@ -57,8 +58,8 @@ pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> R
         client.await.map_err(|_| Failure::new("a client of the demo ended early"))??;
     }
     storm.bar.finish();
-    if !watched {
-        eprintln!("  {}", storm.tally());
+    if watched {
+        eprintln!();
     }
     Ok(())
 }
@@ -66,6 +67,7 @@ pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> R
 struct Storm {
     keys: Vec<String>,
     next: AtomicUsize,
+    done: AtomicUsize,
     allowed: AtomicUsize,
     blocked: AtomicUsize,
     bar: ProgressBar,
@@ -77,11 +79,21 @@ impl Storm {
             let decision = limiter.check(Check::new(zone, key)).await?;
             let count = if decision.blocked { &self.blocked } else { &self.allowed };
             count.fetch_add(1, Ordering::Relaxed);
-            self.bar.set_message(self.tally());
-            self.bar.inc(1);
+            self.show();
             tokio::time::sleep(pause).await;
         }
         Ok(())
+    }
+
+    /// A bar that moves, or a line for each quarter.
+    fn show(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        self.bar.set_message(self.tally());
+        self.bar.inc(1);
+        let quarter = self.keys.len().div_ceil(4);
+        if self.bar.is_hidden() && (done.is_multiple_of(quarter) || done == self.keys.len()) {
+            eprintln!("  {done:>4}/{}  {}", self.keys.len(), self.tally());
+        }
     }
 
     fn tally(&self) -> String {
