@@ -95,6 +95,10 @@ fn parse(line: io::Result<Line>) -> Result<Check, String> {
     };
     let text = std::str::from_utf8(&line)
         .map_err(|error| format!("the line is not UTF-8 from byte {} on", error.valid_up_to() + 1))?;
+    if !text.trim_start().starts_with('{') {
+        // An array would do for the parser, its fields in order.
+        return Err(r#"the line is not a JSON object like {"zone":"login","key":"42"}"#.to_owned());
+    }
     let request: Request = serde_json::from_str(text).map_err(|error| {
         // The line of the JSON is always its first; the line that counts is the stream's.
         error.to_string().replace(" at line 1 column ", " at column ")

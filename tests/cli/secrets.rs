@@ -72,7 +72,7 @@ fn a_wrong_password_is_one_error_line_without_it() {
 /// As much of a PostgreSQL server as asks for a password and refuses it.
 fn postgres(mut client: TcpStream) {
     const TLS_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
-    let mut message = |mut client: &TcpStream| {
+    let message = |mut client: &TcpStream| {
         let mut length = [0; 4];
         client.read_exact(&mut length).ok()?;
         let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];

@@ -29,8 +29,8 @@ fn a_bad_line_is_answered_in_its_place_and_the_rest_goes_on() {
     let lines: Vec<(Vec<u8>, &str)> = vec![
         (good("first"), ""),
         (b"{".into(), "EOF"),
-        (b"not json".into(), "column 2"),
-        (b"[]".into(), "zone"),
+        (b"not json".into(), "not a JSON object"),
+        (br#"["login","a",1,null]"#.into(), "not a JSON object"),
         (b"{\"zone\":\"login\",\"key\":\"a\xff\"}".into(), "UTF-8"),
         (b"   ".into(), "blank"),
         (br#"{"zone":"login","key":"a","cots":1}"#.into(), "`cots`"),
