@@ -83,7 +83,8 @@ mod tests {
         assert_eq!(parse("15m"), Ok(Duration::from_secs(900)));
         assert_eq!(parse("24h"), parse("1d"));
         assert_eq!(parse("1h 30m"), Ok(Duration::from_secs(5400)));
-        for refused in ["60", "0", "", "-5s", "5 parsecs", "1.5s", "1ns", "99999999999999999999s"] {
+        assert_eq!(parse("1.5s"), parse("1500ms"));
+        for refused in ["60", "0", "", "-5s", "5 parsecs", "1ns", "99999999999999999999s"] {
             assert!(parse(refused).is_err(), "{refused}");
         }
     }
@@ -104,7 +105,8 @@ mod tests {
     #[test]
     fn a_moment_is_a_time_or_how_long_ago_it_was() {
         assert!(parse_moment("2026-01-31T08:00:00Z").is_ok());
-        let ago = Utc::now() - parse_moment("1h").unwrap();
+        let moment = parse_moment("1h").unwrap();
+        let ago = Utc::now() - moment;
         assert!((3_600_000..3_601_000).contains(&ago.num_milliseconds()));
         for refused in ["yesterday", "10", "2026-01-31", "900000y"] {
             assert!(parse_moment(refused).is_err(), "{refused}");
