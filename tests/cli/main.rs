@@ -11,6 +11,8 @@ mod secrets;
 mod stdin;
 mod zone;
 
+use std::process::Stdio;
+
 use program::Program;
 
 #[test]
@@ -74,4 +76,20 @@ fn logs_are_written_to_stderr_and_only_when_asked_for() {
     let loud = program.run(&["check", "login", "42", "--format", "json"]);
     assert!(loud.err.contains("decided"), "{}", loud.err);
     assert_eq!(loud.json()["remaining"], 3);
+}
+
+#[test]
+fn many_programs_may_make_the_same_new_database_at_once() {
+    for _ in 0..5 {
+        let program = Program::new();
+        let start = |_| {
+            let mut command = program.command(&["zone", "set", "login", "--rate", "5", "--per", "60s"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for child in (0..8).map(start).collect::<Vec<_>>() {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        }
+        assert_eq!(program.run(&["zone", "show", "login", "--format", "json"]).json()["version"], 1);
+    }
 }
