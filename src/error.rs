@@ -82,10 +82,6 @@ impl Error {
     }
 
     /// Names the place that the error came from.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-        expect(dead_code, reason = "without a database there is no place")
-    )]
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
         self

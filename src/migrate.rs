@@ -69,7 +69,7 @@ impl Migrator {
     /// Applies what is pending and returns it.
     pub async fn apply(&self) -> Result<Vec<Migration>> {
         let all = self.migrations();
-        let applied = match self.address.engine() {
+        let applied: Vec<i32> = match self.address.engine() {
             #[cfg(feature = "postgres")]
             Engine::Postgres => adapter::postgres::apply(&self.address).await,
             #[cfg(feature = "mysql")]

@@ -132,10 +132,6 @@ macro_rules! each {
     };
 }
 
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    expect(unused_variables, reason = "without a database there is nothing to call")
-)]
 impl Store {
     /// Opens a pool for the address. SQLite's file is created and migrated on first use; other databases
     /// are migrated by an explicit command.

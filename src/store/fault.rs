@@ -1,10 +1,5 @@
 //! From a driver's error to ours: which are the caller's, which pass, and what to do about the others.
 
-#![cfg_attr(
-    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    expect(dead_code, reason = "without a driver there are no faults")
-)]
-
 use crate::error::Error;
 
 /// What a database's own code means.

@@ -2,11 +2,6 @@
 //! and meanings. Where these macros are used, `error` translates a driver's error, `time` reads a time and
 //! `text` a bucket's key.
 
-#![cfg_attr(
-    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-    expect(unused_macros, reason = "without a database there are no rows")
-)]
-
 macro_rules! get {
     ($row:ident, $column:literal) => {
         $row.try_get($column).map_err(error)?

@@ -19,6 +19,7 @@ use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::migrate;
+use crate::retry::Backoff;
 use crate::zone::{Policy, Zone, ZoneVersion};
 
 /// A pool of connections to one file.
@@ -62,6 +63,12 @@ impl Sqlite {
     /// Opens the file, makes it when it is not there, and gives an empty one its schema.
     pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
         let options = options(address)?;
+        // Until a file is in WAL mode, connections that open it together can find it locked, and the pool
+        // opens several: so the first one comes before the pool, and stays until the pool has its own.
+        let mut first = None;
+        if !in_memory(&options) {
+            prepare(first.insert(connect(address).await?)).await?;
+        }
         // Each connection to a database in memory would be a database of its own.
         let connections = if in_memory(&options) { 1 } else { connections };
         let pool = PoolOptions::new()
@@ -71,14 +78,11 @@ impl Sqlite {
             .max_lifetime(None)
             .connect_lazy_with(options);
         let mut connection = pool.acquire().await.map_err(|e| error(e).at(address))?;
-        let empty: bool = sqlx::query_scalar("select count(*) = 0 from sqlite_schema")
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(error)?;
-        if empty {
-            migrate::run_embedded(&mut connection).await?;
-        }
+        prepare(&mut connection).await?;
         drop(connection);
+        if let Some(first) = first {
+            first.close().await.map_err(error)?;
+        }
         Ok(Self::new(pool))
     }
 
@@ -251,8 +255,34 @@ impl Sqlite {
 }
 
 /// Opens one connection, outside any pool.
+///
+/// SQLite's own busy timeout does not hold while a file is brought into WAL mode: of two that do so at
+/// once, one fails at once. So this tries again.
 pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
-    options(address)?.connect().await.map_err(|e| error(e).at(address))
+    let options = options(address)?;
+    let mut backoff = Backoff::new(64);
+    loop {
+        let failed = match options.connect().await.map_err(error) {
+            Ok(connection) => return Ok(connection),
+            Err(failed) => failed,
+        };
+        match backoff.next(fastrand::f64()) {
+            Some(wait) if failed.is_transient() => tokio::time::sleep(wait).await,
+            _ => return Err(failed.at(address)),
+        }
+    }
+}
+
+/// Gives an empty database its schema.
+async fn prepare(connection: &mut SqliteConnection) -> Result<()> {
+    let empty: bool = sqlx::query_scalar("select count(*) = 0 from sqlite_schema")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(error)?;
+    if empty {
+        migrate::run_embedded(connection).await?;
+    }
+    Ok(())
 }
 
 /// True when the file is there. A database in memory never is.

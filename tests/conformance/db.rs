@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
-use tallygate::{Config, Limiter, Migrator, Policy};
+use tallygate::{Config, Isolation, Limiter, Migrator, Policy};
 
 use crate::server;
 
@@ -21,6 +21,14 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The isolation levels that make a difference here.
+    pub fn isolations(self) -> &'static [Isolation] {
+        match self {
+            Self::Sqlite => &[Isolation::RowLock],
+            _ => &[Isolation::RowLock, Isolation::Serializable],
+        }
+    }
+
     pub fn is_mysql(self) -> bool {
         matches!(self, Self::MySql | Self::MariaDb)
     }
@@ -271,9 +279,13 @@ enum Session {
 }
 
 impl Clocked {
-    /// One session, since the clock is the session's.
     pub async fn create(db: &Db) -> Self {
-        let config = Config { deadline: Duration::from_secs(30), ..Config::default() };
+        Self::create_with(db, Isolation::RowLock).await
+    }
+
+    /// One session, since the clock is the session's.
+    pub async fn create_with(db: &Db, isolation: Isolation) -> Self {
+        let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
         macro_rules! pooled {
             ($pool:ty, $session:ident) => {{
                 db.install_test_clock().await;

@@ -23,11 +23,19 @@ async fn hold(db: &Db, key: &str) -> Connected {
 }
 
 pub async fn a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline(db: Db) {
-    let config = Config { connections: 4, ..Config::default() };
+    held(&db, Isolation::RowLock).await;
+}
+
+pub async fn a_held_bucket_delays_no_other_when_serializable(db: Db) {
+    held(&db, Isolation::Serializable).await;
+}
+
+async fn held(db: &Db, isolation: Isolation) {
+    let config = Config { isolation, connections: 4, ..Config::default() };
     let limiter = db.limiter_with(config).await;
     limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "held")).await.unwrap();
-    let mut holder = hold(&db, "held").await;
+    let mut holder = hold(db, "held").await;
 
     // Many more waiters than connections.
     let txns: Vec<Uuid> = (0..40).map(|_| Uuid::now_v7()).collect();

@@ -87,6 +87,7 @@ fn main() -> std::process::ExitCode {
         exact::sixty_four_serializable_clients_on_one_key_get_exactly_the_limit,
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
+        locks::a_held_bucket_delays_no_other_when_serializable,
         locks::the_clock_is_read_after_the_lock_is_held,
         locks::the_policy_is_read_after_the_lock_is_held,
         locks::a_row_that_vanishes_while_one_waits_is_made_again,

@@ -9,11 +9,15 @@ use crate::db::{Clocked, Db};
 use crate::rounds;
 
 pub async fn the_promised_wait_is_the_least_that_passes(db: Db) {
-    let clocked = Clocked::create(&db).await;
-    let limiter = &clocked.limiter;
     let mut waited = 0;
+    let mut both = Vec::new();
+    for isolation in db.engine.isolations() {
+        both.push(Clocked::create_with(&db, *isolation).await);
+    }
     for seed in 0..rounds(150, 3000) as u64 {
         let mut rng = Rng::with_seed(seed);
+        let clocked = &both[seed as usize % both.len()];
+        let limiter = &clocked.limiter;
         let window = Duration::from_micros(rng.u64(1..200_000_000));
         let rate = rng.i64(1..50);
         let policy = if rng.bool() {

@@ -1,0 +1,99 @@
+//! The command line: what can be asked, and where it goes.
+
+mod check;
+mod completions;
+mod decision;
+mod demo;
+mod duration;
+mod failure;
+mod history;
+mod lines;
+mod migrate;
+mod output;
+mod stream;
+mod units;
+mod zone;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use failure::Failure;
+
+/// What every command ends with: an exit code, or one line that says what went wrong.
+type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
+
+const URL_VARIABLE: &str = "TALLYGATE_DATABASE_URL";
+const URL_DEFAULT: &str = "sqlite:tallygate.db";
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate demo                                    watch a login storm being limited
+  tallygate zone set login --rate 5 --per 60s       make a zone: 5 logins per minute
+  tallygate check login user:42                     may user 42 log in now?
+  tallygate history --zone login --blocked          who was blocked, and when
+
+Exit codes: 0 done or allowed, 1 blocked or something to migrate, 2 error.";
+
+/// Rate limits in your SQL database: every decision exact, recorded and explained.
+#[derive(Parser)]
+#[command(name = "tallygate", version, after_help = EXAMPLES)]
+struct Cli {
+    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. A SQLite file is made on first use
+    /// [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Migrate(migrate::Args),
+    #[command(subcommand)]
+    Zone(zone::Command),
+    Check(check::Args),
+    History(history::Args),
+    Demo(demo::Args),
+    Completions(completions::Args),
+}
+
+/// Reads the arguments and runs what they ask for.
+pub async fn run() -> Result {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error),
+    };
+    trace()?;
+    match cli.command {
+        Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
+        Command::Zone(command) => zone::run(&url(cli.database)?, command).await,
+        Command::Check(args) => check::run(&url(cli.database)?, args).await,
+        Command::History(args) => history::run(&url(cli.database)?, args).await,
+        Command::Demo(args) => demo::run(cli.database, args).await,
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// The flag, or the variable, or the default. Read here and not by clap, whose help would show the value.
+fn url(flag: Option<String>) -> Result<String> {
+    match (flag, std::env::var_os(URL_VARIABLE)) {
+        (Some(url), _) => Ok(url),
+        (None, Some(url)) => {
+            url.into_string().map_err(|_| Failure::new(format!("{URL_VARIABLE} is not valid UTF-8")))
+        }
+        (None, None) => Ok(URL_DEFAULT.to_owned()),
+    }
+}
+
+/// Logs to stderr, when `RUST_LOG` asks for it.
+fn trace() -> Result<()> {
+    if std::env::var_os(EnvFilter::DEFAULT_ENV).is_none() {
+        return Ok(());
+    }
+    let filter = EnvFilter::try_from_default_env()
+        .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}

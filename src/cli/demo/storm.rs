@@ -1,0 +1,113 @@
+//! The made-up login storm, and the clients that send attempts.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tallygate::{Check, Limiter};
+
+use super::{Attempts, CLIENTS};
+use crate::cli::output::{green, red};
+use crate::cli::{Failure, Result};
+
+/// Who tries how often. The attacker guesses; the office is many people behind one address; the others
+/// mistype at most a few times.
+const CAST: [(&str, usize); 9] = [
+    ("ip:203.0.113.66", 260),
+    ("ip:203.0.113.67", 74),
+    ("ip:192.0.2.10", 12),
+    ("user:alice", 3),
+    ("user:bob", 1),
+    ("user:carol", 5),
+    ("user:dave", 2),
+    ("user:erin", 4),
+    ("user:frank", 1),
+];
+
+/// How long the storm is drawn out when somebody watches.
+const WATCHED: Duration = Duration::from_secs(4);
+
+/// The same attempts in the same order every time.
+pub fn attempts() -> Attempts {
+    let mut keys: Vec<_> =
+        CAST.iter().flat_map(|&(key, times)| std::iter::repeat_n(key.to_owned(), times)).collect();
+    fastrand::Rng::with_seed(5).shuffle(&mut keys);
+    let story =
+        format!("{} attempts by {} users and addresses, two of them attackers", keys.len(), CAST.len());
+    Attempts { keys, story }
+}
+
+/// Sends every attempt through concurrent clients, each taking the next one as soon as it is free.
+pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> Result<()> {
+    let watched = std::io::stderr().is_terminal();
+    let pause =
+        if watched { WATCHED * CLIENTS as u32 / keys.len().max(CLIENTS) as u32 } else { Duration::ZERO };
+    let storm = Arc::new(Storm {
+        bar: bar(keys.len(), watched),
+        keys,
+        next: AtomicUsize::new(0),
+        done: AtomicUsize::new(0),
+        allowed: AtomicUsize::new(0),
+        blocked: AtomicUsize::new(0),
+    });
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|_| tokio::spawn(Arc::clone(&storm).client(limiter.clone(), zone, pause))).collect();
+    for client in clients {
+        client.await.map_err(|_| Failure::new("a client of the demo ended early"))??;
+    }
+    storm.bar.finish();
+    if watched {
+        eprintln!();
+    }
+    Ok(())
+}
+
+struct Storm {
+    keys: Vec<String>,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    allowed: AtomicUsize,
+    blocked: AtomicUsize,
+    bar: ProgressBar,
+}
+
+impl Storm {
+    async fn client(self: Arc<Self>, limiter: Limiter, zone: &str, pause: Duration) -> tallygate::Result<()> {
+        while let Some(key) = self.keys.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let decision = limiter.check(Check::new(zone, key)).await?;
+            let count = if decision.blocked { &self.blocked } else { &self.allowed };
+            count.fetch_add(1, Ordering::Relaxed);
+            self.show();
+            tokio::time::sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// A bar that moves, or a line for each quarter.
+    fn show(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        self.bar.set_message(self.tally());
+        self.bar.inc(1);
+        let quarter = self.keys.len().div_ceil(4);
+        if self.bar.is_hidden() && (done.is_multiple_of(quarter) || done == self.keys.len()) {
+            eprintln!("  {done:>4}/{}  {}", self.keys.len(), self.tally());
+        }
+    }
+
+    fn tally(&self) -> String {
+        let allowed = format!("{} allowed", self.allowed.load(Ordering::Relaxed));
+        let blocked = format!("{} blocked", self.blocked.load(Ordering::Relaxed));
+        format!("{}  {}", green(&allowed), red(&blocked))
+    }
+}
+
+fn bar(length: usize, watched: bool) -> ProgressBar {
+    if !watched {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>4}/{len}  {msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━╌");
+    ProgressBar::new(length as u64).with_style(style)
+}

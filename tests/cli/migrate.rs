@@ -1,0 +1,38 @@
+use super::program::Program;
+
+#[test]
+fn migrate_applies_once_and_check_says_whether_it_must() {
+    let program = Program::new();
+    let unapplied = program.run(&["migrate", "--check"]);
+    assert_eq!((unapplied.code, unapplied.err.as_str()), (1, ""));
+    assert!(unapplied.out.contains("unapplied  V1 zone"), "{}", unapplied.out);
+    assert!(unapplied.out.contains("run: tallygate migrate"), "{}", unapplied.out);
+    assert!(!program.path("tallygate.db").exists(), "--check made the database");
+
+    let applied = program.ok(&["migrate"]);
+    assert_eq!(applied.lines().count(), unapplied.out.lines().count() - 1);
+    assert!(applied.starts_with("applied  V1 zone\n"), "{applied}");
+    assert!(program.ok(&["migrate"]).starts_with("nothing to do"));
+    assert!(program.ok(&["migrate", "--check"]).contains("up to date"));
+}
+
+#[test]
+fn printing_connects_to_nothing_and_prints_every_migration() {
+    let program = Program::new();
+    for (url, sign) in [
+        ("sqlite:a.db", "create table"),
+        ("postgres://nobody@127.0.0.1:1/none", "create function"),
+        ("mysql://nobody@127.0.0.1:1/none", "delimiter $$"),
+    ] {
+        let sql = program.ok(&["migrate", "--print", "--database", url]);
+        for part in ["-- V1 zone", "-- V2 bucket", "-- V3 ledger", "-- V4 routines", sign] {
+            assert!(sql.to_lowercase().contains(&part.to_lowercase()), "{url} lacks {part}");
+        }
+    }
+    assert!(!program.path("a.db").exists());
+}
+
+#[test]
+fn print_and_check_exclude_each_other() {
+    Program::new().run(&["migrate", "--print", "--check"]).assert_refused("--check");
+}
