@@ -10,11 +10,14 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 type Bucket = (i32, String);
 
+/// Whose turn it is in a bucket, and how many are in it or before it.
+type Queue = (Arc<Turn<()>>, usize);
+
 /// Lets one check of a bucket through at a time, in the order of their coming. Remembers only the buckets
 /// that someone is in or before.
 #[derive(Default)]
 pub(super) struct Gate {
-    buckets: Mutex<HashMap<Bucket, (Arc<Turn<()>>, usize)>>,
+    buckets: Mutex<HashMap<Bucket, Queue>>,
 }
 
 /// The right to go on; given back when dropped.

@@ -1,5 +1,7 @@
 //! P8 and the lock protocol: each rule has a test that fails when the rule is broken.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -7,7 +9,7 @@ use futures_util::future::join_all;
 use tallygate::{Check, Config, Isolation, Limiter};
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::db::{Connected, Db, Engine, bucket, log, told};
 use crate::rounds;
 
 /// Holds the bucket as a paused client would. On SQLite that holds the whole file.
@@ -178,6 +180,48 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
     });
     join_all(calls).await.into_iter().for_each(Result::unwrap);
     assert_eq!(db.rows().await as usize, 16 * 4 * rounds(40, 1000));
+    db.assert_ledger_is_whole().await;
+}
+
+/// Sessions are ended by their server at any moment: before the decision, in the middle, and between the commit
+/// and its answer.
+pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
+    for isolation in [Isolation::RowLock, Isolation::Serializable] {
+        let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
+        let limiter = db.limiter_of_own_sessions(config).await;
+        let zone = format!("{isolation:?}");
+        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        let ending = Arc::new(AtomicBool::new(false));
+        let callers = (0..16).map(|caller: usize| {
+            let (limiter, zone, ending) = (limiter.clone(), zone.clone(), Arc::clone(&ending));
+            tokio::spawn(async move {
+                let mut answers = Vec::new();
+                let mut call = caller;
+                while !ending.load(Ordering::Relaxed) {
+                    let check = |key: usize| Check::new(&zone, format!("key {}", key % 6));
+                    // Under the caller's own id, under one that is made for it, and several at once.
+                    let checks = match call % 3 {
+                        0 => vec![check(call).txn(Uuid::now_v7())],
+                        1 => vec![check(call)],
+                        _ => vec![check(call), check(call + 1).txn(Uuid::now_v7())],
+                    };
+                    answers.extend(limiter.check_many(checks).await.unwrap().iter().map(told));
+                    call += 1;
+                }
+                answers
+            })
+        });
+        let callers: Vec<_> = callers.collect();
+        let killed = db.kill_sessions(rounds(200, 4000)).await;
+        ending.store(true, Ordering::Relaxed);
+        let answers = join_all(callers).await.into_iter().map(Result::unwrap).collect::<Vec<_>>().concat();
+
+        assert!(answers.len() > killed / 4, "{} answers, {killed} sessions ended", answers.len());
+        db.assert_ledger_says(&zone, &answers).await;
+        let sql = "select count(*) from zone_txn where zone_id = (select max(id) from zone_master)";
+        assert_eq!(db.number(sql).await as usize, answers.len(), "{zone}: a row for each check, no other");
+    }
+    db.assert_first_come(100).await;
     db.assert_ledger_is_whole().await;
 }
 
