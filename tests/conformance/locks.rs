@@ -212,7 +212,7 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
             })
         });
         let callers: Vec<_> = callers.collect();
-        let killed = db.kill_sessions(rounds(200, 4000)).await;
+        let killed = db.kill_sessions(rounds(60, 1000)).await;
         ending.store(true, Ordering::Relaxed);
         let answers = join_all(callers).await.into_iter().map(Result::unwrap).collect::<Vec<_>>().concat();
 
