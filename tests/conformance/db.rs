@@ -107,13 +107,12 @@ impl Db {
         Limiter::connect_with(&self.url, config).await.unwrap()
     }
 
-    /// A limiter whose sessions [`kill_sessions`](Self::kill_sessions) knows from all others.
-    pub async fn limiter_of_own_sessions(&self, config: Config) -> Limiter {
-        let name = match self.engine {
-            Engine::Postgres => format!("&application_name={}", self.name()),
-            _ => String::new(),
-        };
-        Limiter::connect_with(&format!("{}{name}", self.url), config).await.unwrap()
+    /// A URL whose sessions [`kill_sessions`](Self::kill_sessions) knows from all others.
+    pub fn url_of_own_sessions(&self) -> String {
+        match self.engine {
+            Engine::Postgres => format!("{}&application_name={}", self.url, self.name()),
+            _ => self.url.clone(),
+        }
     }
 
     /// Ends so many sessions of this test's own, one now and one then.

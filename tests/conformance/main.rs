@@ -18,6 +18,7 @@ mod ledger;
 mod locks;
 mod model;
 mod pgbouncer;
+mod proxy;
 mod schema;
 mod seeds;
 mod server;
