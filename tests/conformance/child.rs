@@ -92,9 +92,10 @@ impl Child {
         answers
     }
 
-    /// What it printed until it is killed (SIGKILL) after some time.
+    /// What it printed until it is killed (SIGKILL), some time after the first of it.
     pub async fn answers_until_killed(&mut self, after: Duration) -> Vec<Told> {
-        let mut answers = Vec::new();
+        let first = self.lines.next_line().await.unwrap().expect("a first answer");
+        let mut answers = vec![serde_json::from_str(&first).unwrap()];
         let kill = tokio::time::sleep(after);
         tokio::pin!(kill);
         let mut killed = false;

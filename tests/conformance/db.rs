@@ -107,7 +107,7 @@ impl Db {
         Limiter::connect_with(&self.url, config).await.unwrap()
     }
 
-    /// A URL whose sessions [`kill_sessions`](Self::kill_sessions) knows from all others.
+    /// A URL whose sessions [`kill_a_session`](Self::kill_a_session) knows from all others.
     pub fn url_of_own_sessions(&self) -> String {
         match self.engine {
             Engine::Postgres => format!("{}&application_name={}", self.url, self.name()),
@@ -115,8 +115,8 @@ impl Db {
         }
     }
 
-    /// Ends so many sessions of this test's own, one now and one then.
-    pub async fn kill_sessions(&self, count: usize) -> usize {
+    /// Ends one session of this test's own, whichever it is; false when there was none.
+    pub async fn kill_a_session(&self, killer: &mut Connected) -> bool {
         let one = match self.engine {
             Engine::Postgres => format!(
                 "select pid::bigint from pg_stat_activity where application_name = '{}'
@@ -135,21 +135,13 @@ impl Db {
                 self.name()
             ),
         };
-        let mut killer = self.connect().await;
-        let mut killed = 0;
-        let started = std::time::Instant::now();
-        while killed < count {
-            assert!(started.elapsed() < Duration::from_secs(300), "{killed} sessions of {count} ended");
-            tokio::time::sleep(Duration::from_millis(fastrand::u64(1..10))).await;
-            let id = killer.number(&format!("select coalesce(({one}), 0)")).await;
-            let kill = match self.engine {
-                Engine::Postgres => format!("select pg_terminate_backend({id})"),
-                _ => format!("kill {id}"),
-            };
-            // It may have gone by itself.
-            killed += usize::from(id > 0 && killer.execute(&kill).await.is_ok());
-        }
-        killed
+        let id = killer.number(&format!("select coalesce(({one}), 0)")).await;
+        let kill = match self.engine {
+            Engine::Postgres => format!("select pg_terminate_backend({id})"),
+            _ => format!("kill {id}"),
+        };
+        // It may have gone by itself.
+        id > 0 && killer.execute(&kill).await.is_ok()
     }
 
     /// The name of the schema or database.

@@ -128,9 +128,8 @@ pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
         };
         let mut child = Child::start(&work).await;
         child.go().await;
-        let answers = child.answers_until_killed(Duration::from_millis(rng.u64(50..500))).await;
+        let answers = child.answers_until_killed(Duration::from_millis(rng.u64(0..400))).await;
 
-        assert!(!answers.is_empty(), "round {round}");
         db.assert_ledger_says("killed", &answers).await;
         db.assert_ledger_is_whole().await;
         db.assert_first_come(LIMIT).await;

@@ -1,8 +1,8 @@
 //! P8 and the lock protocol: each rule has a test that fails when the rule is broken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures_util::future::join_all;
@@ -193,9 +193,10 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         let zone = format!("{isolation:?}");
         limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
-        let ending = Arc::new(AtomicBool::new(false));
+        let (ending, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let callers = (0..16).map(|caller: usize| {
-            let (limiter, zone, ending) = (limiter.clone(), zone.clone(), Arc::clone(&ending));
+            let (limiter, zone) = (limiter.clone(), zone.clone());
+            let (ending, answered) = (Arc::clone(&ending), Arc::clone(&answered));
             tokio::spawn(async move {
                 let mut answers = Vec::new();
                 let mut call = caller;
@@ -208,6 +209,7 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
                         _ => vec![check(call), check(call + 1).txn(Uuid::now_v7())],
                     };
                     answers.extend(limiter.check_many(checks).await.unwrap().iter().map(told));
+                    answered.fetch_add(1, Ordering::Relaxed);
                     call += 1;
                 }
                 answers
@@ -215,7 +217,17 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
         });
         let callers: Vec<_> = callers.collect();
         proxy.cut_one_of(20);
-        let killed = db.kill_sessions(rounds(60, 1000)).await;
+        let mut killer = db.connect().await;
+        let mut killed = 0;
+        while killed < rounds(60, 1000) {
+            // Not faster than sessions are made, or nobody would ever be answered.
+            let (enough, since) = (answered.load(Ordering::Relaxed) + 2, Instant::now());
+            while answered.load(Ordering::Relaxed) < enough {
+                assert!(since.elapsed() < Duration::from_secs(60), "nobody is answered");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            killed += usize::from(db.kill_a_session(&mut killer).await);
+        }
         proxy.cut_one_of(0);
         ending.store(true, Ordering::Relaxed);
         let answers = join_all(callers).await.into_iter().map(Result::unwrap).collect::<Vec<_>>().concat();
