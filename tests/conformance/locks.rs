@@ -219,7 +219,7 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
         proxy.cut_one_of(20);
         let mut killer = db.connect().await;
         let mut killed = 0;
-        while killed < rounds(60, 1000) {
+        while killed < rounds(60, 300) {
             // Not faster than sessions are made, or nobody would ever be answered.
             let (enough, since) = (answered.load(Ordering::Relaxed) + 2, Instant::now());
             while answered.load(Ordering::Relaxed) < enough {
