@@ -1,5 +1,6 @@
 //! A database of a test's own, and the SQL that tests need beside the library.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,9 +9,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
-use tallygate::{Config, Isolation, Limiter, Migrator, Policy};
+use tallygate::{Config, Decision, History, Isolation, Limiter, Migrator, Policy};
 
-use crate::server;
+use crate::server::{self, Durability, Server};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -50,11 +51,24 @@ pub struct Db {
     pub engine: Engine,
     pub url: String,
     folder: Option<PathBuf>,
+    server: Option<Server>,
 }
 
 impl Db {
     pub async fn create(engine: Engine, test: &str) -> Self {
         let db = Self::create_empty(engine, test).await;
+        Migrator::new(&db.url).unwrap().apply().await.unwrap();
+        db
+    }
+
+    /// On a server of its own, as delivered: to be killed, or to have something put before it.
+    pub async fn create_apart(engine: Engine, _test: &str) -> Self {
+        let server = server::start(engine, Durability::Stock).await;
+        let (base, _) = server.url.rsplit_once('/').unwrap();
+        let url = format!("{base}/apart");
+        let mut db = Self { engine, url: server.url.clone(), folder: None, server: Some(server) };
+        db.execute("create database apart").await;
+        db.url = url;
         Migrator::new(&db.url).unwrap().apply().await.unwrap();
         db
     }
@@ -67,7 +81,7 @@ impl Db {
             let folder = std::env::temp_dir().join(format!("tallygate-{name}"));
             std::fs::create_dir(&folder).unwrap();
             let url = format!("sqlite:{}", folder.join("test.db").display());
-            return Self { engine, url, folder: Some(folder) };
+            return Self { engine, url, folder: Some(folder), server: None };
         }
         let server = server::shared(engine).await;
         let (base, _) = server.url.rsplit_once('/').unwrap();
@@ -86,7 +100,11 @@ impl Db {
                 format!("{base}/{name}")
             }
         };
-        Self { engine, url, folder: None }
+        Self { engine, url, folder: None, server: None }
+    }
+
+    pub fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("a server of its own")
     }
 
     pub async fn limiter(&self) -> Limiter {
@@ -95,6 +113,48 @@ impl Db {
 
     pub async fn limiter_with(&self, config: Config) -> Limiter {
         Limiter::connect_with(&self.url, config).await.unwrap()
+    }
+
+    /// A URL whose sessions [`kill_a_session`](Self::kill_a_session) knows from all others.
+    pub fn url_of_own_sessions(&self) -> String {
+        match self.engine {
+            Engine::Postgres => format!("{}&application_name={}", self.url, self.name()),
+            _ => self.url.clone(),
+        }
+    }
+
+    /// Ends one session of this test's own, whichever it is; false when there was none.
+    pub async fn kill_a_session(&self, killer: &mut Connected) -> bool {
+        let one = match self.engine {
+            Engine::Postgres => format!(
+                "select pid::bigint from pg_stat_activity where application_name = '{}'
+                order by random() limit 1",
+                self.name()
+            ),
+            // Its information_schema.processlist fails on statements with binary arguments.
+            Engine::MySql => format!(
+                "select cast(processlist_id as signed) from performance_schema.threads
+                where processlist_db = '{}' and processlist_id <> connection_id() order by rand() limit 1",
+                self.name()
+            ),
+            _ => format!(
+                "select cast(id as signed) from information_schema.processlist
+                where db = '{}' and id <> connection_id() order by rand() limit 1",
+                self.name()
+            ),
+        };
+        let id = killer.number(&format!("select coalesce(({one}), 0)")).await;
+        let kill = match self.engine {
+            Engine::Postgres => format!("select pg_terminate_backend({id})"),
+            _ => format!("kill {id}"),
+        };
+        // It may have gone by itself.
+        id > 0 && killer.execute(&kill).await.is_ok()
+    }
+
+    /// The name of the schema or database.
+    fn name(&self) -> &str {
+        self.url.rsplit(['/', '=']).next().unwrap_or_default()
     }
 
     /// A connection beside the library.
@@ -178,6 +238,42 @@ impl Db {
         .await
     }
 
+    /// That every answer is a row of the ledger that says the same.
+    pub async fn assert_ledger_says(&self, zone: &str, answers: &[Told]) {
+        let limiter = self.limiter().await;
+        let mut history = History { zone: Some(zone.to_owned()), limit: 10_000, ..History::default() };
+        let mut rows = HashMap::new();
+        loop {
+            let page = limiter.history(&history).await.unwrap();
+            rows.extend(page.rows.into_iter().map(|row| ((row.key.clone(), row.txn_id.to_string()), row)));
+            history.before = page.next;
+            if history.before.is_none() {
+                break;
+            }
+        }
+        for answer in answers {
+            let text = |field: &str| answer[field].as_str().unwrap().to_owned();
+            let row = rows.get(&(text("key"), text("txn_id")));
+            let row = serde_json::to_value(row.unwrap_or_else(|| panic!("lost: {answer}"))).unwrap();
+            for field in
+                ["seq", "blocked", "reason", "remaining", "retry_after_us", "zone_version", "decided_at"]
+            {
+                assert_eq!(answer[field], row[field], "{field} of {answer}");
+            }
+        }
+    }
+
+    /// That in every bucket the first `limit` checks were allowed and no other, where all cost 1 and none
+    /// leaves its window.
+    pub async fn assert_first_come(&self, limit: i64) {
+        let wrong = format!(
+            "select count(*) from zone_txn
+            where blocked <> (seq > {limit})
+                or remaining <> case when seq < {limit} then {limit} - seq else 0 end"
+        );
+        assert_eq!(self.number(&wrong).await, 0, "rows on the wrong side of the limit");
+    }
+
     /// That every bucket's seq runs from 1 without a gap, its totals add up, no txn is in it twice, and its
     /// head agrees with its last row.
     pub async fn assert_ledger_is_whole(&self) {
@@ -203,6 +299,13 @@ impl Db {
         assert_eq!(self.number(headless).await, 0, "buckets whose head is missing or behind");
         assert_eq!(self.number(heads).await, 0, "heads that do not agree with their last row");
     }
+}
+
+/// A call that was answered, as JSON: its decision.
+pub type Told = serde_json::Value;
+
+pub fn told(decision: &Decision) -> Told {
+    serde_json::to_value(decision).unwrap()
 }
 
 impl Drop for Db {

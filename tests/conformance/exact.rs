@@ -6,7 +6,8 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy};
 
-use crate::db::{Db, bucket, log};
+use crate::child::{Child, Work};
+use crate::db::{Db, Told, bucket, log};
 use crate::rounds;
 
 pub async fn sixty_four_clients_on_one_key_get_exactly_the_limit(db: Db) {
@@ -71,6 +72,45 @@ pub async fn batches_from_many_clients_get_exactly_the_limit(db: Db) {
         assert_eq!(total, [100, 100, 100], "{isolation:?}: 160 checks a key");
     }
     assert_eq!(db.rows().await as usize, db.engine.isolations().len() * 16 * 5 * 6);
+    db.assert_ledger_is_whole().await;
+}
+
+/// 16 processes with 4 clients each, that know nothing of each other.
+pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
+    let limiter = db.limiter().await;
+    let mut rows = 0;
+    for (isolation, keys) in [
+        (Isolation::RowLock, vec!["hot"]),
+        (Isolation::RowLock, vec!["hot", "mild", "hot"]),
+        (Isolation::Serializable, vec!["hot"]),
+        (Isolation::Serializable, vec!["hot", "mild", "hot"]),
+    ] {
+        let zone = format!("{isolation:?} {}", keys.len());
+        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        let serializable = isolation == Isolation::Serializable;
+        let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
+        let work = Work {
+            url: db.url.clone(),
+            zone: zone.clone(),
+            keys: keys.clone(),
+            serializable,
+            clients: 4,
+            calls: 5,
+        };
+        let mut children = join_all((0..16).map(|_| Child::start(&work))).await;
+        for child in &mut children {
+            child.go().await;
+        }
+        let answers: Vec<Told> = join_all(children.iter_mut().map(Child::answers)).await.concat();
+
+        assert_eq!(answers.len(), 16 * 4 * 5 * keys.len());
+        let hot = answers.iter().filter(|answer| answer["key"] == "hot");
+        assert_eq!(hot.filter(|answer| answer["blocked"] == false).count(), 100, "{zone}");
+        db.assert_ledger_says(&zone, &answers).await;
+        rows += answers.len();
+    }
+    assert_eq!(db.rows().await as usize, rows);
+    db.assert_first_come(100).await;
     db.assert_ledger_is_whole().await;
 }
 

@@ -1,13 +1,16 @@
 //! P8 and the lock protocol: each rule has a test that fails when the rule is broken.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::{Check, Config, Isolation, Limiter};
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::db::{Connected, Db, Engine, bucket, log, told};
+use crate::proxy::Proxy;
 use crate::rounds;
 
 /// Holds the bucket as a paused client would. On SQLite that holds the whole file.
@@ -208,6 +211,63 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
     });
     join_all(calls).await.into_iter().for_each(Result::unwrap);
     assert_eq!(db.rows().await as usize, 16 * 4 * rounds(40, 1000));
+    db.assert_ledger_is_whole().await;
+}
+
+/// Sessions are ended by their server at any moment, and what it answered is lost on its way: then the commit
+/// has happened and nobody was told.
+pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
+    for isolation in [Isolation::RowLock, Isolation::Serializable] {
+        let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
+        let proxy = Proxy::before(&db.url_of_own_sessions()).await;
+        let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
+        let zone = format!("{isolation:?}");
+        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        let (ending, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let callers = (0..16).map(|caller: usize| {
+            let (limiter, zone) = (limiter.clone(), zone.clone());
+            let (ending, answered) = (Arc::clone(&ending), Arc::clone(&answered));
+            tokio::spawn(async move {
+                let mut answers = Vec::new();
+                let mut call = caller;
+                while !ending.load(Ordering::Relaxed) {
+                    let check = |key: usize| Check::new(&zone, format!("key {}", key % 6));
+                    // Under the caller's own id, under one that is made for it, and several at once.
+                    let checks = match call % 3 {
+                        0 => vec![check(call).txn(Uuid::now_v7())],
+                        1 => vec![check(call)],
+                        _ => vec![check(call), check(call + 1).txn(Uuid::now_v7())],
+                    };
+                    answers.extend(limiter.check_many(checks).await.unwrap().iter().map(told));
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    call += 1;
+                }
+                answers
+            })
+        });
+        let callers: Vec<_> = callers.collect();
+        proxy.cut_one_of(20);
+        let mut killer = db.connect().await;
+        let mut killed = 0;
+        while killed < rounds(60, 300) {
+            // Not faster than sessions are made, or nobody would ever be answered.
+            let (enough, since) = (answered.load(Ordering::Relaxed) + 2, Instant::now());
+            while answered.load(Ordering::Relaxed) < enough {
+                assert!(since.elapsed() < Duration::from_secs(60), "nobody is answered");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            killed += usize::from(db.kill_a_session(&mut killer).await);
+        }
+        proxy.cut_one_of(0);
+        ending.store(true, Ordering::Relaxed);
+        let answers = join_all(callers).await.into_iter().map(Result::unwrap).collect::<Vec<_>>().concat();
+
+        assert!(proxy.cuts() > killed / 20, "{} cuts, {killed} sessions ended", proxy.cuts());
+        db.assert_ledger_says(&zone, &answers).await;
+        let sql = "select count(*) from zone_txn where zone_id = (select max(id) from zone_master)";
+        assert_eq!(db.number(sql).await as usize, answers.len(), "{zone}: a row for each check, no other");
+    }
+    db.assert_first_come(100).await;
     db.assert_ledger_is_whole().await;
 }
 

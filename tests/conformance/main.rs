@@ -4,6 +4,7 @@
 //! the output is `database::topic::sentence`. A database that cannot be had fails its tests and says what
 //! provides it; none is skipped.
 
+mod child;
 mod clock;
 mod db;
 mod differential;
@@ -12,9 +13,12 @@ mod gate;
 mod idempotence;
 mod input;
 mod joined;
+mod kill;
 mod ledger;
 mod locks;
 mod model;
+mod pgbouncer;
+mod proxy;
 mod schema;
 mod seeds;
 mod server;
@@ -32,24 +36,31 @@ pub fn rounds(test: usize, soak: usize) -> usize {
 }
 
 fn main() -> std::process::ExitCode {
-    let arguments = Arguments::from_args();
     let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    if let Some(work) = child::work_of_this_process() {
+        runtime.block_on(work.run());
+        return std::process::ExitCode::SUCCESS;
+    }
+    let arguments = Arguments::from_args();
     let mut trials = Vec::new();
 
-    /// `on(engines): topic::test, …` adds a trial for each engine and test.
+    /// `on(engines): topic::test, …` adds a trial for each engine and test; with `apart`, on a server of its
+    /// own each.
     macro_rules! on {
-        ($engines:expr => $($topic:ident::$test:ident),* $(,)?) => {
+        (apart $engines:expr => $($list:tt)*) => { on!(create_apart, $engines => $($list)*) };
+        ($create:ident, $engines:expr => $($topic:ident::$test:ident),* $(,)?) => {
             for engine in $engines {
                 $({
                     let runtime = Arc::clone(&runtime);
                     let name = concat!(stringify!($topic), "::", stringify!($test));
                     trials.push(Trial::test(format!("{engine}::{name}"), move || {
-                        runtime.block_on(async { $topic::$test(Db::create(engine, name).await).await });
+                        runtime.block_on(async { $topic::$test(Db::$create(engine, name).await).await });
                         Ok(())
                     }));
                 })*
             }
         };
+        ($engines:expr => $($list:tt)*) => { on!(create, $engines => $($list)*) };
     }
     use Engine::{MariaDb, MySql, Postgres, Sqlite};
 
@@ -60,6 +71,7 @@ fn main() -> std::process::ExitCode {
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
         exact::batches_from_many_clients_get_exactly_the_limit,
         exact::a_thousand_callers_with_new_keys_all_get_an_answer,
+        exact::sixteen_processes_on_one_key_get_exactly_the_limit,
         exact::no_window_of_a_random_load_holds_more_than_the_limit,
         gate::an_unmigrated_database_says_what_to_run,
         gate::a_newer_schema_says_that_the_program_is_old,
@@ -91,6 +103,8 @@ fn main() -> std::process::ExitCode {
         locks::the_clock_is_read_after_the_lock_is_held,
         locks::the_policy_is_read_after_the_lock_is_held,
         locks::a_row_that_vanishes_while_one_waits_is_made_again,
+        gate::a_wrong_password_or_a_server_that_is_down_is_one_clear_line,
+        locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
         seeds::check_velocity_answers_as_in_the_seed,
@@ -111,6 +125,15 @@ fn main() -> std::process::ExitCode {
         joined::a_routine_that_joins_refuses_to_run_without_one,
         joined::an_old_snapshot_locks_no_unrelated_bucket,
         locks::a_failed_call_gives_its_locks_back,
+    );
+    on!([Sqlite] =>
+        kill::a_killed_process_leaves_every_decision_it_printed,
+    );
+    on!(apart [Postgres, MySql, MariaDb] =>
+        kill::a_killed_server_keeps_every_decision_it_gave,
+    );
+    on!(apart [Postgres] =>
+        pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
     );
 
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use sqlx::Connection;
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
-use testcontainers::{ContainerAsync, GenericImage, ImageExt};
+use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::sync::OnceCell;
 
 use crate::db::Engine;
 
-const PASSWORD: &str = "tally'gate";
+pub const PASSWORD: &str = "tally'gate";
 
 /// A server that answers at `url`, with the rights of its owner.
 pub struct Server {
@@ -43,12 +43,12 @@ pub async fn shared(engine: Engine) -> &'static Server {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// As the server is delivered: a commit waits for the disk.
-    #[expect(dead_code, reason = "for tests that end their server")]
     Stock,
     Relaxed,
 }
 
-/// Starts a server of its own.
+/// Starts a server of its own, which is removed when it is dropped. With stock durability its port stays the
+/// same over kills and restarts.
 pub async fn start(engine: Engine, durability: Durability) -> Server {
     let (variable, default) = match engine {
         Engine::Postgres => ("TALLYGATE_TEST_POSTGRES_IMAGE", "postgres:18"),
@@ -66,7 +66,10 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
             if relaxed {
                 command.extend(["-c", "fsync=off"]);
             }
-            image.with_exposed_port(5432.tcp()).with_env_var("POSTGRES_PASSWORD", PASSWORD).with_cmd(command)
+            image
+                .with_exposed_port(port(engine).tcp())
+                .with_env_var("POSTGRES_PASSWORD", PASSWORD)
+                .with_cmd(command)
         }
         Engine::MySql | Engine::MariaDb => {
             let mut command = vec!["--max-connections=500"];
@@ -74,15 +77,19 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
                 command.extend(["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"]);
             }
             image
-                .with_exposed_port(3306.tcp())
+                .with_exposed_port(port(engine).tcp())
                 .with_env_var("MYSQL_ROOT_PASSWORD", PASSWORD)
                 .with_env_var("MARIADB_ROOT_PASSWORD", PASSWORD)
                 .with_cmd(command)
         }
         Engine::Sqlite => unreachable!("SQLite needs no server"),
     };
-    let run = std::env::var("TALLYGATE_TEST_RUN").unwrap_or_else(|_| "by-hand".to_owned());
-    let container = match request.with_label("tallygate-test-run", run).start().await {
+    // A server that is killed must be found again by those who were connected to it.
+    let request = match durability {
+        Durability::Stock => request.with_mapped_port(free_port(), port(engine).tcp()),
+        Durability::Relaxed => request,
+    };
+    let container = match labelled(request).start().await {
         Ok(container) => container,
         Err(error) => panic!("no {engine} to test against ({error}); run ./test, which provides it"),
     };
@@ -92,16 +99,33 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
 }
 
 impl Server {
-    /// Learns where the container listens and waits until it answers. The port is another after each start.
+    /// Ends the server as a power cut would, in the middle of whatever it does.
+    pub async fn kill(&self) {
+        docker(&["kill", "--signal", "KILL", self.id()]).await;
+        docker(&["wait", self.id()]).await;
+    }
+
+    /// Starts it again after it was killed, and waits until it answers.
+    pub async fn restart(&mut self, engine: Engine) {
+        docker(&["start", self.id()]).await;
+        self.find(engine).await;
+    }
+
+    /// Where other containers reach it.
+    pub async fn address(&self) -> String {
+        address(self.id()).await
+    }
+
+    fn id(&self) -> &str {
+        self.container.as_ref().expect("a container of our own").id()
+    }
+
+    /// Learns where the container listens and waits until it answers.
     async fn find(&mut self, engine: Engine) {
         let container = self.container.as_ref().expect("a container of our own");
         let password = PASSWORD.replace('\'', "%27");
         for _ in 0..600 {
-            let port = match engine {
-                Engine::Postgres => container.get_host_port_ipv4(5432).await,
-                _ => container.get_host_port_ipv4(3306).await,
-            };
-            if let Ok(port) = port {
+            if let Ok(port) = container.get_host_port_ipv4(port(engine)).await {
                 self.url = match engine {
                     Engine::Postgres => format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres"),
                     Engine::MySql => format!("mysql://root:{password}@127.0.0.1:{port}/mysql"),
@@ -128,11 +152,40 @@ pub async fn stop_all() {
             container.stop_with_timeout(Some(0)).await.ok();
             let id = container.id().to_owned();
             // A container in a static is never dropped, so it is removed by hand.
-            tokio::process::Command::new("docker")
-                .args(["rm", "--force", "--volumes", &id])
-                .output()
-                .await
-                .ok();
+            docker(&["rm", "--force", "--volumes", &id]).await;
         }
     }
+}
+
+/// What `./test` finds the containers of its run by.
+pub fn labelled(request: ContainerRequest<GenericImage>) -> ContainerRequest<GenericImage> {
+    let run = std::env::var("TALLYGATE_TEST_RUN").unwrap_or_else(|_| "by-hand".to_owned());
+    request.with_label("tallygate-test-run", run)
+}
+
+fn port(engine: Engine) -> u16 {
+    if engine == Engine::Postgres { 5432 } else { 3306 }
+}
+
+/// A port that nothing listens on, below those that the system gives to clients: a client that connects again
+/// and again to one of these can at last connect to itself.
+pub fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(20_000..30_000);
+        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Where a container is on the network of the containers.
+pub async fn address(container: &str) -> String {
+    let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+    docker(&["inspect", "--format", format, container]).await.trim().to_owned()
+}
+
+async fn docker(arguments: &[&str]) -> String {
+    let output = tokio::process::Command::new("docker").args(arguments).output().await.unwrap();
+    assert!(output.status.success(), "docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }

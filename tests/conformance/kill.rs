@@ -1,0 +1,137 @@
+//! P5: what a caller was told survives the end of the server, or of the process, that told it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::join_all;
+use tallygate::{Check, Config, Limiter};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::child::{Child, Work};
+use crate::db::{Db, Told, log, told};
+use crate::rounds;
+
+const LIMIT: i64 = 100;
+const CALLERS: usize = 32;
+
+/// One limiter for all rounds: its pool must find the server again by itself.
+pub async fn a_killed_server_keeps_every_decision_it_gave(mut db: Db) {
+    let engine = db.engine;
+    let config = Config { deadline: Duration::from_secs(1), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    let mut rows = 0;
+    for round in 0..rounds(2, 20) {
+        let zone = format!("round {round}");
+        limiter.set_zone(&zone, &log(LIMIT, 86_400), None, "test").await.unwrap();
+        let load = Load::start(&limiter, &zone);
+        load.get(200).await;
+        sleep(Duration::from_millis(fastrand::u64(0..500))).await;
+        db.server().kill().await;
+        db.server().restart(engine).await;
+        load.get(200).await;
+        let answers = load.end().await;
+
+        rows += answers.len();
+        assert_eq!(db.rows().await as usize, rows, "round {round}: a row for each call, and no other");
+        db.assert_ledger_says(&zone, &answers).await;
+        db.assert_ledger_is_whole().await;
+        db.assert_first_come(LIMIT).await;
+    }
+}
+
+/// Callers that go on until they are told to end, and ask again until they are answered.
+struct Load {
+    callers: Vec<tokio::task::JoinHandle<Vec<Told>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    hot: AtomicUsize,
+    answered: AtomicUsize,
+    ending: AtomicBool,
+}
+
+impl Load {
+    fn start(limiter: &Limiter, zone: &str) -> Self {
+        let shared = Arc::<Shared>::default();
+        let callers = (0..CALLERS).map(|caller| {
+            let (limiter, zone, shared) = (limiter.clone(), zone.to_owned(), Arc::clone(&shared));
+            tokio::spawn(async move {
+                let mut answers = Vec::new();
+                while !shared.ending.load(Ordering::Relaxed) {
+                    let key = match caller % 4 {
+                        // Half as many checks again as its limit, then the next one gets hot.
+                        0 => format!(
+                            "hot {}",
+                            shared.hot.fetch_add(1, Ordering::Relaxed) as i64 / (LIMIT * 3 / 2)
+                        ),
+                        _ => format!("mild {}", fastrand::u16(..2000)),
+                    };
+                    let check = Check::new(&zone, key).txn(Uuid::now_v7());
+                    answers.push(told(&until_answered(&limiter, check).await));
+                    shared.answered.fetch_add(1, Ordering::Relaxed);
+                }
+                answers
+            })
+        });
+        Self { callers: callers.collect(), shared }
+    }
+
+    /// Waits for so many more answers.
+    async fn get(&self, more: usize) {
+        let enough = self.shared.answered.load(Ordering::Relaxed) + more;
+        let started = Instant::now();
+        while self.shared.answered.load(Ordering::Relaxed) < enough {
+            assert!(started.elapsed() < Duration::from_secs(60), "the callers are not answered");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end(self) -> Vec<Told> {
+        self.shared.ending.store(true, Ordering::Relaxed);
+        join_all(self.callers).await.into_iter().flat_map(Result::unwrap).collect()
+    }
+}
+
+async fn until_answered(limiter: &Limiter, check: Check) -> tallygate::Decision {
+    let started = Instant::now();
+    loop {
+        match limiter.check(check.clone()).await {
+            Ok(decision) => return decision,
+            Err(error) => assert!(
+                error.is_transient() && started.elapsed() < Duration::from_secs(60),
+                "after {:?}: {error}",
+                started.elapsed()
+            ),
+        }
+    }
+}
+
+/// The embedded engine has no server to kill: here the program that holds the file is killed.
+pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("killed", &log(LIMIT, 86_400), None, "test").await.unwrap();
+    let mut rng = Rng::new();
+    for round in 0..rounds(10, 100) {
+        let keys = if round % 2 == 0 { 1 } else { 3 };
+        let work = Work {
+            url: db.url.clone(),
+            zone: "killed".to_owned(),
+            keys: (0..keys).map(|n| format!("{n} of round {}", round / 4)).collect(),
+            serializable: false,
+            clients: 8,
+            calls: usize::MAX,
+        };
+        let mut child = Child::start(&work).await;
+        child.go().await;
+        let answers = child.answers_until_killed(Duration::from_millis(rng.u64(0..400))).await;
+
+        db.assert_ledger_says("killed", &answers).await;
+        db.assert_ledger_is_whole().await;
+        db.assert_first_come(LIMIT).await;
+    }
+}
