@@ -16,7 +16,7 @@ use crate::entry::{Cursor, History, Page};
 use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Backoff;
-use crate::store::{Address, Isolation, Joined, Of, Request, Span, Store, Terms};
+use crate::store::{Address, Isolation, Joined, Of, Pool, Request, Span, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use gate::Gate;
 
@@ -48,30 +48,6 @@ impl Default for Config {
             attempts: 64,
             connections: 16,
         }
-    }
-}
-
-/// An existing sqlx pool of any of the databases; made by `into()`.
-pub struct Pool(Store);
-
-#[cfg(feature = "postgres")]
-impl From<sqlx::PgPool> for Pool {
-    fn from(pool: sqlx::PgPool) -> Self {
-        Self(Store::Postgres(crate::store::Postgres::new(pool)))
-    }
-}
-
-#[cfg(feature = "mysql")]
-impl From<sqlx::MySqlPool> for Pool {
-    fn from(pool: sqlx::MySqlPool) -> Self {
-        Self(Store::MySql(crate::store::MySql::new(pool)))
-    }
-}
-
-#[cfg(feature = "sqlite")]
-impl From<sqlx::SqlitePool> for Pool {
-    fn from(pool: sqlx::SqlitePool) -> Self {
-        Self(Store::Sqlite(crate::store::Sqlite::new(pool)))
     }
 }
 

@@ -2,7 +2,7 @@
 use tallygate::*;
 #[tokio::main]
 async fn main() -> Result<()> {
-    let url = std::env::args().nth(1).unwrap();
+    let url = std::env::args().nth(1).unwrap_or_default();
     let m = Migrator::new(&url)?;
     println!("{:?}", m.apply().await?.iter().map(|m| m.name.clone()).collect::<Vec<_>>());
     let l = Limiter::connect(&url).await?;
