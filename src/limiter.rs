@@ -15,7 +15,7 @@ use crate::decision::Decision;
 use crate::entry::{Cursor, History, Page};
 use crate::error::{Error, Result};
 use crate::migrate;
-use crate::retry::Backoff;
+use crate::retry::Tries;
 use crate::store::{Address, Isolation, Joined, Of, Pool, Request, Span, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use gate::Gate;
@@ -337,7 +337,7 @@ impl Inner {
     }
 
     fn tries(&self, until: Instant) -> Tries {
-        Tries { backoff: Backoff::new(self.config.attempts), until }
+        Tries::new(self.config.attempts, until)
     }
 
     async fn request(&self, check: Check, txn: Uuid) -> Result<Request> {
@@ -372,27 +372,5 @@ impl Inner {
         };
         self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
         Ok(id)
-    }
-}
-
-/// The attempts of one call.
-struct Tries {
-    backoff: Backoff,
-    until: Instant,
-}
-
-impl Tries {
-    /// Waits and says true when the call should be tried again.
-    async fn again(&mut self, error: &Error) -> bool {
-        if !error.is_transient() {
-            return false;
-        }
-        match self.backoff.next(fastrand::f64()) {
-            Some(wait) if Instant::now() + wait < self.until => {
-                tokio::time::sleep(wait).await;
-                true
-            }
-            _ => false,
-        }
     }
 }
