@@ -82,6 +82,9 @@ pub fn probe(policy: &Policy, head: &Head, cost: i64, now_us: i64) -> Option<Pro
 /// `versions` are those of the zone from the one that decided the bucket's last row to the one in force,
 /// in order; at least the one in force. `window` answers [`probe`]; it is ignored where there was none.
 ///
+/// Any time will do, the ends of 63 bits included; `cost` is 0 to 2^40, and what `head` and `window` say is
+/// what was recorded: nothing negative, and a `base` of at most the head's total.
+///
 /// Fails only when the bucket's running total would leave 63 bits.
 pub fn decide(
     versions: &[Version],
@@ -146,9 +149,9 @@ fn level(versions: &[Version], head: &Head, now_us: i64) -> Option<i64> {
     let (mut level, mut at_us) = (head.level, head.last_us);
     for pair in versions.windows(2) {
         let change_us = pair[1].changed_us.min(now_us).max(at_us);
-        level = token_bucket::carry(&pair[0].policy, &pair[1].policy, level, change_us - at_us);
+        level = token_bucket::carry(&pair[0].policy, &pair[1].policy, level, change_us.saturating_sub(at_us));
         at_us = change_us;
     }
     let policy = &versions.last()?.policy;
-    level.map(|level| token_bucket::refill(policy, level, now_us - at_us))
+    level.map(|level| token_bucket::refill(policy, level, now_us.saturating_sub(at_us)))
 }

@@ -19,8 +19,8 @@ pub use crate::{
     decision::{Decision, Reason},
     entry::{Cursor, Entry, History, Page},
     error::{Error, Result},
-    limiter::{Config, Limiter, Pool},
+    limiter::{Config, Limiter},
     migrate::{Migration, Migrator},
-    store::{Isolation, Joined},
+    store::{Isolation, Joined, Pool},
     zone::{Algorithm, Policy, UNITS_MAX, Zone, ZoneVersion},
 };

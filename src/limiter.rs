@@ -15,8 +15,8 @@ use crate::decision::Decision;
 use crate::entry::{Cursor, History, Page};
 use crate::error::{Error, Result};
 use crate::migrate;
-use crate::retry::Backoff;
-use crate::store::{Address, Isolation, Joined, Of, Request, Span, Store, Terms};
+use crate::retry::Tries;
+use crate::store::{Address, Isolation, Joined, Of, Pool, Request, Span, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use gate::Gate;
 
@@ -48,30 +48,6 @@ impl Default for Config {
             attempts: 64,
             connections: 16,
         }
-    }
-}
-
-/// An existing sqlx pool of any of the databases; made by `into()`.
-pub struct Pool(Store);
-
-#[cfg(feature = "postgres")]
-impl From<sqlx::PgPool> for Pool {
-    fn from(pool: sqlx::PgPool) -> Self {
-        Self(Store::Postgres(crate::store::Postgres::new(pool)))
-    }
-}
-
-#[cfg(feature = "mysql")]
-impl From<sqlx::MySqlPool> for Pool {
-    fn from(pool: sqlx::MySqlPool) -> Self {
-        Self(Store::MySql(crate::store::MySql::new(pool)))
-    }
-}
-
-#[cfg(feature = "sqlite")]
-impl From<sqlx::SqlitePool> for Pool {
-    fn from(pool: sqlx::SqlitePool) -> Self {
-        Self(Store::Sqlite(crate::store::Sqlite::new(pool)))
     }
 }
 
@@ -361,7 +337,7 @@ impl Inner {
     }
 
     fn tries(&self, until: Instant) -> Tries {
-        Tries { backoff: Backoff::new(self.config.attempts), until }
+        Tries::new(self.config.attempts, until)
     }
 
     async fn request(&self, check: Check, txn: Uuid) -> Result<Request> {
@@ -396,27 +372,5 @@ impl Inner {
         };
         self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
         Ok(id)
-    }
-}
-
-/// The attempts of one call.
-struct Tries {
-    backoff: Backoff,
-    until: Instant,
-}
-
-impl Tries {
-    /// Waits and says true when the call should be tried again.
-    async fn again(&mut self, error: &Error) -> bool {
-        if !error.is_transient() {
-            return false;
-        }
-        match self.backoff.next(fastrand::f64()) {
-            Some(wait) if Instant::now() + wait < self.until => {
-                tokio::time::sleep(wait).await;
-                true
-            }
-            _ => false,
-        }
     }
 }

@@ -2,12 +2,43 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// The attempts of one call.
+pub(crate) struct Tries {
+    backoff: Backoff,
+    until: Instant,
+}
+
+impl Tries {
+    /// At most `attempts` tries in all, none begun after `until`.
+    pub fn new(attempts: u32, until: Instant) -> Self {
+        Self { backoff: Backoff::new(attempts), until }
+    }
+
+    /// Waits and says true when the call should be tried again.
+    pub async fn again(&mut self, error: &Error) -> bool {
+        if !error.is_transient() {
+            return false;
+        }
+        match self.backoff.next(fastrand::f64()) {
+            Some(wait) if Instant::now() + wait < self.until => {
+                tokio::time::sleep(wait).await;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Waits between attempts.
 ///
 /// The n-th wait is drawn evenly from 0 to min(cap, first × 2^n): "full jitter" of M. Brooker, Exponential
 /// Backoff and Jitter, AWS Architecture Blog, 2015. It spreads callers that failed together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
+struct Backoff {
     attempts: u32,
     tried: u32,
 }
@@ -17,12 +48,12 @@ const CAP: Duration = Duration::from_millis(100);
 
 impl Backoff {
     /// At most `attempts` tries in all.
-    pub fn new(attempts: u32) -> Self {
+    fn new(attempts: u32) -> Self {
         Self { attempts, tried: 0 }
     }
 
     /// Counts a failed try. The wait before the next, drawn by `random` (0 to 1), or None when there is none.
-    pub fn next(&mut self, random: f64) -> Option<Duration> {
+    fn next(&mut self, random: f64) -> Option<Duration> {
         self.tried += 1;
         let most = FIRST.saturating_mul(1 << self.tried.min(16)).min(CAP);
         (self.tried < self.attempts).then(|| most.mul_f64(random.clamp(0.0, 1.0)))

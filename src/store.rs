@@ -118,6 +118,30 @@ pub(crate) enum Store {
     Sqlite(Sqlite),
 }
 
+/// An existing sqlx pool of any of the databases; made by `into()`.
+pub struct Pool(pub(crate) Store);
+
+#[cfg(feature = "postgres")]
+impl From<sqlx::PgPool> for Pool {
+    fn from(pool: sqlx::PgPool) -> Self {
+        Self(Store::Postgres(Postgres::new(pool)))
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl From<sqlx::MySqlPool> for Pool {
+    fn from(pool: sqlx::MySqlPool) -> Self {
+        Self(Store::MySql(MySql::new(pool)))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<sqlx::SqlitePool> for Pool {
+    fn from(pool: sqlx::SqlitePool) -> Self {
+        Self(Store::Sqlite(Sqlite::new(pool)))
+    }
+}
+
 /// Calls the same method of whichever store it is.
 macro_rules! each {
     ($store:expr, $s:ident => $call:expr) => {

@@ -48,12 +48,12 @@ pub(super) fn decide(policy: &Policy, spent_total: i64, window: &Window, cost: i
     }
     // A ledger that cannot say when the total was reached has lost rows of the window; the whole window
     // is then the wait that is certainly long enough.
-    let leaves_us = window.reached_us.unwrap_or(now_us).saturating_add(policy.window_us());
+    let since_us = window.reached_us.map_or(0, |reached_us| now_us.saturating_sub(reached_us));
     Verdict {
         blocked: true,
         reason: Reason::OverLimit,
         remaining: free,
-        retry_after_us: Some(leaves_us - now_us),
+        retry_after_us: Some(policy.window_us().saturating_sub(since_us)),
         level: None,
     }
 }

@@ -1,5 +1,7 @@
 //! SQLite, embedded: the core decides, under the database's write lock.
 
+mod bucket;
+
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,15 +13,16 @@ use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, SqlitePool};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::fault::{self, Fault};
 use super::{Address, Of, Request, Span, Terms};
-use crate::decide::{Head, Outcome, Version, Window, decide, probe};
+use crate::decide::{decide, probe};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::migrate;
-use crate::retry::Backoff;
+use crate::retry::Tries;
 use crate::zone::{Policy, Zone, ZoneVersion};
 
 /// A pool of connections to one file.
@@ -132,8 +135,8 @@ impl Sqlite {
 
     /// Load, decide, write. The caller holds the write lock.
     async fn check_one(&self, connection: &mut SqliteConnection, request: &Request) -> Result<Decision> {
-        let head = load_head(connection, request).await?;
-        let versions = load_versions(connection, request, &head).await?;
+        let head = bucket::load_head(connection, request).await?;
+        let versions = bucket::load_versions(connection, request, &head).await?;
         let Some(current) = versions.last() else {
             return Err(Error::invalid(format!(
                 "there is no zone {}; list them with: tallygate zone list",
@@ -143,18 +146,18 @@ impl Sqlite {
         if request.leaves_row()
             && !request.fresh
             && head.seq > 0
-            && let Some(past) = load_past(connection, request).await?
+            && let Some(past) = bucket::load_past(connection, request).await?
         {
             return Ok(past);
         }
         let now_us = self.clock.now_us();
         let window = match probe(&current.policy, &head, request.cost, now_us) {
-            Some(probe) => Some(load_window(connection, request, probe).await?),
+            Some(probe) => Some(bucket::load_window(connection, request, probe).await?),
             None => None,
         };
         let outcome = decide(&versions, &head, window, request.cost, now_us)?;
         if request.leaves_row() {
-            append(connection, request, &head, &outcome).await?;
+            bucket::append(connection, request, &head, &outcome).await?;
         }
         Ok(Decision {
             zone: request.zone.clone(),
@@ -260,15 +263,11 @@ impl Sqlite {
 /// once, one fails at once. So this tries again.
 pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
     let options = options(address)?;
-    let mut backoff = Backoff::new(64);
+    let mut tries = Tries::new(64, Instant::now() + Duration::from_secs(5));
     loop {
-        let failed = match options.connect().await.map_err(error) {
-            Ok(connection) => return Ok(connection),
-            Err(failed) => failed,
-        };
-        match backoff.next(fastrand::f64()) {
-            Some(wait) if failed.is_transient() => tokio::time::sleep(wait).await,
-            _ => return Err(failed.at(address)),
+        match options.connect().await.map_err(error) {
+            Err(failed) if tries.again(&failed).await => {}
+            result => return result.map_err(|failed| failed.at(address)),
         }
     }
 }
@@ -306,128 +305,6 @@ fn options(address: &Address) -> Result<SqliteConnectOptions> {
 fn in_memory(options: &SqliteConnectOptions) -> bool {
     let name = options.get_filename().to_string_lossy();
     name.is_empty() || name.contains(":memory:") || name.contains("sqlx-in-memory")
-}
-
-async fn load_head(connection: &mut SqliteConnection, request: &Request) -> Result<Head> {
-    let row = sqlx::query(include_str!("sqlite/head.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .fetch_optional(connection)
-        .await
-        .map_err(error)?;
-    let Some(row) = row else { return Ok(Head::default()) };
-    Ok(Head {
-        seq: get!(row, "seq"),
-        last_us: get!(row, "last_at"),
-        spent_total: get!(row, "spent_total"),
-        level: get!(row, "level"),
-        zone_version: get!(row, "zone_version"),
-    })
-}
-
-async fn load_versions(
-    connection: &mut SqliteConnection,
-    request: &Request,
-    head: &Head,
-) -> Result<Vec<Version>> {
-    let rows = sqlx::query(include_str!("sqlite/versions.sql"))
-        .bind(request.zone_id)
-        .bind((head.seq > 0).then_some(head.zone_version))
-        .fetch_all(connection)
-        .await
-        .map_err(error)?;
-    rows.iter()
-        .map(|row| {
-            Ok(Version {
-                version: get!(row, "version"),
-                policy: policy!(row),
-                changed_us: get!(row, "changed_at"),
-            })
-        })
-        .collect()
-}
-
-/// The decision that this transaction had before, if it had one.
-async fn load_past(connection: &mut SqliteConnection, request: &Request) -> Result<Option<Decision>> {
-    let row = sqlx::query(include_str!("sqlite/past.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .bind(request.txn)
-        .fetch_optional(connection)
-        .await
-        .map_err(error)?;
-    let Some(row) = &row else { return Ok(None) };
-    let cost: i64 = get!(row, "cost");
-    if cost != request.cost {
-        return Err(Error::conflict(format!(
-            "transaction {} was decided with cost {cost}, not {}; use a new id",
-            request.txn, request.cost
-        )));
-    }
-    decision(row, request).map(Some)
-}
-
-async fn load_window(
-    connection: &mut SqliteConnection,
-    request: &Request,
-    probe: crate::decide::Probe,
-) -> Result<Window> {
-    let row = sqlx::query(include_str!("sqlite/window.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .bind(probe.after_us)
-        .bind(probe.total)
-        .fetch_one(connection)
-        .await
-        .map_err(error)?;
-    let base: Option<i64> = get!(row, "base");
-    let base = base.ok_or_else(|| {
-        Error::database(format!(
-            "the ledger of bucket {:?} in zone {} lacks rows of its window; run: tallygate audit verify",
-            request.key, request.zone_id
-        ))
-    })?;
-    Ok(Window { base, reached_us: get!(row, "reached_at") })
-}
-
-async fn append(
-    connection: &mut SqliteConnection,
-    request: &Request,
-    before: &Head,
-    outcome: &Outcome,
-) -> Result<()> {
-    let head = &outcome.head;
-    sqlx::query(include_str!("sqlite/append.sql"))
-        .bind(request.txn)
-        .bind(request.zone_id)
-        .bind(head.zone_version)
-        .bind(&request.key)
-        .bind(head.seq)
-        .bind(outcome.blocked)
-        .bind(outcome.reason.as_str())
-        .bind(request.cost)
-        .bind(outcome.spent)
-        .bind(head.spent_total)
-        .bind(outcome.remaining)
-        .bind(outcome.retry_after_us)
-        .bind(head.level)
-        .bind(head.last_us)
-        .bind((before.seq > 0).then_some(before.last_us))
-        .execute(&mut *connection)
-        .await
-        .map_err(error)?;
-    sqlx::query(include_str!("sqlite/head_set.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .bind(head.seq)
-        .bind(head.last_us)
-        .bind(head.spent_total)
-        .bind(head.level)
-        .bind(head.zone_version)
-        .execute(connection)
-        .await
-        .map_err(error)?;
-    Ok(())
 }
 
 fn decision(row: &SqliteRow, request: &Request) -> Result<Decision> {

@@ -433,6 +433,16 @@ impl Clocked {
             Session::Counter(counter) => counter.store(us, Ordering::SeqCst),
         }
     }
+
+    /// Runs SQL in the limiter's own session.
+    pub async fn execute(&self, sql: &str) {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        match &self.session {
+            Session::Postgres(pool) => sql.execute(pool).await.map(drop).unwrap(),
+            Session::MySql(pool) => sql.execute(pool).await.map(drop).unwrap(),
+            Session::Counter(_) => unreachable!("the embedded engine's sessions have no settings"),
+        }
+    }
 }
 
 pub async fn run(connection: &mut PgConnection, sql: &str) {

@@ -14,7 +14,7 @@ use crate::proxy::Proxy;
 use crate::rounds;
 
 /// Holds the bucket as a paused client would. On SQLite that holds the whole file.
-async fn hold(db: &Db, key: &str) -> Connected {
+pub async fn hold(db: &Db, key: &str) -> Connected {
     let mut holder = db.connect().await;
     holder.begin().await;
     if db.engine != Engine::Sqlite {

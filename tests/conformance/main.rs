@@ -10,6 +10,7 @@ mod db;
 mod differential;
 mod exact;
 mod gate;
+mod hazards;
 mod idempotence;
 mod input;
 mod joined;
@@ -22,6 +23,7 @@ mod proxy;
 mod schema;
 mod seeds;
 mod server;
+mod vectors;
 mod waiting;
 
 use std::sync::Arc;
@@ -91,12 +93,26 @@ fn main() -> std::process::ExitCode {
         locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
         schema::twenty_migrators_at_once_all_succeed,
         schema::migrating_again_changes_nothing,
+        hazards::h01_a_late_waiter_never_moves_the_anchor_back,
+        hazards::h02_a_waiter_sees_what_was_spent_while_it_waited,
+        hazards::h05_contention_never_turns_into_a_denial,
+        hazards::h06_one_zones_rejection_can_take_back_what_the_others_gave,
+        hazards::h07_a_held_row_is_waited_for_never_skipped,
+        hazards::h08_the_callers_savepoint_outlives_the_check_that_it_takes_back,
+        hazards::h09_the_first_call_of_a_bucket_is_held_to_the_limit,
+        hazards::h12_blocked_checks_consume_nothing,
+        hazards::h13_a_long_idle_gives_no_extra_token,
+        vectors::every_vector_is_decided_as_written,
         waiting::the_promised_wait_is_the_least_that_passes,
     );
     on!([Postgres, MySql, MariaDb] =>
         clock::a_skewed_client_changes_nothing,
         clock::the_sessions_time_zone_changes_nothing,
         exact::sixty_four_serializable_clients_on_one_key_get_exactly_the_limit,
+        hazards::h03_two_batches_in_one_transaction_both_count,
+        hazards::h04_keys_and_zones_do_not_wait_for_each_other,
+        hazards::h10_a_session_in_daylight_saving_time_changes_nothing,
+        hazards::h11_no_routine_takes_its_time_from_the_client,
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
         locks::a_held_bucket_delays_no_other_when_serializable,
@@ -116,6 +132,7 @@ fn main() -> std::process::ExitCode {
     );
     on!([Postgres] =>
         clock::a_hostile_search_path_changes_nothing,
+        hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         joined::two_checks_in_one_transaction_both_count,
         seeds::serializable_by_default_changes_nothing,
     );
@@ -134,6 +151,20 @@ fn main() -> std::process::ExitCode {
     );
     on!(apart [Postgres] =>
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
+    );
+
+    // The core by itself: no database.
+    macro_rules! core {
+        ($($topic:ident::$test:ident),* $(,)?) => {
+            $(trials.push(Trial::test(concat!("core::", stringify!($topic), "::", stringify!($test)), || {
+                $topic::$test();
+                Ok(())
+            }));)*
+        };
+    }
+    core!(
+        vectors::the_core_decides_every_vector_as_written,
+        vectors::every_peer_vector_is_used_or_left_out_with_a_reason,
     );
 
     let conclusion = libtest_mimic::run(&arguments, trials);
