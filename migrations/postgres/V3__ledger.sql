@@ -6,6 +6,12 @@
 
 create sequence zone_txn_id_seq;
 
+-- A domain for the reason that is given in V2.
+create domain zone_txn_kind as text
+    constraint zone_txn_kind_ck check (value in ('check'));
+
+comment on domain zone_txn_kind is 'What a row of the ledger records.';
+
 create table zone_txn (
     id             bigint      not null default nextval('zone_txn_id_seq'),
     seq            bigint      not null,
@@ -22,13 +28,12 @@ create table zone_txn (
     zone_id        int         not null,
     zone_version   int         not null,
     blocked        boolean     not null,
-    kind           text        not null,
+    kind           zone_txn_kind not null,
     reason         text        not null,
     bucket_key     text        not null collate "C",
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
     -- history of a bucket, rebuilding a head. Costs an entry per row.
     constraint zone_txn_pk primary key (zone_id, bucket_key, created_at, seq),
-    constraint zone_txn_kind_ck check (kind in ('check')),
     constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
 ) partition by range (created_at);
 

@@ -9,6 +9,8 @@
 --            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
 --            p_fresh         the caller just made p_txn_id, so it need not be looked for
 --            p_record        leave a row even for a peek
+--            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
+--                            innodb_lock_wait_timeout as it is
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
 --            remaining, retry_after_us, created_at, replayed; id and seq are null for a peek
 -- Locks      the bucket's row, until the caller's transaction ends
@@ -23,7 +25,8 @@ create procedure zone_check(
     in p_txn_id     binary(16),
     in p_cost       bigint,
     in p_fresh      boolean,
-    in p_record     boolean
+    in p_record     boolean,
+    in p_lock_wait_s int
 )
 sql security definer
 begin
@@ -38,11 +41,19 @@ begin
     declare v_retry_after_us bigint;
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
+    declare v_lock_wait_s    int default @@session.innodb_lock_wait_timeout;
+    declare exit handler for sqlexception
+    begin
+        set innodb_lock_wait_timeout = v_lock_wait_s;
+        resignal;
+    end;
     call zone_transaction_require();
+    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
     call zone_decide(
         p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, true, v_id, v_zone_version, v_seq, v_blocked,
         v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
     );
+    set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, v_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
         p_bucket_key as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason, p_cost as cost,
         v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,

@@ -3,15 +3,25 @@
 --
 -- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (32 hex digits), cost,
 --                            fresh, record, with the meaning of zone_check's arguments
+--            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
+--                            innodb_lock_wait_timeout as it is
 -- Result     a row for each, in the order of the array, with the columns of zone_check's
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the caller's transaction ends
 -- Errors     those of zone_check
 drop procedure if exists zone_check_many;
-create procedure zone_check_many(in p_checks json)
+create procedure zone_check_many(in p_checks json, in p_lock_wait_s int)
 sql security definer
 begin
+    declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare exit handler for sqlexception
+    begin
+        set innodb_lock_wait_timeout = v_lock_wait_s;
+        resignal;
+    end;
     call zone_transaction_require();
+    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
     call zone_decide_many(p_checks, true);
+    set innodb_lock_wait_timeout = v_lock_wait_s;
     select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
         d.remaining, d.retry_after_us, d.created_at, d.replayed
     from zone_decision d

@@ -3,7 +3,8 @@
 -- Runs in the transaction that is open. Reads of the ledger do not lock, so that no gap between its rows is
 -- ever locked. Under READ COMMITTED they see every row of the locked bucket. A caller's older snapshot may
 -- lack the newest ones; prev_at shows where it does, and those rows are then fetched one by one, newest
--- first, by point reads that lock the row and nothing beside it.
+-- first, by point reads that lock the row and nothing beside it. Each range read names its index: without
+-- statistics of a bucket the optimizer may hold sorting the whole range for as cheap as its first row.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
@@ -152,7 +153,7 @@ decide: begin
         select t.id, t.cost, t.zone_version, t.seq, t.blocked, t.reason, t.remaining, t.retry_after_us, t.created_at
         into v_past_id, v_row_cost, o_zone_version, o_seq, o_blocked, o_reason, o_remaining, o_retry_after_us,
             o_created_at
-        from zone_txn t
+        from zone_txn t force index (zone_txn_bucket_txn)
         where t.zone_id = p_zone_id and t.bucket_key = v_key and t.txn_id = p_txn_id;
         if not v_found and p_joined then
             -- Rows that the snapshot cannot show: from the newest back to the newest that it can.
@@ -238,7 +239,7 @@ decide: begin
             set v_row_prev_at = v_last_at;
             select t.seq, t.spent_total - t.spent, t.prev_at
             into v_row_seq, v_row_before, v_row_prev_at
-            from zone_txn t
+            from zone_txn t force index (zone_txn_bucket_uq)
             where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at > v_start
             order by t.created_at, t.seq
             limit 1;
@@ -273,7 +274,7 @@ decide: begin
             set v_row_prev_at = v_last_at;
             select t.seq, t.spent_total - t.spent, t.created_at, t.prev_at
             into v_row_seq, v_row_before, v_row_at, v_row_prev_at
-            from zone_txn t
+            from zone_txn t force index (zone_txn_spent)
             where t.zone_id = p_zone_id and t.bucket_key = v_key and t.spent_total >= v_must_leave
             order by t.spent_total, t.seq
             limit 1;

@@ -28,6 +28,9 @@ returns zone_decision
 language plpgsql
 security definer
 set search_path from current
+-- Both reads of the ledger want the first row of an index range. Where the statistics know no row of the
+-- bucket yet, the planner holds reading the whole range and sorting it for as cheap.
+set enable_sort = off
 as $$
 declare
     v_recorded    constant boolean := p_cost > 0 or p_record;

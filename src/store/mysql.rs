@@ -56,17 +56,15 @@ impl MySql {
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+        let wait = terms.until.saturating_duration_since(Instant::now());
+        let wait_s = Some(i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX));
         match terms.isolation {
             // The procedure owns its transaction: one round trip.
-            Isolation::RowLock => {
-                let wait = terms.until.saturating_duration_since(Instant::now());
-                let wait_s = i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX);
-                decide(&mut connection, requests, Some(wait_s)).await
-            }
+            Isolation::RowLock => decide(&mut connection, requests, Owner::Routine, wait_s).await,
             Isolation::Serializable => {
                 let begin = "set transaction isolation level serializable; start transaction";
                 let mut tx = connection.begin_with(begin).await.map_err(error)?;
-                let decisions = decide(&mut tx, requests, None).await?;
+                let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await?;
                 tx.commit().await.map_err(error)?;
                 Ok(decisions)
             }
@@ -75,7 +73,7 @@ impl MySql {
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
     pub async fn check_in(connection: &mut MySqlConnection, requests: &[Request]) -> Result<Vec<Decision>> {
-        decide(connection, requests, None).await
+        decide(connection, requests, Owner::Caller, None).await
     }
 
     pub async fn set_zone(
@@ -181,14 +179,20 @@ fn options(address: &Address) -> Result<MySqlConnectOptions> {
     Ok(options.log_statements(log::LevelFilter::Trace))
 }
 
-/// Calls the routine that fits. With `own_wait_s` it owns its transaction and waits so long for a lock;
-/// without, it joins the one that is open.
+/// Whose transaction a decision is made in.
+enum Owner {
+    Routine,
+    Caller,
+}
+
+/// Calls the routine that fits. `wait_s` is the longest wait for a lock; without it the session's own holds.
 ///
 /// Always `fetch_all`: the driver's single-row calls return before a late error of the procedure is read.
 async fn decide(
     connection: &mut MySqlConnection,
     requests: &[Request],
-    own_wait_s: Option<i32>,
+    owner: Owner,
+    wait_s: Option<i32>,
 ) -> Result<Vec<Decision>> {
     let many = |requests: &[Request]| {
         let check = |r: &Request| {
@@ -213,12 +217,13 @@ async fn decide(
             .bind(r.fresh)
             .bind(r.record)
     };
-    let query = match (requests, own_wait_s) {
-        ([request], Some(wait_s)) => one("call zone_check_own(?, ?, ?, ?, ?, ?, ?)", request).bind(wait_s),
-        ([request], None) => one("call zone_check(?, ?, ?, ?, ?, ?)", request),
-        (_, Some(wait_s)) => sqlx::query("call zone_check_many_own(?, ?)").bind(many(requests)).bind(wait_s),
-        (_, None) => sqlx::query("call zone_check_many(?)").bind(many(requests)),
+    let query = match (requests, owner) {
+        ([request], Owner::Routine) => one("call zone_check_own(?, ?, ?, ?, ?, ?, ?)", request),
+        ([request], Owner::Caller) => one("call zone_check(?, ?, ?, ?, ?, ?, ?)", request),
+        (_, Owner::Routine) => sqlx::query("call zone_check_many_own(?, ?)").bind(many(requests)),
+        (_, Owner::Caller) => sqlx::query("call zone_check_many(?, ?)").bind(many(requests)),
     };
+    let query = query.bind(wait_s);
     let rows = query.fetch_all(connection).await.map_err(error)?;
     if rows.len() != requests.len() {
         return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));

@@ -354,6 +354,22 @@ impl Connected {
         }
     }
 
+    /// The sum of MySQL's session counters of this name.
+    pub async fn status(&mut self, like: &str) -> i64 {
+        let Self::MySql(c) = self else { panic!("only MySQL and MariaDB count so") };
+        let sql = format!("show session status like '{like}'");
+        let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(c).await.unwrap();
+        rows.iter().map(|row| row.get::<String, _>(1).parse::<i64>().unwrap()).sum()
+    }
+
+    /// How SQLite would carry out a statement.
+    pub async fn plan(&mut self, sql: &str) -> String {
+        let Self::Sqlite(c) = self else { panic!("only SQLite tells so") };
+        let rows =
+            sqlx::raw_sql(AssertSqlSafe(format!("explain query plan {sql}"))).fetch_all(c).await.unwrap();
+        rows.iter().map(|row| row.get::<String, _>("detail") + " \n").collect()
+    }
+
     pub fn joined(&mut self) -> tallygate::Joined<'_> {
         match self {
             Self::Postgres(c) => c.into(),

@@ -188,7 +188,7 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
 pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
     let mut caller = db.connect().await;
-    for sql in ["call zone_check(1, '42', null, 1, 1, 0)", "call zone_check_many('[]')"] {
+    for sql in ["call zone_check(1, '42', null, 1, 1, 0, null)", "call zone_check_many('[]', null)"] {
         let error = caller.execute(sql).await.unwrap_err();
         assert!(error.to_string().contains("begin one"), "{error}");
         // The next transaction has the session's own isolation level: its snapshot stands still.
@@ -198,6 +198,9 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
         assert_eq!(caller.number("select count(*) from zone_master").await, before);
         caller.execute("commit").await.unwrap();
     }
-    caller.execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0); rollback").await.unwrap();
+    caller
+        .execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0, null); rollback")
+        .await
+        .unwrap();
     assert_eq!(db.rows().await, 0);
 }

@@ -60,8 +60,8 @@ async fn held(db: &Db, isolation: Isolation) {
         assert!(error.is_transient(), "{error}");
         assert!(error.to_string().contains("transaction"), "{error}");
     }
-    // MySQL waits in whole seconds: give the server the second that it may need.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // MySQL waits in whole seconds: give the server the second that it may need, and some more.
+    tokio::time::sleep(Duration::from_secs(3)).await;
     holder.execute("rollback").await.unwrap();
 
     // No lock is left: the row is had at once.

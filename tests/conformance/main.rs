@@ -9,6 +9,7 @@ mod clock;
 mod db;
 mod differential;
 mod exact;
+mod flat;
 mod gate;
 mod hazards;
 mod idempotence;
@@ -75,6 +76,7 @@ fn main() -> std::process::ExitCode {
         exact::a_thousand_callers_with_new_keys_all_get_an_answer,
         exact::sixteen_processes_on_one_key_get_exactly_the_limit,
         exact::no_window_of_a_random_load_holds_more_than_the_limit,
+        flat::a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one,
         gate::an_unmigrated_database_says_what_to_run,
         gate::a_newer_schema_says_that_the_program_is_old,
         gate::an_older_schema_says_what_to_run,

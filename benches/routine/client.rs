@@ -1,0 +1,147 @@
+//! The ways to make a decision, each over a connection of its own.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
+use tallygate::{Check, Limiter};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::server::Engine;
+use crate::site::{Site, ZONE};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Update one row, insert one row, commit: what any of this must cost.
+    Bare,
+    /// A locked row and a count over the window.
+    Seed,
+    /// The statement that the limiter sends.
+    Routine,
+    /// The limiter, over a pool of 64 connections.
+    Limiter,
+}
+
+impl Way {
+    pub const ALL: [Self; 4] = [Self::Bare, Self::Seed, Self::Routine, Self::Limiter];
+
+    /// The embedded engine has no routine: there the limiter decides.
+    pub fn exists_on(self, engine: Engine) -> bool {
+        self != Self::Routine || engine != Engine::Sqlite
+    }
+
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Bare => "bare two statements",
+            Self::Seed => "seed's counting",
+            Self::Routine => "tallygate, one call",
+            Self::Limiter => "tallygate, Limiter",
+        }
+    }
+}
+
+/// A caller with a connection of its own; for the limiter's way it uses the limiter's pool.
+pub struct Client {
+    connection: Connected,
+    limiter: Limiter,
+    zone_id: i32,
+    bare_zone_id: i32,
+}
+
+enum Connected {
+    Postgres(PgConnection),
+    MySql(MySqlConnection),
+    Sqlite(Arc<Mutex<SqliteConnection>>),
+}
+
+type Result<T> = std::result::Result<T, sqlx::Error>;
+
+impl Client {
+    pub async fn connect(site: &Site) -> Self {
+        let connection = match (site.engine, &site.file) {
+            (_, Some(file)) => Connected::Sqlite(Arc::clone(file)),
+            (Engine::Postgres, _) => {
+                Connected::Postgres(PgConnection::connect(&site.url).await.expect("PostgreSQL"))
+            }
+            _ => Connected::MySql(MySqlConnection::connect(&site.url).await.expect("MySQL")),
+        };
+        let (zone_id, bare_zone_id) = (site.zone_id, site.bare_zone_id);
+        Self { connection, limiter: site.limiter.clone(), zone_id, bare_zone_id }
+    }
+
+    /// Makes a decision. `n` is another number each time.
+    pub async fn decide(&mut self, way: Way, key: String, n: i64) {
+        if way == Way::Limiter {
+            self.limiter.check(Check::new(ZONE, key)).await.expect("a decision");
+            return;
+        }
+        let zone_id = if way == Way::Bare { self.bare_zone_id } else { self.zone_id };
+        let done = match &mut self.connection {
+            Connected::Postgres(connection) => postgres(connection, way, zone_id, &key, n).await,
+            Connected::MySql(connection) => mysql(connection, way, zone_id, &key, n).await,
+            Connected::Sqlite(file) => sqlite(&mut *file.lock().await, way, zone_id, &key, n).await,
+        };
+        done.expect("a decision");
+    }
+}
+
+async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &str, n: i64) -> Result<()> {
+    let sql = match way {
+        Way::Bare => "select bare_write($1, $2, $3, $4)",
+        Way::Seed => "select blocked, id from seed_check($1, $2)",
+        _ => include_str!("../../src/store/postgres/check.sql"),
+    };
+    let mut query = sqlx::query(sql).bind(zone_id).bind(key);
+    match way {
+        Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
+        Way::Seed => {}
+        // Fresh, not a peek, with the deadline that the limiter has when nothing else is said.
+        _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(true).bind(false).bind(5_000),
+    }
+    query.fetch_one(connection).await.map(drop)
+}
+
+async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &str, n: i64) -> Result<()> {
+    let sql = match way {
+        Way::Bare => "call bare_write(?, ?, ?, ?)",
+        Way::Seed => "call seed_check(?, ?)",
+        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?)",
+    };
+    let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
+    match way {
+        Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
+        Way::Seed => {}
+        _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(true).bind(false).bind(5),
+    }
+    query.fetch_all(connection).await.map(drop)
+}
+
+/// The statements in a transaction that takes the file's write lock at its beginning.
+async fn sqlite(file: &mut SqliteConnection, way: Way, zone_id: i32, key: &str, n: i64) -> Result<()> {
+    let mut tx = file.begin_with("begin immediate").await?;
+    match way {
+        Way::Bare => {
+            let now_us = Utc::now().timestamp_micros();
+            for sql in [include_str!("sqlite/bare_head.sql"), include_str!("sqlite/bare_append.sql")] {
+                sqlx::query(sql)
+                    .bind(zone_id)
+                    .bind(key)
+                    .bind(n)
+                    .bind(now_us)
+                    .bind(Uuid::now_v7())
+                    .execute(&mut *tx)
+                    .await?;
+            }
+        }
+        _ => {
+            sqlx::query(include_str!("sqlite/seed_bucket.sql")).bind(key).execute(&mut *tx).await?;
+            sqlx::query(include_str!("sqlite/seed_append.sql"))
+                .bind(zone_id)
+                .bind(key)
+                .fetch_one(&mut *tx)
+                .await?;
+        }
+    }
+    tx.commit().await
+}

@@ -1,0 +1,1 @@
+insert or ignore into seed_bucket_lock (bucket_key) values (?1)

@@ -1,0 +1,86 @@
+//! P7: a check reads as much with thousands of rows in the window as with a few.
+
+use tallygate::Check;
+
+use crate::db::{Connected, Db, Engine, log};
+
+pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("wide", &log(1_000_000, 3600), None, "test").await.unwrap();
+    limiter.set_zone("full", &log(3_000, 3600), None, "test").await.unwrap();
+    // As on a busy day: the statistics know many buckets of one row, and then one of them gets hot.
+    for chunk in 0..4 {
+        let other = |n| Check::new("wide", format!("other {chunk} {n}"));
+        limiter.check_many((0..500).map(other).collect()).await.unwrap();
+    }
+    match db.engine {
+        Engine::Postgres => {
+            db.execute("alter table zone_txn_first set (autovacuum_enabled = off)").await;
+            db.execute("analyze").await;
+        }
+        Engine::Sqlite => db.execute("analyze").await,
+        _ => db.execute("analyze table zone_txn").await,
+    }
+    let fill = async |zone: &'static str, count: usize| {
+        for _ in 0..count / 500 {
+            limiter.check_many(vec![Check::new(zone, "hot"); 500]).await.unwrap();
+        }
+    };
+    let mut session = db.connect().await;
+    for zone in ["wide", "full"] {
+        // The session makes its plans while there is little to read, and keeps them.
+        for _ in 0..20 {
+            rows_read(&mut session, zone).await;
+        }
+        let few = rows_read(&mut session, zone).await;
+        assert!(few > 0, "the reads are counted");
+        fill(zone, 5_000).await;
+        // Allowed in one zone; blocked in the other, which also looks for the wait.
+        let many = rows_read(&mut session, zone).await;
+        assert!(many <= few + 8, "{zone}: {few} rows were read at 20, {many} at 5,000");
+    }
+}
+
+/// Rows of the ledger and other tables that one check with an id of the caller's own reads.
+async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
+    let zone_id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
+    match session {
+        Connected::Postgres(_) => {
+            session.execute("begin").await.unwrap();
+            let check = format!("select zone_check({zone_id}, 'hot', gen_random_uuid())");
+            session.execute(&check).await.unwrap();
+            let read = "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint
+                from pg_stat_xact_user_tables where schemaname = current_schema()";
+            let rows = session.number(read).await;
+            session.execute("commit").await.unwrap();
+            rows
+        }
+        Connected::MySql(_) => {
+            let txn = uuid::Uuid::now_v7().simple();
+            let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5)");
+            session.execute(&check).await.unwrap();
+            session.execute("flush status").await.unwrap();
+            session
+                .execute(&check.replace(&txn.to_string(), &uuid::Uuid::now_v7().simple().to_string()))
+                .await
+                .unwrap();
+            session.status("Handler_read%").await
+        }
+        // The embedded engine's statements, of which SQLite tells how it would read.
+        Connected::Sqlite(_) => {
+            let window =
+                include_str!("../../src/store/sqlite/window.sql").replace("?1", "1").replace("?2", "'hot'");
+            let plan = session.plan(&window.replace("?3", "0").replace("?4", "1")).await;
+            assert!(
+                plan.contains("INDEX zone_txn_bucket ") && plan.contains("INDEX zone_txn_spent "),
+                "{plan}"
+            );
+            assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN t"), "{plan}");
+            let past =
+                include_str!("../../src/store/sqlite/past.sql").replace("?1", "1").replace("?2", "'hot'");
+            let plan = session.plan(&past.replace("?3", "x'00'")).await;
+            assert!(plan.contains("INDEX zone_txn_bucket_txn ") && !plan.contains("SCAN t"), "{plan}");
+            1
+        }
+    }
+}
