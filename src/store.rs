@@ -3,6 +3,8 @@
 #[macro_use]
 mod row;
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod connections;
 mod fault;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -265,15 +267,6 @@ impl<'h> Span<'h> {
             limit: history.limit,
         }
     }
-}
-
-/// A connection of the pool, or the error that none was free in time.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-async fn acquire<DB: sqlx::Database>(
-    pool: &sqlx::Pool<DB>,
-    until: Instant,
-) -> Result<sqlx::pool::PoolConnection<DB>, sqlx::Error> {
-    tokio::time::timeout_at(until, pool.acquire()).await.map_err(|_| sqlx::Error::PoolTimedOut)?
 }
 
 /// True when a connection that comes back to a pool of ours can be used again.

@@ -1,6 +1,7 @@
 //! MySQL and MariaDB: the stored procedures decide.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
@@ -9,6 +10,7 @@ use sqlx::pool::PoolOptions;
 use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row};
 use tokio::time::Instant;
 
+use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
 use super::{Address, Isolation, Of, Request, Span, Terms};
 use crate::decision::Decision;
@@ -19,12 +21,12 @@ use crate::zone::{Policy, Zone, ZoneVersion};
 /// A pool of connections to MySQL or MariaDB.
 #[derive(Clone)]
 pub(crate) struct MySql {
-    pool: MySqlPool,
+    connections: Connections<sqlx::MySql>,
 }
 
 impl MySql {
     pub fn new(pool: MySqlPool) -> Self {
-        Self { pool }
+        Self { connections: Connections::shared(pool) }
     }
 
     pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
@@ -37,11 +39,12 @@ impl MySql {
                 Box::pin(async move { Ok(super::still_good(connection).await) })
             })
             .connect_lazy_with(options(address)?);
-        Ok(Self::new(pool))
+        Ok(Self { connections: Connections::own(pool, connections) })
     }
 
     pub async fn schema_version(&self) -> Result<Option<i32>> {
-        let rows = sqlx::query_scalar("call tallygate_schema_version()").fetch_all(&self.pool).await;
+        let rows =
+            sqlx::query_scalar("call tallygate_schema_version()").fetch_all(&mut *self.lease().await?).await;
         match rows.map_err(error) {
             Err(error) if error.is_schema() => Ok(None),
             rows => Ok(rows?.into_iter().next().flatten()),
@@ -49,26 +52,18 @@ impl MySql {
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
-        let rows =
-            sqlx::query_scalar("call zone_find(?)").bind(name).fetch_all(&self.pool).await.map_err(error)?;
+        let rows = sqlx::query_scalar("call zone_find(?)")
+            .bind(name)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
         Ok(rows.into_iter().next().flatten())
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
-        let wait = terms.until.saturating_duration_since(Instant::now());
-        let wait_s = Some(i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX));
-        match terms.isolation {
-            // The procedure owns its transaction: one round trip.
-            Isolation::RowLock => decide(&mut connection, requests, Owner::Routine, wait_s).await,
-            Isolation::Serializable => {
-                let begin = "set transaction isolation level serializable; start transaction";
-                let mut tx = connection.begin_with(begin).await.map_err(error)?;
-                let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await?;
-                tx.commit().await.map_err(error)?;
-                Ok(decisions)
-            }
-        }
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms).await;
+        lease.end(decisions)
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -84,7 +79,8 @@ impl MySql {
         by: &str,
     ) -> Result<Zone> {
         let begin = "set transaction isolation level read committed; start transaction";
-        let mut tx = self.pool.begin_with(begin).await.map_err(error)?;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with(begin).await.map_err(error)?;
         sqlx::query(include_str!("mysql/zone_add.sql"))
             .bind(name)
             .bind(description)
@@ -123,14 +119,17 @@ impl MySql {
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows = sqlx::query(include_str!("mysql/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        let rows = sqlx::query(include_str!("mysql/zones.sql"))
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
         rows.iter().map(zone).collect()
     }
 
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         let rows = sqlx::query(include_str!("mysql/zone.sql"))
             .bind(name)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.first().map(zone).transpose()
@@ -139,7 +138,7 @@ impl MySql {
     pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
         let rows = sqlx::query(include_str!("mysql/zone_versions.sql"))
             .bind(zone_id)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| zone_version!(row)).collect()
@@ -162,10 +161,15 @@ impl MySql {
             .bind(span.before.at.naive_utc())
             .bind(span.before.id)
             .bind(span.limit)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| entry!(row)).collect()
+    }
+
+    /// A connection for a call that has no deadline of its own.
+    async fn lease(&self) -> Result<Leased<sqlx::MySql>> {
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
 }
 
@@ -177,6 +181,26 @@ pub(crate) async fn connect(address: &Address) -> Result<MySqlConnection> {
 fn options(address: &Address) -> Result<MySqlConnectOptions> {
     let options = MySqlConnectOptions::from_str(address.secret()).map_err(error)?;
     Ok(options.log_statements(log::LevelFilter::Trace))
+}
+
+async fn check_on(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    terms: Terms,
+) -> Result<Vec<Decision>> {
+    let wait = terms.until.saturating_duration_since(Instant::now());
+    let wait_s = Some(i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX));
+    match terms.isolation {
+        // The procedure owns its transaction: one round trip.
+        Isolation::RowLock => decide(connection, requests, Owner::Routine, wait_s).await,
+        Isolation::Serializable => {
+            let begin = "set transaction isolation level serializable; start transaction";
+            let mut tx = connection.begin_with(begin).await.map_err(error)?;
+            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await?;
+            tx.commit().await.map_err(error)?;
+            Ok(decisions)
+        }
+    }
 }
 
 /// Whose transaction a decision is made in.

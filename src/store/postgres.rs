@@ -6,8 +6,10 @@ use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
 use std::str::FromStr;
+use std::time::Duration;
 use tokio::time::Instant;
 
+use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
 use super::{Address, Isolation, Of, Request, Span, Terms};
 use crate::decision::Decision;
@@ -18,12 +20,12 @@ use crate::zone::{Policy, Zone, ZoneVersion};
 /// A pool of connections to PostgreSQL.
 #[derive(Clone)]
 pub(crate) struct Postgres {
-    pool: PgPool,
+    connections: Connections<sqlx::Postgres>,
 }
 
 impl Postgres {
     pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self { connections: Connections::shared(pool) }
     }
 
     pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
@@ -36,11 +38,13 @@ impl Postgres {
                 Box::pin(async move { Ok(super::still_good(connection).await) })
             })
             .connect_lazy_with(options(address)?);
-        Ok(Self::new(pool))
+        Ok(Self { connections: Connections::own(pool, connections) })
     }
 
     pub async fn schema_version(&self) -> Result<Option<i32>> {
-        let version = sqlx::query_scalar("select tallygate_schema_version()").fetch_one(&self.pool).await;
+        let version = sqlx::query_scalar("select tallygate_schema_version()")
+            .fetch_one(&mut *self.lease().await?)
+            .await;
         match version.map_err(error) {
             Err(error) if error.is_schema() => Ok(None),
             version => version,
@@ -48,24 +52,17 @@ impl Postgres {
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
-        sqlx::query_scalar("select zone_find($1)").bind(name).fetch_one(&self.pool).await.map_err(error)
+        sqlx::query_scalar("select zone_find($1)")
+            .bind(name)
+            .fetch_one(&mut *self.lease().await?)
+            .await
+            .map_err(error)
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
-        let lock_wait = terms.until.saturating_duration_since(Instant::now());
-        let lock_wait_ms = i32::try_from(lock_wait.as_millis().max(1)).unwrap_or(i32::MAX);
-        match terms.isolation {
-            // A statement of its own is a transaction of its own: one round trip.
-            Isolation::RowLock => decide(&mut connection, requests, Some(lock_wait_ms)).await,
-            Isolation::Serializable => {
-                let mut tx =
-                    connection.begin_with("begin isolation level serializable").await.map_err(error)?;
-                let decisions = decide(&mut tx, requests, Some(lock_wait_ms)).await?;
-                tx.commit().await.map_err(error)?;
-                Ok(decisions)
-            }
-        }
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms).await;
+        lease.end(decisions)
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -80,7 +77,8 @@ impl Postgres {
         description: Option<&str>,
         by: &str,
     ) -> Result<Zone> {
-        let mut tx = self.pool.begin().await.map_err(error)?;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin().await.map_err(error)?;
         let bind = |sql| {
             sqlx::query(sql)
                 .bind(name)
@@ -105,15 +103,17 @@ impl Postgres {
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows =
-            sqlx::query(include_str!("postgres/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        let rows = sqlx::query(include_str!("postgres/zones.sql"))
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
         rows.iter().map(zone).collect()
     }
 
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         let row = sqlx::query(include_str!("postgres/zone.sql"))
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         row.as_ref().map(zone).transpose()
@@ -122,7 +122,7 @@ impl Postgres {
     pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
         let rows = sqlx::query(include_str!("postgres/zone_versions.sql"))
             .bind(zone_id)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| zone_version!(row)).collect()
@@ -147,10 +147,15 @@ impl Postgres {
             .bind(span.before.at)
             .bind(span.before.id)
             .bind(i64::from(span.limit))
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| entry!(row)).collect()
+    }
+
+    /// A connection for a call that has no deadline of its own.
+    async fn lease(&self) -> Result<Leased<sqlx::Postgres>> {
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
 }
 
@@ -163,6 +168,25 @@ fn options(address: &Address) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(address.secret()).map_err(error)?;
     // No floating point travels, and PgBouncer refuses this start-up parameter.
     Ok(options.extra_float_digits(None).log_statements(log::LevelFilter::Trace))
+}
+
+async fn check_on(
+    connection: &mut PgConnection,
+    requests: &[Request],
+    terms: Terms,
+) -> Result<Vec<Decision>> {
+    let lock_wait = terms.until.saturating_duration_since(Instant::now());
+    let lock_wait_ms = Some(i32::try_from(lock_wait.as_millis().max(1)).unwrap_or(i32::MAX));
+    match terms.isolation {
+        // A statement of its own is a transaction of its own: one round trip.
+        Isolation::RowLock => decide(connection, requests, lock_wait_ms).await,
+        Isolation::Serializable => {
+            let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
+            let decisions = decide(&mut tx, requests, lock_wait_ms).await?;
+            tx.commit().await.map_err(error)?;
+            Ok(decisions)
+        }
+    }
 }
 
 async fn decide(

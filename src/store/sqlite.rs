@@ -15,6 +15,7 @@ use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, SqlitePool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
 use super::{Address, Of, Request, Span, Terms};
 use crate::decide::{decide, probe};
@@ -28,7 +29,7 @@ use crate::zone::{Policy, Zone, ZoneVersion};
 /// A pool of connections to one file.
 #[derive(Clone)]
 pub(crate) struct Sqlite {
-    pool: SqlitePool,
+    connections: Connections<sqlx::Sqlite>,
     /// Writers of this process queue here, in order, instead of polling for the file's lock.
     writer: Arc<Mutex<()>>,
     clock: Clock,
@@ -55,7 +56,11 @@ impl Clock {
 
 impl Sqlite {
     pub fn new(pool: SqlitePool) -> Self {
-        Self { pool, writer: Arc::default(), clock: Clock::Host }
+        Self::over(Connections::shared(pool))
+    }
+
+    fn over(connections: Connections<sqlx::Sqlite>) -> Self {
+        Self { connections, writer: Arc::default(), clock: Clock::Host }
     }
 
     #[cfg(feature = "test-clock")]
@@ -86,12 +91,12 @@ impl Sqlite {
         if let Some(first) = first {
             first.close().await.map_err(error)?;
         }
-        Ok(Self::new(pool))
+        Ok(Self::over(Connections::own(pool, connections)))
     }
 
     pub async fn schema_version(&self) -> Result<Option<i32>> {
         let version = sqlx::query_scalar("select max(version) from tallygate_schema_history")
-            .fetch_one(&self.pool)
+            .fetch_one(&mut *self.lease().await?)
             .await;
         match version.map_err(error) {
             Err(error) if error.is_schema() => Ok(None),
@@ -102,19 +107,29 @@ impl Sqlite {
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
         sqlx::query_scalar("select id from zone_master where name = ?")
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut *self.lease().await?)
             .await
             .map_err(error)
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         if !requests.iter().any(Request::leaves_row) {
-            let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
-            return self.check_in(&mut connection, requests).await;
+            let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+            let decisions = self.check_in(&mut lease, requests).await;
+            return lease.end(decisions);
         }
         let busy = |_| Error::transient("the database file was busy until the deadline; try again");
         let _turn = tokio::time::timeout_at(terms.until, self.writer.lock()).await.map_err(busy)?;
-        let mut connection = super::acquire(&self.pool, terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = self.check_on(&mut lease, requests).await;
+        lease.end(decisions)
+    }
+
+    async fn check_on(
+        &self,
+        connection: &mut SqliteConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
         let decisions = self.check_in(&mut tx, requests).await?;
         tx.commit().await.map_err(error)?;
@@ -183,7 +198,8 @@ impl Sqlite {
         by: &str,
     ) -> Result<Zone> {
         let _turn = self.writer.lock().await;
-        let mut tx = self.pool.begin_with("begin immediate").await.map_err(error)?;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
         let now_us = self.clock.now_us();
         let bind = |sql| {
             sqlx::query(sql)
@@ -210,15 +226,17 @@ impl Sqlite {
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows =
-            sqlx::query(include_str!("sqlite/zones.sql")).fetch_all(&self.pool).await.map_err(error)?;
+        let rows = sqlx::query(include_str!("sqlite/zones.sql"))
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
         rows.iter().map(zone).collect()
     }
 
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         let row = sqlx::query(include_str!("sqlite/zone.sql"))
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         row.as_ref().map(zone).transpose()
@@ -227,7 +245,7 @@ impl Sqlite {
     pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
         let rows = sqlx::query(include_str!("sqlite/zone_versions.sql"))
             .bind(zone_id)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| zone_version!(row)).collect()
@@ -250,10 +268,15 @@ impl Sqlite {
             .bind(span.before.at.timestamp_micros())
             .bind(span.before.id)
             .bind(span.limit)
-            .fetch_all(&self.pool)
+            .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
         rows.iter().map(|row| entry!(row)).collect()
+    }
+
+    /// A connection for a call that has no deadline of its own.
+    async fn lease(&self) -> Result<Leased<sqlx::Sqlite>> {
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
 }
 

@@ -1,0 +1,106 @@
+//! Connections, kept at hand between checks.
+//!
+//! sqlx's pool pings each connection that comes back to it, and ours pings once more (see `still_good`): two
+//! more round trips for the server after every check of one. So after a call that ended well its connection
+//! stays taken, on a stack of our own, and the next check goes out at once. After any other end, a dropped
+//! call included, it goes back to the pool and is looked at there.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Database, Pool};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Result;
+
+/// A pool, and those of its connections that are at hand.
+pub(super) struct Connections<DB: Database> {
+    pool: Pool<DB>,
+    /// None for a pool of the caller's, from which nothing may be held back.
+    shelf: Option<Arc<Shelf<DB>>>,
+}
+
+struct Shelf<DB: Database> {
+    /// One for each connection that the pool may open; waited for in the order of coming.
+    turns: Arc<Semaphore>,
+    idle: Mutex<Vec<PoolConnection<DB>>>,
+}
+
+/// A connection for one call.
+pub(super) struct Leased<DB: Database> {
+    connection: PoolConnection<DB>,
+    /// Where it goes when the call ended well, and the turn that it gives back then.
+    shelf: Option<(Arc<Shelf<DB>>, OwnedSemaphorePermit)>,
+}
+
+impl<DB: Database> Connections<DB> {
+    /// Of a pool that the caller shares with others.
+    pub fn shared(pool: Pool<DB>) -> Self {
+        Self { pool, shelf: None }
+    }
+
+    /// Of a pool that nobody else uses and that opens at most `most` connections.
+    pub fn own(pool: Pool<DB>, most: u32) -> Self {
+        let turns = Arc::new(Semaphore::new(most as usize));
+        Self { pool, shelf: Some(Arc::new(Shelf { turns, idle: Mutex::default() })) }
+    }
+
+    /// A connection, or the error that none was free in time.
+    pub async fn lease(&self, until: Instant) -> Result<Leased<DB>, sqlx::Error> {
+        let late = |_| sqlx::Error::PoolTimedOut;
+        let Some(shelf) = &self.shelf else {
+            let connection = timeout_at(until, self.pool.acquire()).await.map_err(late)??;
+            return Ok(Leased { connection, shelf: None });
+        };
+        let turn = timeout_at(until, Arc::clone(&shelf.turns).acquire_owned()).await.map_err(late)?;
+        let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
+        let at_hand = shelf.idle().pop();
+        let connection = match at_hand {
+            Some(connection) => connection,
+            None => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
+        };
+        Ok(Leased { connection, shelf: Some((Arc::clone(shelf), turn)) })
+    }
+}
+
+impl<DB: Database> Clone for Connections<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), shelf: self.shelf.clone() }
+    }
+}
+
+impl<DB: Database> Shelf<DB> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PoolConnection<DB>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<DB: Database> Leased<DB> {
+    /// Ends the call: the connection stays at hand unless the result casts doubt on it.
+    pub fn end<T>(self, result: Result<T>) -> Result<T> {
+        let Self { connection, shelf } = self;
+        let doubtful = matches!(&result, Err(error) if error.is_transient());
+        if let Some((shelf, _turn)) = shelf
+            && !doubtful
+        {
+            shelf.idle().push(connection);
+        }
+        result
+    }
+}
+
+impl<DB: Database> Deref for Leased<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &Self::Target {
+        &self.connection
+    }
+}
+
+impl<DB: Database> DerefMut for Leased<DB> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.connection
+    }
+}
