@@ -1,8 +1,11 @@
-//! P7: a check reads as much with thousands of rows in the window as with a few.
+//! P7: what a check costs. It reads as much with thousands of rows in the window as with a few, and it is one
+//! round trip.
 
-use tallygate::Check;
+use tallygate::{Check, Config, Isolation, Limiter};
+use uuid::Uuid;
 
 use crate::db::{Connected, Db, Engine, log};
+use crate::proxy::Proxy;
 
 pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db: Db) {
     let limiter = db.limiter().await;
@@ -41,6 +44,30 @@ pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db:
     }
 }
 
+/// One for a check, alone or in a batch, whoever chose its id; three under SERIALIZABLE.
+pub async fn a_check_is_one_round_trip(db: Db) {
+    let proxy = Proxy::before(&db.url).await;
+    for (isolation, trips) in [(Isolation::RowLock, 1), (Isolation::Serializable, 3)] {
+        let config = Config { isolation, connections: 4, ..Config::default() };
+        let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
+        limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+        let calls = async || {
+            limiter.check(Check::new("login", "42")).await.unwrap();
+            limiter.check(Check::new("login", "42").txn(Uuid::now_v7())).await.unwrap();
+            limiter.check_many(vec![Check::new("login", "42"), Check::new("login", "43")]).await.unwrap();
+        };
+        // The first calls prepare their statements.
+        for _ in 0..5 {
+            calls().await;
+        }
+        let before = proxy.round_trips();
+        for _ in 0..20 {
+            calls().await;
+        }
+        assert_eq!(proxy.round_trips() - before, 60 * trips, "{isolation:?}");
+    }
+}
+
 /// Rows of the ledger and other tables that one check with an id of the caller's own reads.
 async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
     let zone_id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
@@ -56,12 +83,12 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
             rows
         }
         Connected::MySql(_) => {
-            let txn = uuid::Uuid::now_v7().simple();
+            let txn = Uuid::now_v7().simple();
             let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5)");
             session.execute(&check).await.unwrap();
             session.execute("flush status").await.unwrap();
             session
-                .execute(&check.replace(&txn.to_string(), &uuid::Uuid::now_v7().simple().to_string()))
+                .execute(&check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string()))
                 .await
                 .unwrap();
             session.status("Handler_read%").await

@@ -116,6 +116,7 @@ fn main() -> std::process::ExitCode {
         hazards::h10_a_session_in_daylight_saving_time_changes_nothing,
         hazards::h11_no_routine_takes_its_time_from_the_client,
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
+        flat::a_check_is_one_round_trip,
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
         locks::a_held_bucket_delays_no_other_when_serializable,
         locks::the_clock_is_read_after_the_lock_is_held,

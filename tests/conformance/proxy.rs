@@ -1,7 +1,7 @@
-//! A network that breaks: what the server answered is lost on its way.
+//! A network that can be watched and broken: it counts what is asked, and loses what is answered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -12,6 +12,7 @@ pub struct Proxy {
     /// The server's URL with the proxy in its place.
     pub url: String,
     cuts: Arc<Cuts>,
+    asked: Arc<AtomicUsize>,
     _connections: JoinSet<()>,
 }
 
@@ -28,18 +29,19 @@ impl Proxy {
         let (server, path) = rest.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{account}@{}/{path}", listener.local_addr().unwrap());
-        let (server, cuts) = (server.to_owned(), Arc::<Cuts>::default());
+        let (server, cuts, asked) =
+            (server.to_owned(), Arc::<Cuts>::default(), Arc::<AtomicUsize>::default());
         let mut connections = JoinSet::new();
         connections.spawn({
-            let cuts = Arc::clone(&cuts);
+            let (cuts, asked) = (Arc::clone(&cuts), Arc::clone(&asked));
             async move {
                 let mut connections = JoinSet::new();
                 while let Ok((client, _)) = listener.accept().await {
-                    connections.spawn(carry(client, server.clone(), Arc::clone(&cuts)));
+                    connections.spawn(carry(client, server.clone(), Arc::clone(&cuts), Arc::clone(&asked)));
                 }
             }
         });
-        Self { url, cuts, _connections: connections }
+        Self { url, cuts, asked, _connections: connections }
     }
 
     /// From now on one answer of so many is lost, and its connection with it.
@@ -47,17 +49,34 @@ impl Proxy {
         self.cuts.one_of.store(answers, Ordering::Relaxed);
     }
 
+    /// Round trips so far: how often a client spoke after the server had.
+    pub fn round_trips(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     pub fn cuts(&self) -> usize {
         self.cuts.made.load(Ordering::Relaxed)
     }
 }
 
-async fn carry(client: TcpStream, server: String, cuts: Arc<Cuts>) {
+async fn carry(client: TcpStream, server: String, cuts: Arc<Cuts>, asked: Arc<AtomicUsize>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
+    let answered = AtomicBool::new(true);
+    let questions = async {
+        let mut buffer = vec![0; 65_536];
+        while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
+            if answered.swap(false, Ordering::Relaxed) {
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+            if to_server.write_all(&buffer[..length]).await.is_err() {
+                return;
+            }
+        }
+    };
     let answers = async {
         let mut buffer = vec![0; 65_536];
         while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
@@ -66,6 +85,7 @@ async fn carry(client: TcpStream, server: String, cuts: Arc<Cuts>) {
                 cuts.made.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            answered.store(true, Ordering::Relaxed);
             if to_client.write_all(&buffer[..length]).await.is_err() {
                 return;
             }
@@ -73,6 +93,6 @@ async fn carry(client: TcpStream, server: String, cuts: Arc<Cuts>) {
     };
     tokio::select! {
         () = answers => {}
-        _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+        () = questions => {}
     }
 }
