@@ -24,3 +24,8 @@ pub use crate::{
     store::{Isolation, Joined, Pool},
     zone::{Algorithm, Policy, UNITS_MAX, Zone, ZoneVersion},
 };
+
+// The code in the documents compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operations.md")]
+struct Operations;
