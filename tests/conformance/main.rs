@@ -21,6 +21,7 @@ mod locks;
 mod model;
 mod pgbouncer;
 mod proxy;
+mod real;
 mod schema;
 mod seeds;
 mod server;
@@ -93,6 +94,7 @@ fn main() -> std::process::ExitCode {
         ledger::a_peek_leaves_no_row_unless_asked,
         ledger::a_zone_keeps_every_version_and_no_empty_one,
         locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
+        real::of_528_logins_by_address_81_are_allowed_and_447_blocked,
         schema::twenty_migrators_at_once_all_succeed,
         schema::migrating_again_changes_nothing,
         hazards::h01_a_late_waiter_never_moves_the_anchor_back,
