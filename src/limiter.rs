@@ -3,7 +3,7 @@
 mod gate;
 mod trace;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use gate::Gate;
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The longest deadline; a longer one counts as this.
+const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
 /// Settings of a [`Limiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +143,7 @@ impl Limiter {
         }
         let deadline =
             checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
-        let until = Instant::now() + deadline;
+        let until = until(deadline);
         let named = checks.iter().map(|check| check.txn.unwrap_or_else(Uuid::now_v7)).collect::<Vec<_>>();
         let txn = named.first().copied().unwrap_or_default();
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
@@ -162,8 +165,8 @@ impl Limiter {
     /// Decides inside the caller's own transaction: the spent limit and the caller's rows are committed, or
     /// taken back, together.
     ///
-    /// One round trip. Holds the bucket's lock until the caller's transaction ends, so keep that short. Not
-    /// retried: after a transient error the caller rolls back and runs its transaction again. The database's
+    /// One round trip, and one more the first time that a zone is named. Holds the bucket's lock until the
+    /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back and runs its transaction again. The database's
     /// own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
     ///
     /// ```
@@ -187,10 +190,18 @@ impl Limiter {
     /// ```
     pub async fn check_in(&self, transaction: impl Into<Joined<'_>>, check: Check) -> Result<Decision> {
         check.validate()?;
-        let transaction = transaction.into();
+        let Joined(mut caller) = transaction.into();
+        let inner = &self.inner;
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
-        let requests = [self.inner.request(check, txn).await?];
-        trace::observe(&requests, self.inner.store.check_in(transaction.0, &requests))
+        // The caller's own connection looks for the zone: another one might not be had while this one is held.
+        let zone_id = match inner.known_zone(&check.zone) {
+            Some(id) => id,
+            None => {
+                inner.remember_zone(&check.zone, inner.store.find_zone_in(&mut caller, &check.zone).await?)?
+            }
+        };
+        let requests = [request(check, zone_id, txn)];
+        trace::observe(&requests, inner.store.check_in(caller, &requests))
             .await?
             .pop()
             .ok_or_else(|| Error::database("the database gave no decision"))
@@ -207,6 +218,10 @@ impl Limiter {
     /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;
+        self.inner.within(self.read_history(history)).await
+    }
+
+    async fn read_history(&self, history: &History) -> Result<Page> {
         let store = &self.inner.store;
         let zone_id = match &history.zone {
             Some(zone) => Some(self.inner.zone_id(zone).await?),
@@ -255,29 +270,33 @@ impl Limiter {
         validate_name(name)?;
         validate_text("description", description.unwrap_or_default())?;
         validate_text("the name of who changes the zone", by)?;
-        let mut tries = self.inner.tries(Instant::now() + self.inner.config.deadline);
-        loop {
-            match self.inner.store.set_zone(name, policy, description, by).await {
-                Err(error) if tries.again(&error).await => {}
-                result => return result,
-            }
-        }
+        self.inner
+            .within(async {
+                let mut tries = self.inner.tries(until(self.inner.config.deadline));
+                loop {
+                    match self.inner.store.set_zone(name, policy, description, by).await {
+                        Err(error) if tries.again(&error).await => {}
+                        result => return result,
+                    }
+                }
+            })
+            .await
     }
 
     /// Every zone, by name.
     pub async fn zones(&self) -> Result<Vec<Zone>> {
-        self.inner.store.zones().await
+        self.inner.within(self.inner.store.zones()).await
     }
 
     /// One zone; None when there is none of this name.
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         validate_name(name)?;
-        self.inner.store.zone(name).await
+        self.inner.within(self.inner.store.zone(name)).await
     }
 
     /// Every version of a zone, oldest first.
     pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
-        self.inner.store.zone_versions(zone.id).await
+        self.inner.within(self.inner.store.zone_versions(zone.id)).await
     }
 
     /// The same limiter with its time read from a counter of microseconds since 1970. Tests only; the
@@ -304,21 +323,21 @@ impl Inner {
     async fn check_many(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
         let mut requests = Vec::with_capacity(checks.len());
         for (check, txn) in checks.into_iter().zip(txns) {
-            requests.push(self.request(check, txn).await?);
+            let zone_id = self.zone_id(&check.zone).await?;
+            requests.push(request(check, zone_id, txn));
         }
-        // One check of a bucket at a time takes a connection; the others wait here, so that a hot bucket cannot
-        // use up the pool.
-        let _pass = match requests.as_slice() {
-            [one] if one.leaves_row() => Some(
-                timeout_at(until, Gate::enter(&self.gate, (one.zone_id, one.key.clone()))).await.map_err(
-                    |_| Error::transient(format!("bucket {:?} was busy until the deadline", one.key)),
-                )?,
-            ),
-            _ => None,
-        };
         let terms = Terms { isolation: self.config.isolation, until };
         let silent = |_| Err(Error::transient("the database did not answer; try again"));
+        let busy = |_| Error::transient("the bucket was busy until the deadline");
         trace::observe(&requests, async {
+            // One call at a time goes on for a bucket; the others wait here, so that a hot bucket cannot use up
+            // the pool. Several buckets are entered in one order, as they are locked.
+            let held = requests.iter().filter(|request| request.leaves_row());
+            let buckets: BTreeSet<_> = held.map(|request| (request.zone_id, request.key.clone())).collect();
+            let mut passes = Vec::with_capacity(buckets.len());
+            for bucket in buckets {
+                passes.push(timeout_at(until, Gate::enter(&self.gate, bucket)).await.map_err(busy)?);
+            }
             let mut requests = requests.clone();
             let mut tries = self.tries(until);
             loop {
@@ -340,31 +359,32 @@ impl Inner {
         Tries::new(self.config.attempts, until)
     }
 
-    async fn request(&self, check: Check, txn: Uuid) -> Result<Request> {
-        let zone_id = self.zone_id(&check.zone).await?;
-        Ok(Request {
-            zone: check.zone,
-            zone_id,
-            key: check.key,
-            txn,
-            cost: check.cost,
-            fresh: check.txn.is_none(),
-            record: check.record,
-        })
+    /// Ends `work` that is not a check at the deadline.
+    async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = self.config.deadline;
+        let late =
+            |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
+        timeout_at(until(deadline), work).await.unwrap_or_else(late)
     }
 
     async fn zone_id(&self, name: &str) -> Result<i32> {
-        let known = self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
-        if let Some(id) = known {
+        if let Some(id) = self.known_zone(name) {
             return Ok(id);
         }
-        let mut tries = self.tries(Instant::now() + self.config.deadline);
-        let found = loop {
+        let mut tries = self.tries(until(self.config.deadline));
+        loop {
             match self.store.find_zone(name).await {
                 Err(error) if tries.again(&error).await => {}
-                result => break result?,
+                found => return self.remember_zone(name, found?),
             }
-        };
+        }
+    }
+
+    fn known_zone(&self, name: &str) -> Option<i32> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    fn remember_zone(&self, name: &str, found: Option<i32>) -> Result<i32> {
         let Some(id) = found else {
             return Err(Error::invalid(format!(
                 "there is no zone {name:?}; make it with: tallygate zone set {name:?} --rate 5 --per 60s"
@@ -372,5 +392,21 @@ impl Inner {
         };
         self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
         Ok(id)
+    }
+}
+
+fn until(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(DEADLINE_MAX)
+}
+
+fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
+    Request {
+        zone: check.zone,
+        zone_id,
+        key: check.key,
+        txn,
+        cost: check.cost,
+        fresh: check.txn.is_none(),
+        record: check.record,
     }
 }

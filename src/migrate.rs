@@ -54,8 +54,7 @@ impl Migrator {
         plan::plan(self.address.engine()).iter().map(step).collect()
     }
 
-    /// Those that are not applied yet. Fails when the database's schema is newer than this program, or was
-    /// made by other migrations.
+    /// Those that are not applied yet. Fails when the database's schema is newer than this program.
     pub async fn pending(&self) -> Result<Vec<Migration>> {
         let applied = self.applied().await?;
         let mut all = self.migrations();

@@ -183,6 +183,20 @@ impl Store {
         each!(self, s => s.find_zone(name).await)
     }
 
+    /// On the caller's connection.
+    pub async fn find_zone_in(&self, caller: &mut Caller<'_>, name: &str) -> Result<Option<i32>> {
+        match caller {
+            #[cfg(feature = "postgres")]
+            Caller::Postgres(connection) => postgres::find_zone(connection, name).await,
+            #[cfg(feature = "mysql")]
+            Caller::MySql(connection) => mysql::find_zone(connection, name).await,
+            #[cfg(feature = "sqlite")]
+            Caller::Sqlite(connection) => sqlite::find_zone(connection, name).await,
+            #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+            Caller::None(never, _) => match *never {},
+        }
+    }
+
     /// Decides and commits: each request in order, all in one transaction.
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         each!(self, s => s.check(requests, terms).await)
@@ -276,9 +290,6 @@ impl<'h> Span<'h> {
 /// the hard way, which with rustls can wait for ever and keep the pool's slot.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 async fn still_good<C: sqlx::Connection>(connection: &mut C) -> bool {
-    match tokio::time::timeout(Duration::from_secs(5), connection.ping()).await {
-        Ok(Ok(())) => true,
-        Ok(Err(_)) => connection.ping().await.is_ok(),
-        Err(_) => false,
-    }
+    let ping = async { connection.ping().await.is_ok() || connection.ping().await.is_ok() };
+    tokio::time::timeout(Duration::from_secs(5), ping).await.unwrap_or(false)
 }

@@ -29,7 +29,7 @@ create table if not exists zone_txn (
     -- Rows are stored in the order of their numbers: appended, never spread over the file.
     constraint zone_txn_pk primary key (id, created_at),
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
-    -- history of a bucket, rebuilding a head. With all four columns given it finds a row by a point read,
+    -- history of a bucket. With all four columns given it finds a row by a point read,
     -- which locks no gap. Costs 18 %.
     constraint zone_txn_bucket_uq unique (zone_id, bucket_key, created_at, seq),
     constraint zone_txn_kind_ck check (kind in ('check')),

@@ -32,7 +32,7 @@ create table zone_txn (
     reason         text        not null,
     bucket_key     text        not null collate "C",
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
-    -- history of a bucket, rebuilding a head. Costs 17 % of the time to insert a row.
+    -- history of a bucket. Costs 17 % of the time to insert a row.
     constraint zone_txn_pk primary key (zone_id, bucket_key, created_at, seq),
     constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
 ) partition by range (created_at);

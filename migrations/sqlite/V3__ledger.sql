@@ -25,7 +25,7 @@ create table zone_txn (
 ) strict;
 
 -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
--- history of a bucket, rebuilding a head.
+-- history of a bucket.
 create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq);
 
 -- Idempotency: was this transaction decided in this bucket?
@@ -39,3 +39,22 @@ create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 
 -- The exact wait: the first charge by which the total was reached. Blocked rows are not in it.
 create index zone_txn_spent on zone_txn (zone_id, bucket_key, spent_total) where spent > 0;
+
+-- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
+-- that does not follow the head's is refused: nobody decides beside the write lock.
+create trigger zone_txn_head after insert on zone_txn
+begin
+    select raise(abort, 'a row does not follow the last one of its bucket; begin with BEGIN IMMEDIATE')
+    where new.seq <> 1 + coalesce(
+        (select b.seq from zone_bucket_lock b where b.zone_id = new.zone_id and b.bucket_key = new.bucket_key),
+        0
+    );
+    insert into zone_bucket_lock (zone_id, bucket_key, seq, last_at, spent_total, level, zone_version)
+    values (new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version)
+    on conflict (zone_id, bucket_key) do update
+    set seq = excluded.seq,
+        last_at = excluded.last_at,
+        spent_total = excluded.spent_total,
+        level = excluded.level,
+        zone_version = excluded.zone_version;
+end;

@@ -26,6 +26,8 @@ begin
     declare v_retry_after_us bigint;
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
+    declare v_rate           bigint;
+    declare v_window_us      bigint;
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
     begin
@@ -39,10 +41,13 @@ begin
             p_zone_id, p_bucket_key, v_txn_id, 1, true, true, false, v_id, v_zone_version, v_seq, v_blocked,
             v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
         );
+        select v.rate, v.window_us
+        into v_rate, v_window_us
+        from zone_version v
+        where v.zone_id = p_zone_id and v.version = v_zone_version;
         commit;
     end;
-    select v_blocked as blocked, v_id as id, v.zone_id, p_bucket_key as bucket_key, v.rate,
-        (v.window_us + 999999) div 1000000 as window_seconds
-    from zone_version v
-    where v.zone_id = p_zone_id and v.version = v_zone_version;
+    -- No table: with autocommit off that would begin a transaction.
+    select v_blocked as blocked, v_id as id, p_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,
+        (v_window_us + 999999) div 1000000 as window_seconds;
 end;

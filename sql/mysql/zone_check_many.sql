@@ -1,8 +1,9 @@
 -- zone_check_many: N checks in one call inside the caller's transaction, with the same decisions as N calls
 -- of zone_check in that order.
 --
--- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (32 hex digits), cost,
---                            fresh, record, with the meaning of zone_check's arguments
+-- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (a UUID in hex), cost,
+--                            fresh, record, with the meaning of zone_check's arguments; without txn one is
+--                            made, without fresh and record they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
 -- Result     a row for each, in the order of the array, with the columns of zone_check's

@@ -40,7 +40,9 @@ create procedure zone_decide(
 )
 sql security definer
 decide: begin
-    declare v_recorded     boolean default p_cost > 0 or p_record;
+    declare v_recorded     boolean default p_cost > 0 or coalesce(p_record, false);
+    -- When the call began; not the time of the decision, which is read after the lock.
+    declare v_asked_at     datetime(6) default timestamp(utc_date(), utc_time(6));
     declare v_key          varbinary(4000) default cast(p_bucket_key as binary);
     declare v_found        boolean default true;
     declare v_message      varchar(128); -- the longest that a signal can carry
@@ -148,7 +150,11 @@ decide: begin
             hex(128 + conv(substring(hex(random_bytes(1)), 1, 2), 16, 10) mod 64),
             hex(random_bytes(7))
         ));
-    elseif v_recorded and not p_fresh and v_seq > 0 then
+    elseif v_recorded and v_seq > 0
+        -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
+        -- attempt of the same check, whose first one lost its caller.
+        and not (coalesce(p_fresh, false) and v_last_at < v_asked_at)
+    then
         set v_found = true;
         select t.id, t.cost, t.zone_version, t.seq, t.blocked, t.reason, t.remaining, t.retry_after_us, t.created_at
         into v_past_id, v_row_cost, o_zone_version, o_seq, o_blocked, o_reason, o_remaining, o_retry_after_us,
@@ -194,7 +200,8 @@ decide: begin
             select coalesce(v.burst, v.rate)
             into o_zone_limit
             from zone_version v
-            where v.zone_id = p_zone_id and v.version = o_zone_version;
+            where v.zone_id = p_zone_id and v.version = o_zone_version
+            lock in share mode;
             leave decide;
         end if;
     end if;
@@ -256,7 +263,7 @@ decide: begin
             end while;
             if not v_found then
                 set v_message = concat(
-                    'the ledger of a bucket in zone ', p_zone_id, ' lacks rows of its window; run: tallygate audit verify'
+                    'the ledger of a bucket in zone ', p_zone_id, ' lacks rows of its window; it was changed from outside'
                 );
                 signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
             end if;
@@ -288,6 +295,12 @@ decide: begin
                 where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at = v_row_at and t.seq = v_row_seq
                 lock in share mode;
             end while;
+            if not v_found then
+                set v_message = concat(
+                    'the ledger of a bucket in zone ', p_zone_id, ' lacks rows of its window; it was changed from outside'
+                );
+                signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
+            end if;
             set o_retry_after_us = timestampdiff(microsecond, v_start, v_row_at);
         else
             set o_remaining = o_remaining - p_cost;

@@ -13,7 +13,8 @@ begin
     declare v_position       int;
     declare v_zone_id        int;
     declare v_bucket_key     varchar(4000) character set utf8mb4;
-    declare v_txn_id         binary(16);
+    declare v_txn            varchar(4000) character set utf8mb4;
+    declare v_txn_id         varbinary(2000);
     declare v_cost           bigint;
     declare v_fresh          boolean;
     declare v_record         boolean;
@@ -36,16 +37,16 @@ begin
             cost       bigint path '$.cost',
             record     boolean path '$.record'
         )) c
-        where c.cost > 0 or c.record
+        where c.cost > 0 or coalesce(c.record, false)
         group by c.zone_id, cast(c.bucket_key as binary)
         order by c.zone_id, cast(c.bucket_key as binary);
     declare c_check cursor for
-        select c.position, c.zone_id, c.bucket_key, unhex(c.txn), c.cost, c.fresh, c.record
+        select c.position, c.zone_id, c.bucket_key, c.txn, unhex(replace(c.txn, '-', '')), c.cost, c.fresh, c.record
         from json_table(p_checks, '$[*]' columns (
             position   for ordinality,
             zone_id    int path '$.zone_id',
             bucket_key varchar(4000) character set utf8mb4 path '$.key',
-            txn        varchar(32) character set utf8mb4 path '$.txn',
+            txn        varchar(4000) character set utf8mb4 path '$.txn',
             cost       bigint path '$.cost',
             fresh      boolean path '$.fresh',
             record     boolean path '$.record'
@@ -100,9 +101,13 @@ begin
     set v_done = false;
     open c_check;
     checks: loop
-        fetch c_check into v_position, v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_record;
+        fetch c_check into v_position, v_zone_id, v_bucket_key, v_txn, v_txn_id, v_cost, v_fresh, v_record;
         if v_done then
             leave checks;
+        end if;
+        if v_txn is not null and coalesce(length(v_txn_id), 0) <> 16 then
+            signal sqlstate 'TG003'
+                set mysql_errno = 31003, message_text = 'a txn is no UUID; write 32 hex digits, with or without dashes';
         end if;
         call zone_decide(
             v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_record, p_joined, v_id, v_zone_version, v_seq,

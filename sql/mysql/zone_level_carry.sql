@@ -11,7 +11,7 @@
 --                       afterwards in those of version p_to
 --            p_at       when it was left; afterwards when it holds
 --            p_now      the time of the decision; a change after it counts as made at it
--- Locks      nothing
+-- Locks      the versions in between, shared, until the transaction ends
 drop procedure if exists zone_level_carry;
 create procedure zone_level_carry(
     in    p_zone_id int,
@@ -39,7 +39,9 @@ begin
         select v.algorithm, v.window_us div v.rate_gcd, v.rate div v.rate_gcd, coalesce(v.burst, v.rate), v.changed_at
         from zone_version v
         where v.zone_id = p_zone_id and v.version between p_from and p_to
-        order by v.version;
+        order by v.version
+        -- A joined caller's snapshot may be older than the newest versions.
+        lock in share mode;
     declare continue handler for not found set v_done = true;
     open c_version;
     versions: loop

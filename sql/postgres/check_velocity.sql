@@ -8,14 +8,31 @@
 --            in seconds, rounded up
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     those of zone_check
-create function check_velocity(p_zone_id int, p_bucket_key text)
-returns table (blocked int, id bigint, zone_id int, bucket_key text, rate bigint, window_seconds bigint)
-language sql
-volatile
+create function check_velocity(
+    p_zone_id          int,
+    p_bucket_key       text,
+    out blocked        int,
+    out id             bigint,
+    out zone_id        int,
+    out bucket_key     text,
+    out rate           bigint,
+    out window_seconds bigint
+)
+language plpgsql
 security definer
 set search_path from current
 as $$
-    select d.blocked::int, d.id, d.zone_id, d.bucket_key, v.rate, (v.window_us + 999999) / 1000000
-    from zone_check(p_zone_id, p_bucket_key) d
-    join zone_version v on v.zone_id = d.zone_id and v.version = d.zone_version
+#variable_conflict use_column
+declare
+    v_version int;
+begin
+    select d.blocked::int, d.id, d.zone_id, d.bucket_key, d.zone_version
+    into check_velocity.blocked, check_velocity.id, check_velocity.zone_id, check_velocity.bucket_key, v_version
+    from zone_check(p_zone_id, p_bucket_key) d;
+    -- A statement of its own: the version may be younger than the one before, which waited for the lock.
+    select v.rate, (v.window_us + 999999) / 1000000
+    into check_velocity.rate, check_velocity.window_seconds
+    from zone_version v
+    where v.zone_id = p_zone_id and v.version = v_version;
+end
 $$;

@@ -33,7 +33,7 @@ set search_path from current
 set enable_sort = off
 as $$
 declare
-    v_recorded    constant boolean := p_cost > 0 or p_record;
+    v_recorded    constant boolean := p_cost > 0 or coalesce(p_record, false);
     v_txn_id      uuid := p_txn_id;
     -- the bucket's head
     v_seq         bigint;
@@ -123,7 +123,11 @@ begin
             ),
             'hex'
         )::uuid;
-    elsif v_recorded and not p_fresh and v_seq > 0 then
+    elsif v_recorded and v_seq > 0
+        -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
+        -- attempt of the same check, whose first one lost its caller.
+        and not (coalesce(p_fresh, false) and v_last_at < pg_catalog.statement_timestamp())
+    then
         select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
             coalesce(v.burst, v.rate), t.remaining, t.retry_after_us, t.created_at, true
         into v_past
@@ -187,8 +191,8 @@ begin
                 raise exception using
                     errcode = 'TG005',
                     message = format(
-                        'the ledger of bucket %s in zone %s lacks rows of its window; run: tallygate audit verify',
-                        quote_literal(p_bucket_key), p_zone_id
+                        'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside',
+                        p_zone_id
                     );
             end if;
         end if;
@@ -204,6 +208,14 @@ begin
                 and t.spent > 0 and t.spent_total >= v_spent_total - v_limit + p_cost
             order by t.spent_total
             limit 1;
+            if not found then
+                raise exception using
+                    errcode = 'TG005',
+                    message = format(
+                        'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside',
+                        p_zone_id
+                    );
+            end if;
             v_wait_us := extract(epoch from v_reached_at - v_start) * 1000000;
         else
             v_remaining := v_remaining - p_cost;

@@ -31,7 +31,7 @@ begin
     for v_bucket in
         select distinct c.zone_id, c.bucket_key collate "C" as bucket_key
         from unnest(p_zone_ids, p_bucket_keys, p_costs, p_record) as c (zone_id, bucket_key, cost, record)
-        where c.cost > 0 or c.record
+        where c.cost > 0 or coalesce(c.record, false)
         order by c.zone_id, c.bucket_key collate "C"
     loop
         loop

@@ -7,6 +7,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Pool};
@@ -25,8 +26,13 @@ pub(super) struct Connections<DB: Database> {
 struct Shelf<DB: Database> {
     /// One for each connection that the pool may open; waited for in the order of coming.
     turns: Arc<Semaphore>,
-    idle: Mutex<Vec<PoolConnection<DB>>>,
+    /// Each with the time since when it waits.
+    idle: Mutex<Vec<(PoolConnection<DB>, Instant)>>,
 }
+
+/// A connection that waited longer is looked at by the pool first: the server or something on the way may
+/// have ended it.
+const FRESH: Duration = Duration::from_secs(30);
 
 /// A connection for one call.
 pub(super) struct Leased<DB: Database> {
@@ -58,8 +64,8 @@ impl<DB: Database> Connections<DB> {
         let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
         let at_hand = shelf.idle().pop();
         let connection = match at_hand {
-            Some(connection) => connection,
-            None => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
+            Some((connection, since)) if since.elapsed() < FRESH => connection,
+            _ => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
         };
         Ok(Leased { connection, shelf: Some((Arc::clone(shelf), turn)) })
     }
@@ -72,20 +78,24 @@ impl<DB: Database> Clone for Connections<DB> {
 }
 
 impl<DB: Database> Shelf<DB> {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PoolConnection<DB>>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(PoolConnection<DB>, Instant)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl<DB: Database> Drop for Shelf<DB> {
+    /// Giving a connection back to the pool takes a runtime, and the last limiter may be dropped without one.
+    fn drop(&mut self) {
+        self.idle().drain(..).for_each(|(connection, _)| drop(connection.leak()));
+    }
+}
+
 impl<DB: Database> Leased<DB> {
-    /// Ends the call: the connection stays at hand unless the result casts doubt on it.
+    /// Ends the call: after a good one the connection stays at hand.
     pub fn end<T>(self, result: Result<T>) -> Result<T> {
         let Self { connection, shelf } = self;
-        let doubtful = matches!(&result, Err(error) if error.is_transient());
-        if let Some((shelf, _turn)) = shelf
-            && !doubtful
-        {
-            shelf.idle().push(connection);
+        if let (Ok(_), Some((shelf, _turn))) = (&result, shelf) {
+            shelf.idle().push((connection, Instant::now()));
         }
         result
     }

@@ -52,12 +52,7 @@ impl MySql {
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
-        let rows = sqlx::query_scalar("call zone_find(?)")
-            .bind(name)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        Ok(rows.into_iter().next().flatten())
+        find_zone(&mut *self.lease().await?, name).await
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -173,6 +168,12 @@ impl MySql {
     }
 }
 
+pub(crate) async fn find_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<i32>> {
+    let rows =
+        sqlx::query_scalar("call zone_find(?)").bind(name).fetch_all(connection).await.map_err(error)?;
+    Ok(rows.into_iter().next().flatten())
+}
+
 /// Opens one connection, outside any pool.
 pub(crate) async fn connect(address: &Address) -> Result<MySqlConnection> {
     options(address)?.connect().await.map_err(|e| error(e).at(address))
@@ -196,9 +197,11 @@ async fn check_on(
         Isolation::Serializable => {
             let begin = "set transaction isolation level serializable; start transaction";
             let mut tx = connection.begin_with(begin).await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await?;
-            tx.commit().await.map_err(error)?;
-            Ok(decisions)
+            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await;
+            // Said now: a rollback that is left to the driver waits for the connection's next user.
+            let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
+            ended.map_err(error)?;
+            decisions
         }
     }
 }
@@ -294,8 +297,11 @@ fn judge(error: &dyn DatabaseError) -> Fault {
     match error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number) {
         31001 | 31003 | 31004 | 31006 => Fault::Invalid,
         31002 => Fault::Conflict,
-        // Deadlock, lock waits, row changed since the snapshot, server gone, query killed by a failover.
-        1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 1040 => Fault::Transient,
+        // Deadlock, lock waits, row changed since the snapshot, server or session gone, too many sessions, a
+        // node that only reads.
+        1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031 | 1040 | 1290 | 1836 => {
+            Fault::Transient
+        }
         // No such procedure, table, database, or no database chosen.
         1305 | 1146 => Fault::Unmigrated,
         1044 | 1045 | 1049 | 1046 | 1142 | 1370 => Fault::Refused,

@@ -52,11 +52,7 @@ impl Postgres {
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
-        sqlx::query_scalar("select zone_find($1)")
-            .bind(name)
-            .fetch_one(&mut *self.lease().await?)
-            .await
-            .map_err(error)
+        find_zone(&mut *self.lease().await?, name).await
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -159,6 +155,10 @@ impl Postgres {
     }
 }
 
+pub(crate) async fn find_zone(connection: &mut PgConnection, name: &str) -> Result<Option<i32>> {
+    sqlx::query_scalar("select zone_find($1)").bind(name).fetch_one(connection).await.map_err(error)
+}
+
 /// Opens one connection, outside any pool.
 pub(crate) async fn connect(address: &Address) -> Result<PgConnection> {
     options(address)?.connect().await.map_err(|e| error(e).at(address))
@@ -182,9 +182,11 @@ async fn check_on(
         Isolation::RowLock => decide(connection, requests, lock_wait_ms).await,
         Isolation::Serializable => {
             let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, lock_wait_ms).await?;
-            tx.commit().await.map_err(error)?;
-            Ok(decisions)
+            let decisions = decide(&mut tx, requests, lock_wait_ms).await;
+            // Said now: a rollback that is left to the driver waits for the connection's next user.
+            let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
+            ended.map_err(error)?;
+            decisions
         }
     }
 }
@@ -248,7 +250,10 @@ fn judge(error: &dyn DatabaseError) -> Fault {
     match error.code().as_deref().unwrap_or_default() {
         "TG001" | "TG003" | "TG004" => Fault::Invalid,
         "TG002" => Fault::Conflict,
-        "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "53300" => Fault::Transient,
+        // Conflicts and lock waits, a server that ends or begins, a session that idled, a node that only reads.
+        "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03" | "25006" => {
+            Fault::Transient
+        }
         code if code.starts_with("08") => Fault::Transient,
         "42883" | "42P01" | "3F000" => Fault::Unmigrated,
         "28000" | "28P01" | "3D000" | "42501" => Fault::Refused,

@@ -81,7 +81,6 @@ impl Sqlite {
         let connections = if in_memory(&options) { 1 } else { connections };
         let pool = PoolOptions::new()
             .max_connections(connections)
-            .min_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
             .connect_lazy_with(options);
@@ -105,11 +104,7 @@ impl Sqlite {
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
-        sqlx::query_scalar("select id from zone_master where name = ?")
-            .bind(name)
-            .fetch_optional(&mut *self.lease().await?)
-            .await
-            .map_err(error)
+        find_zone(&mut *self.lease().await?, name).await
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -278,6 +273,11 @@ impl Sqlite {
     async fn lease(&self) -> Result<Leased<sqlx::Sqlite>> {
         self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
+}
+
+pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<i32>> {
+    let find = sqlx::query_scalar("select id from zone_master where name = ?").bind(name);
+    find.fetch_optional(connection).await.map_err(error)
 }
 
 /// Opens one connection, outside any pool.

@@ -77,7 +77,25 @@ impl World {
             steps += batch.len();
             self.decide(clocked, batch).await;
         }
+        self.assert_heads(connection).await;
         steps
+    }
+
+    /// What the database keeps of each bucket is what the core left behind.
+    async fn assert_heads(&self, connection: &mut Connected) {
+        for ((zone, key), bucket) in self.model.buckets.iter().filter(|(_, bucket)| bucket.head.seq > 0) {
+            let head = &bucket.head;
+            let same = format!(
+                "select count(*) from zone_bucket_lock b join zone_master z on z.id = b.zone_id
+                 where z.name = '{zone}' and b.bucket_key = '{key}' and b.seq = {} and b.spent_total = {}
+                     and coalesce(b.level, -1) = {} and b.zone_version = {}",
+                head.seq,
+                head.spent_total,
+                head.level.unwrap_or(-1),
+                head.zone_version
+            );
+            assert_eq!(connection.number(&same).await, 1, "{zone} {key} in world {}: {head:?}", self.seed);
+        }
     }
 
     /// Sends the steps to both and compares.

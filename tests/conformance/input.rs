@@ -93,6 +93,52 @@ pub async fn keys_are_compared_byte_by_byte(db: Db) {
     }
 }
 
+/// What a caller of plain SQL leaves out, or writes in another way, is the same transaction.
+pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let txn = Uuid::now_v7();
+    limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
+    let mut session = db.connect().await;
+    if db.engine == Engine::Postgres {
+        for call in [
+            format!("select zone_check(1, '42', '{txn}', 1, null, null)"),
+            format!(
+                "select zone_check_many(array[1], array['42'], array['{}']::uuid[], array[1], null, null)",
+                txn.simple()
+            ),
+        ] {
+            session.execute(&call).await.unwrap();
+        }
+    } else {
+        for call in [
+            format!("call zone_check_own(1, '42', unhex('{}'), 1, null, null, null)", txn.simple()),
+            format!(
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null)"#
+            ),
+            format!(
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":1}}]', null)"#,
+                txn.simple()
+            ),
+        ] {
+            session.execute(&call).await.unwrap();
+        }
+        for bad in ["42", "zzzz", "0190a5c0-7c1e-7f3a-8a51-0f6d3d1b2c4e00"] {
+            let call = format!(
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{bad}","cost":1}}]', null)"#
+            );
+            assert!(session.execute(&call).await.unwrap_err().to_string().contains("UUID"), "{bad}");
+        }
+        session
+            .execute("set autocommit = 0; call check_velocity(1, 'twice'); call check_velocity(1, 'twice')")
+            .await
+            .unwrap();
+        assert_eq!(db.number("select count(*) from zone_txn where bucket_key = 'twice'").await, 2);
+        db.execute("delete from zone_txn where bucket_key = 'twice'").await;
+    }
+    assert_eq!(db.rows().await, 1);
+}
+
 /// The same rules stand in the tables: what the library refuses, SQL cannot store either.
 pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     let mut connection = db.connect().await;

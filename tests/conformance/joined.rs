@@ -47,6 +47,29 @@ pub async fn two_checks_in_one_transaction_both_count(db: Db) {
     }
 }
 
+/// A service at start-up: every connection is in a transaction, and no zone was named yet.
+pub async fn a_pool_of_one_connection_is_enough(db: Db) {
+    db.limiter().await.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    macro_rules! check {
+        ($pool:ty, $begin:literal) => {{
+            let pool = sqlx::pool::PoolOptions::new().max_connections(1).connect(&db.url).await.unwrap();
+            let pool: $pool = pool;
+            let limiter = tallygate::Limiter::with_pool(pool.clone(), Config::default()).await.unwrap();
+            let mut tx = pool.begin_with($begin).await.unwrap();
+            let decision = limiter.check_in(&mut *tx, Check::new("login", "42")).await.unwrap();
+            tx.commit().await.unwrap();
+            decision
+        }};
+    }
+    let decision = match db.engine {
+        Engine::Postgres => check!(sqlx::PgPool, "begin"),
+        Engine::Sqlite => check!(sqlx::SqlitePool, "begin immediate"),
+        _ => check!(sqlx::MySqlPool, "start transaction"),
+    };
+    assert!(decision.is_allowed());
+    assert_eq!(db.rows().await, 1);
+}
+
 /// The caller's snapshot is older than what others decided since: the answer is exact, or says to retry.
 pub async fn an_old_snapshot_is_decided_exactly_or_must_be_retried(db: Db) {
     let clocked = Clocked::create(&db).await;

@@ -42,12 +42,16 @@ async fn held(db: &Db, isolation: Isolation) {
 
     // Many more waiters than connections.
     let txns: Vec<Uuid> = (0..40).map(|_| Uuid::now_v7()).collect();
+    // Half of them alone, half in batches with a bucket of their own.
     let waiters: Vec<_> = txns
         .iter()
-        .map(|&txn| {
+        .enumerate()
+        .map(|(n, &txn)| {
             let limiter = limiter.clone();
             let check = Check::new("login", "held").txn(txn).deadline(Duration::from_secs(6));
-            tokio::spawn(async move { limiter.check(check).await })
+            let checks =
+                if n % 2 == 0 { vec![check] } else { vec![Check::new("login", format!("own {n}")), check] };
+            tokio::spawn(async move { limiter.check_many(checks).await })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -135,6 +139,45 @@ pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
     .await;
 }
 
+/// A first attempt that lost its caller may still wait for the lock when the second one is decided.
+pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    let txn = Uuid::now_v7();
+    let mut second = hold(&db, "42").await;
+    let first = match db.engine {
+        Engine::Postgres => format!("select zone_check(1, '42', '{txn}', 1, true)"),
+        _ => format!("call zone_check_own(1, '42', unhex('{}'), 1, true, false, 10)", txn.simple()),
+    };
+    let mut session = db.connect().await;
+    let first = tokio::spawn(async move { session.execute(&first).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!first.is_finished(), "it waits");
+    limiter.check_in(second.joined(), Check::new("login", "42").txn(txn)).await.unwrap();
+    second.execute("commit").await.unwrap();
+    first.await.unwrap();
+    assert_eq!(db.rows().await, 2, "one row for the transaction");
+}
+
+/// The last limiter may go when its runtime has gone.
+pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
+    let url = db.url.clone();
+    let dropped = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let limiter = runtime.block_on(async {
+            let limiter = Limiter::connect(&url).await.unwrap();
+            limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+            let checks = (0..4).map(|n| limiter.check(Check::new("login", n.to_string())));
+            assert!(join_all(checks).await.iter().all(Result::is_ok));
+            limiter
+        });
+        drop(runtime);
+        drop(limiter);
+    });
+    tokio::task::spawn_blocking(|| dropped.join().unwrap()).await.unwrap();
+}
+
 /// A cleaner may remove the row that somebody waits for; the waiter must end up with a row that it holds.
 pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
     let limiter = db.limiter_with(Config { attempts: 1, ..Config::default() }).await;
@@ -172,7 +215,14 @@ async fn while_held(
         limiter.check(Check::new("login", key)).await.unwrap();
     }
     let holder = hold(db, "42").await;
-    let (one, many) = (limiter.clone(), limiter.clone());
+    // Another limiter's gate: both wait in the database, and a call of plain SQL beside them.
+    let (one, many) = (limiter.clone(), db.limiter().await);
+    let mut sql = db.connect().await;
+    let velocity = match db.engine {
+        Engine::Postgres => "select blocked from check_velocity(1, '42')",
+        _ => "call check_velocity(1, '42')",
+    };
+    let velocity = tokio::spawn(async move { sql.number(velocity).await });
     let one = tokio::spawn(async move { one.check(Check::new("login", "42")).await.unwrap() });
     let batch = ["other", "42"].map(|key| Check::new("login", key)).to_vec();
     let many = tokio::spawn(async move { many.check_many(batch).await.unwrap() });
@@ -181,6 +231,7 @@ async fn while_held(
     let waiting = async move {
         let mut decisions = many.await.unwrap();
         decisions.push(one.await.unwrap());
+        assert_eq!(velocity.await.unwrap(), 0, "plain SQL is answered too");
         decisions
     };
     then(limiter, holder, Box::pin(waiting)).await;

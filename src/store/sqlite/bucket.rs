@@ -87,8 +87,8 @@ pub(super) async fn load_window(
     let base: Option<i64> = get!(row, "base");
     let base = base.ok_or_else(|| {
         Error::database(format!(
-            "the ledger of bucket {:?} in zone {} lacks rows of its window; run: tallygate audit verify",
-            request.key, request.zone_id
+            "the ledger of a bucket in zone {} lacks rows of its window; it was changed from outside",
+            request.zone_id
         ))
     })?;
     Ok(Window { base, reached_us: get!(row, "reached_at") })
@@ -117,17 +117,6 @@ pub(super) async fn append(
         .bind(head.level)
         .bind(head.last_us)
         .bind((before.seq > 0).then_some(before.last_us))
-        .execute(&mut *connection)
-        .await
-        .map_err(error)?;
-    sqlx::query(include_str!("head_set.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .bind(head.seq)
-        .bind(head.last_us)
-        .bind(head.spent_total)
-        .bind(head.level)
-        .bind(head.zone_version)
         .execute(connection)
         .await
         .map_err(error)?;
