@@ -179,7 +179,7 @@ pub(super) mod mysql {
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite {
     use super::*;
-    use crate::store::{Address, sqlite::connect, sqlite::error};
+    use crate::store::{Address, sqlite::BUSY_TIMEOUT_MS, sqlite::connect, sqlite::error};
 
     adapt!(sqlx::SqliteConnection);
 
@@ -192,9 +192,12 @@ pub(crate) mod sqlite {
 
     /// On an open connection: the database's write lock is the migrator's lock.
     pub async fn run(connection: &mut sqlx::SqliteConnection) -> Result<Vec<i32>> {
+        let patience = |ms| AssertSqlSafe(format!("pragma busy_timeout = {ms}"));
+        sqlx::raw_sql(patience(LOCK_WAIT_S * 1000)).execute(&mut *connection).await.map_err(error)?;
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
         let report = runner(Engine::Sqlite).run_async(&mut Adapter(&mut tx)).await.map_err(failed)?;
         tx.commit().await.map_err(error)?;
+        sqlx::raw_sql(patience(BUSY_TIMEOUT_MS)).execute(connection).await.map_err(error)?;
         Ok(versions(report.applied_migrations()))
     }
 

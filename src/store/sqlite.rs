@@ -26,6 +26,9 @@ use crate::migrate;
 use crate::retry::Tries;
 use crate::zone::{Policy, Zone, ZoneVersion};
 
+/// How long SQLite itself waits for another process before a call is tried again.
+pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
+
 /// A pool of connections to one file.
 #[derive(Clone)]
 pub(crate) struct Sqlite {
@@ -320,7 +323,7 @@ fn options(address: &Address) -> Result<SqliteConnectOptions> {
         .journal_mode(SqliteJournalMode::Wal)
         // A commit waits for the disk: no decision is forgotten when the power goes.
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(1))
+        .busy_timeout(Duration::from_millis(BUSY_TIMEOUT_MS.into()))
         .foreign_keys(true)
         .log_statements(log::LevelFilter::Trace))
 }

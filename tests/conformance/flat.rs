@@ -40,7 +40,8 @@ pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db:
         fill(zone, 5_000).await;
         // Allowed in one zone; blocked in the other, which also looks for the wait.
         let many = rows_read(&mut session, zone).await;
-        assert!(many <= few + 8, "{zone}: {few} rows were read at 20, {many} at 5,000");
+        // A plan that reads the window would read thousands.
+        assert!(many <= few + 100, "{zone}: {few} rows were read at 20, {many} at 5,000");
     }
 }
 
