@@ -1,5 +1,6 @@
 //! The face of the library.
 
+mod config;
 mod gate;
 mod trace;
 
@@ -20,39 +21,14 @@ use crate::store::{Address, Isolation, Joined, Of, Pool, Request, Span, Store, T
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use gate::Gate;
 
+pub use config::Config;
+
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The longest deadline; a longer one counts as this.
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
-
-/// Settings of a [`Limiter`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// How decisions of one bucket are kept apart. Default: row locks.
-    pub isolation: Isolation,
-    /// How long a call may take, retries included, before it ends with a transient error. MySQL and MariaDB
-    /// count lock waits in whole seconds, so there the server may hold on for up to a second more. Default:
-    /// 5 s.
-    pub deadline: Duration,
-    /// How often a decision is tried when the database reports a conflict, a deadlock or a broken
-    /// connection. Default: 64; the deadline usually comes first.
-    pub attempts: u32,
-    /// Connections that [`Limiter::connect`] opens at most. Default: 16.
-    pub connections: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            isolation: Isolation::RowLock,
-            deadline: Duration::from_secs(5),
-            attempts: 64,
-            connections: 16,
-        }
-    }
-}
 
 /// Decides checks, and reads what was decided. Cheap to clone; clones share their connections.
 ///
