@@ -17,7 +17,7 @@ use crate::entry::{Cursor, History, Page};
 use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Tries;
-use crate::store::{Address, Isolation, Joined, Of, Pool, Request, Span, Store, Terms};
+use crate::store::{Address, Joined, Of, Pool, Request, Span, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use gate::Gate;
 
