@@ -62,10 +62,11 @@ impl<DB: Database> Connections<DB> {
         };
         let turn = timeout_at(until, Arc::clone(&shelf.turns).acquire_owned()).await.map_err(late)?;
         let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
-        let at_hand = shelf.idle().pop();
+        // One that is not fresh goes back here, before the pool is asked: it may be the pool's last.
+        let at_hand = shelf.idle().pop().filter(|(_, since)| since.elapsed() < FRESH);
         let connection = match at_hand {
-            Some((connection, since)) if since.elapsed() < FRESH => connection,
-            _ => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
+            Some((connection, _)) => connection,
+            None => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
         };
         Ok(Leased { connection, shelf: Some((Arc::clone(shelf), turn)) })
     }
