@@ -115,3 +115,19 @@ impl<DB: Database> DerefMut for Leased<DB> {
         &mut self.connection
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_only_connection_is_had_again_after_it_waited_long() {
+        let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
+        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1);
+        let soon = || Instant::now() + Duration::from_secs(5);
+        connections.lease(soon()).await.unwrap().end(Ok(())).unwrap();
+        let shelf = connections.shelf.as_ref().unwrap();
+        shelf.idle()[0].1 -= FRESH;
+        assert!(connections.lease(soon()).await.is_ok());
+    }
+}
