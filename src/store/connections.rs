@@ -116,10 +116,11 @@ impl<DB: Database> DerefMut for Leased<DB> {
     }
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(feature = "sqlite")]
     #[tokio::test]
     async fn the_only_connection_is_had_again_after_it_waited_long() {
         let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
