@@ -19,7 +19,7 @@ pub use crate::{
     decision::{Decision, Reason},
     entry::{Cursor, Entry, History, Page},
     error::{Error, Result},
-    limiter::{Config, Limiter},
+    limiter::{BatchConfig, Config, Limiter},
     migrate::{Migration, Migrator},
     store::{Isolation, Joined, Pool},
     zone::{Algorithm, Policy, UNITS_MAX, Zone, ZoneVersion},

@@ -1,13 +1,15 @@
 //! The face of the library.
 
+mod combiner;
 mod config;
-mod gate;
 mod trace;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
@@ -19,9 +21,9 @@ use crate::migrate;
 use crate::retry::Tries;
 use crate::store::{Address, Joined, Of, Pool, Request, Span, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
-use gate::Gate;
+use combiner::Combiner;
 
-pub use config::Config;
+pub use config::{BatchConfig, Config};
 
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
@@ -56,7 +58,7 @@ pub struct Limiter {
 struct Inner {
     store: Store,
     config: Config,
-    gate: Arc<Gate>,
+    combiner: Arc<Combiner>,
     /// Numbers of the zones by name. Names never change and zones are never removed.
     zones: Mutex<HashMap<String, i32>>,
 }
@@ -84,8 +86,12 @@ impl Limiter {
 
     async fn open(store: Store, config: Config) -> Result<Self> {
         migrate::gate(store.schema_version().await?)?;
-        let inner = Inner { store, config, gate: Arc::default(), zones: Mutex::default() };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self::over(store, config))
+    }
+
+    fn over(store: Store, config: Config) -> Self {
+        let combiner = Combiner::new(store.clone(), &config);
+        Self { inner: Arc::new(Inner { store, config, combiner, zones: Mutex::default() }) }
     }
 
     /// Decides one check and records it; the answer is a committed ledger row.
@@ -100,10 +106,11 @@ impl Limiter {
     /// Invalid: an unknown zone, a key or a cost that cannot be stored. Conflict: the transaction was
     /// decided with another cost. Transient: the deadline passed, or conflicts did not end.
     pub async fn check(&self, check: Check) -> Result<Decision> {
-        self.check_many(vec![check])
-            .await?
-            .pop()
-            .ok_or_else(|| Error::database("the database gave no decision"))
+        check.validate()?;
+        let deadline = check.deadline.unwrap_or(self.inner.config.deadline);
+        let txn = check.txn.unwrap_or_else(Uuid::now_v7);
+        let until = until(deadline);
+        ended(timeout_at(until, self.inner.check(check, txn, until)).await, deadline, txn)
     }
 
     /// Decides several checks in one transaction and one call: the same decisions as one after the other.
@@ -120,22 +127,12 @@ impl Limiter {
         let deadline =
             checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
         let until = until(deadline);
-        let named = checks.iter().map(|check| check.txn.unwrap_or_else(Uuid::now_v7)).collect::<Vec<_>>();
-        let txn = named.first().copied().unwrap_or_default();
+        let txns = checks.iter().map(|check| check.txn.unwrap_or_else(Uuid::now_v7)).collect::<Vec<_>>();
+        let first = txns.first().copied().unwrap_or_default();
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
         let inner = Arc::clone(&self.inner);
-        let work = tokio::spawn(async move { inner.check_many(checks, named, until).await });
-        let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
-        match timeout_at(until, work).await {
-            Ok(Ok(Err(error))) if error.is_transient() => {
-                Err(Error::transient(format!("{error}; {ask_again}")).caused_by(error))
-            }
-            Ok(Ok(result)) => result,
-            Ok(Err(failed)) => {
-                Err(Error::transient(format!("the decision was cut short; {ask_again}")).caused_by(failed))
-            }
-            Err(_) => Err(Error::transient(format!("no decision within {deadline:?}; {ask_again}"))),
-        }
+        let work = tokio::spawn(async move { inner.check_many(checks, txns, until).await });
+        ended(timeout_at(until, work).await.map(flat), deadline, first)
     }
 
     /// Decides inside the caller's own transaction: the spent limit and the caller's rows are committed, or
@@ -177,10 +174,11 @@ impl Limiter {
             }
         };
         let requests = [request(check, zone_id, txn)];
-        trace::observe(&requests, inner.store.check_in(caller, &requests))
-            .await?
-            .pop()
-            .ok_or_else(|| Error::database("the database gave no decision"))
+        let asked = Instant::now();
+        let decisions = trace::call(1, inner.store.check_in(caller, &requests)).await;
+        let decision = decisions.and_then(only);
+        trace::decided(&requests[0].zone, decision.as_ref(), asked.elapsed());
+        decision
     }
 
     /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
@@ -285,50 +283,55 @@ impl Limiter {
         if let Store::Sqlite(sqlite) = &mut store {
             sqlite.set_clock(us);
         }
-        let inner = Inner {
-            store,
-            config: self.inner.config,
-            gate: Arc::clone(&self.inner.gate),
-            zones: Mutex::default(),
-        };
-        Self { inner: Arc::new(inner) }
+        Self::over(store, self.inner.config)
     }
 }
 
 impl Inner {
+    async fn check(self: &Arc<Self>, check: Check, txn: Uuid, until: Instant) -> Result<Decision> {
+        if self.known_zone(&check.zone).is_none() {
+            let (this, zone) = (Arc::clone(self), check.zone.clone());
+            flat(tokio::spawn(async move { this.zone_id(&zone).await }).await)?;
+        }
+        let zone_id = self.zone_id(&check.zone).await?;
+        let request = request(check, zone_id, txn);
+        if request.leaves_row() {
+            return self.combiner.check(request, until).await;
+        }
+        let this = Arc::clone(self);
+        only(flat(tokio::spawn(async move { this.decide(vec![request], until).await }).await)?)
+    }
+
     async fn check_many(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
         let mut requests = Vec::with_capacity(checks.len());
         for (check, txn) in checks.into_iter().zip(txns) {
             let zone_id = self.zone_id(&check.zone).await?;
             requests.push(request(check, zone_id, txn));
         }
+        self.decide(requests, until).await
+    }
+
+    /// Decides requests in a call of their own.
+    async fn decide(&self, mut requests: Vec<Request>, until: Instant) -> Result<Vec<Decision>> {
+        let asked = Instant::now();
         let terms = Terms { isolation: self.config.isolation, until };
         let silent = |_| Err(Error::transient("the database did not answer; try again"));
-        let busy = |_| Error::transient("the bucket was busy until the deadline");
-        trace::observe(&requests, async {
-            // One call at a time goes on for a bucket; the others wait here, so that a hot bucket cannot use up
-            // the pool. Several buckets are entered in one order, as they are locked.
-            let held = requests.iter().filter(|request| request.leaves_row());
-            let buckets: BTreeSet<_> = held.map(|request| (request.zone_id, request.key.clone())).collect();
-            let mut passes = Vec::with_capacity(buckets.len());
-            for bucket in buckets {
-                passes.push(timeout_at(until, Gate::enter(&self.gate, bucket)).await.map_err(busy)?);
-            }
-            let mut requests = requests.clone();
-            let mut tries = self.tries(until);
-            loop {
-                let call = timeout_at(until + GRACE, self.store.check(&requests, terms));
-                match call.await.unwrap_or_else(silent) {
-                    Err(error) if tries.again(&error).await => {
-                        trace::count_retry();
-                        // This attempt may have been committed after all.
-                        requests.iter_mut().for_each(|request| request.fresh = false);
-                    }
-                    result => return result,
+        let held = requests.iter().filter(|request| request.leaves_row()).map(Request::bucket).collect();
+        let _entered = self.combiner.enter(held, until).await?;
+        let mut tries = self.tries(until);
+        let result = loop {
+            let call = trace::call(requests.len(), self.store.check(&requests, terms));
+            match timeout_at(until + GRACE, call).await.unwrap_or_else(silent) {
+                Err(error) if tries.again(&error).await => {
+                    trace::count_retry();
+                    // This attempt may have been committed after all.
+                    requests.iter_mut().for_each(|request| request.fresh = false);
                 }
+                result => break result,
             }
-        })
-        .await
+        };
+        trace::all_decided(&requests, &result, asked.elapsed());
+        result
     }
 
     fn tries(&self, until: Instant) -> Tries {
@@ -369,6 +372,27 @@ impl Inner {
         self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
         Ok(id)
     }
+}
+
+/// What the caller of a check is told: an error that may hide a decision says how that is learned.
+fn ended<T>(result: Result<Result<T>, Elapsed>, deadline: Duration, txn: Uuid) -> Result<T> {
+    let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
+    match result {
+        Ok(Err(error)) if error.is_transient() => {
+            Err(Error::transient(format!("{error}; {ask_again}")).caused_by(error))
+        }
+        Ok(result) => result,
+        Err(_) => Err(Error::transient(format!("no decision within {deadline:?}; {ask_again}"))),
+    }
+}
+
+/// The result of work in a task of its own.
+fn flat<T>(result: Result<Result<T>, JoinError>) -> Result<T> {
+    result.unwrap_or_else(|failed| Err(Error::transient("the decision was cut short").caused_by(failed)))
+}
+
+fn only(mut decisions: Vec<Decision>) -> Result<Decision> {
+    decisions.pop().ok_or_else(|| Error::database("the database gave no decision"))
 }
 
 fn until(deadline: Duration) -> Instant {

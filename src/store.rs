@@ -58,6 +58,16 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Its bucket's name.
+    pub fn bucket(&self) -> (i32, String) {
+        (self.zone_id, self.key.clone())
+    }
+
+    /// True when both are of one bucket.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.zone_id == other.zone_id && self.key == other.key
+    }
+
     /// True when it leaves a row, and so must hold the bucket's lock. A peek only looks.
     pub fn leaves_row(&self) -> bool {
         self.cost > 0 || self.record
@@ -70,6 +80,22 @@ pub(crate) struct Terms {
     pub isolation: Isolation,
     /// No connection and no lock is waited for longer.
     pub until: Instant,
+}
+
+/// What is done about a bucket that another transaction holds.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Wait,
+    /// Its requests come back undecided.
+    Skip,
+}
+
+/// The decisions of a call that waited for every bucket.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn all(decisions: Vec<Option<Decision>>) -> Result<Vec<Decision>> {
+    let all: Option<Vec<_>> = decisions.into_iter().collect();
+    all.ok_or_else(|| Error::database("the database left a check undecided"))
 }
 
 /// A connection of the caller's, with the caller's transaction open on it.
@@ -174,6 +200,11 @@ impl Store {
         }
     }
 
+    /// How many connections it may open.
+    pub fn connections(&self) -> u32 {
+        each!(self, s => s.connections())
+    }
+
     /// Number of the last migration; None where there is no schema.
     pub async fn schema_version(&self) -> Result<Option<i32>> {
         each!(self, s => s.schema_version().await)
@@ -200,6 +231,12 @@ impl Store {
     /// Decides and commits: each request in order, all in one transaction.
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         each!(self, s => s.check(requests, terms).await)
+    }
+
+    /// As [`check`](Self::check), but a bucket that another transaction holds is not waited for: its requests
+    /// come back undecided and nothing is recorded for them.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        each!(self, s => s.check_free(requests, terms).await)
     }
 
     /// Decides inside the caller's transaction.

@@ -1,7 +1,10 @@
 -- The routines, from their only text. The migrator replaces each line below by the file that it names.
 
 -- install sql/postgres/zone_decision.sql
+-- install sql/postgres/zone_error.sql
+-- install sql/postgres/zone_txn_id_make.sql
 -- install sql/postgres/zone_bucket_open.sql
+-- install sql/postgres/zone_bucket_hold.sql
 -- install sql/postgres/zone_level_carry.sql
 -- install sql/postgres/zone_check.sql
 -- install sql/postgres/zone_check_many.sql

@@ -15,17 +15,10 @@ begin
         or octet_length(p_bucket_key) not between 1 and 255
         or p_bucket_key ~ '[\u0001-\u001f\u007f-\u009f]'
     then
-        raise exception using
-            errcode = 'TG003',
-            message = format(
-                'bucket key of %s bytes cannot be used; a key is 1 to 255 bytes without control characters',
-                coalesce(octet_length(p_bucket_key), 0)
-            );
+        perform zone_error('key', coalesce(octet_length(p_bucket_key), 0)::text);
     end if;
     if not exists (select from zone_master z where z.id = p_zone_id) then
-        raise exception using
-            errcode = 'TG001',
-            message = format('there is no zone %s; list them with: tallygate zone list', p_zone_id);
+        perform zone_error('no zone', p_zone_id::text);
     end if;
     insert into zone_bucket_lock (zone_id, bucket_key)
     values (p_zone_id, p_bucket_key)

@@ -64,14 +64,10 @@ declare
 begin
     -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
     if p_cost is null or p_cost not between 0 and 1099511627776 then
-        raise exception using
-            errcode = 'TG003',
-            message = format('cost %s is out of range; use 0 to 1099511627776', p_cost);
+        perform zone_error('cost', p_cost::text);
     end if;
     if p_txn_id = '00000000-0000-0000-0000-000000000000' then
-        raise exception using
-            errcode = 'TG003',
-            message = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
+        perform zone_error('nil txn');
     end if;
 
     -- 2. Lock the bucket. A peek only looks.
@@ -109,20 +105,11 @@ begin
     from zone_master z
     where z.id = p_zone_id;
     if not found then
-        raise exception using
-            errcode = 'TG001',
-            message = format('there is no zone %s; list them with: tallygate zone list', p_zone_id);
+        perform zone_error('no zone', p_zone_id::text);
     end if;
 
     if v_txn_id is null then
-        v_txn_id := encode(
-            overlay(
-                uuid_send(gen_random_uuid())
-                placing substring(int8send((floor(extract(epoch from v_now) * 1000)::bigint << 16) | 28672) for 7)
-                from 1
-            ),
-            'hex'
-        )::uuid;
+        v_txn_id := zone_txn_id_make();
     elsif v_recorded and v_seq > 0
         -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
         -- attempt of the same check, whose first one lost its caller.
@@ -136,12 +123,7 @@ begin
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = v_txn_id;
         if found then
             if v_past.cost <> p_cost then
-                raise exception using
-                    errcode = 'TG002',
-                    message = format(
-                        'transaction %s was decided with cost %s, not %s; use a new id',
-                        v_txn_id, v_past.cost, p_cost
-                    );
+                perform zone_error('other cost', v_txn_id::text, v_past.cost::text, p_cost::text);
             end if;
             return v_past;
         end if;
@@ -188,12 +170,7 @@ begin
             order by t.created_at, t.seq
             limit 1;
             if not found then
-                raise exception using
-                    errcode = 'TG005',
-                    message = format(
-                        'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside',
-                        p_zone_id
-                    );
+                perform zone_error('ledger', p_zone_id::text);
             end if;
         end if;
         v_remaining := greatest(v_limit - (v_spent_total - v_base), 0);
@@ -209,12 +186,7 @@ begin
             order by t.spent_total
             limit 1;
             if not found then
-                raise exception using
-                    errcode = 'TG005',
-                    message = format(
-                        'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside',
-                        p_zone_id
-                    );
+                perform zone_error('ledger', p_zone_id::text);
             end if;
             v_wait_us := extract(epoch from v_reached_at - v_start) * 1000000;
         else
@@ -226,11 +198,7 @@ begin
     -- 6. Append, and move the head.
     if v_recorded then
         if v_spent_total > 9223372036854775807 - v_spent then
-            raise exception using
-                errcode = 'TG004',
-                message = format(
-                    'the bucket has spent %s in all and cannot count %s more', v_spent_total, v_spent
-                );
+            perform zone_error('total', v_spent_total::text, v_spent::text);
         end if;
         v_seq := v_seq + 1;
         insert into zone_txn (

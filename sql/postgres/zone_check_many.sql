@@ -1,10 +1,13 @@
--- zone_check_many: N checks in one call, with the same decisions as N calls in that order.
+-- zone_check_many: N checks in one call, with the same decisions as N calls in that order, all at one time.
 --
--- Joins the caller's transaction. All or nothing happens: an error in one check undoes the others.
+-- Joins the caller's transaction. All or nothing happens: an error in one check undoes the others. Whatever N
+-- is, the tables are touched by the same few statements; the decisions in between touch none.
 --
 -- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's;
 --            p_lock_wait_ms as there
--- Result     one zone_decision for each, in the order of the arrays
+--            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
+--                            undecided and leave nothing behind
+-- Result     one zone_decision for each, in the order of the arrays; blocked is null where it is undecided
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_check
 create function zone_check_many(
@@ -14,44 +17,344 @@ create function zone_check_many(
     p_costs        bigint[],
     p_fresh        boolean[],
     p_record       boolean[],
-    p_lock_wait_ms int default null
+    p_lock_wait_ms int     default null,
+    p_skip_locked  boolean default false
 )
 returns setof zone_decision
 language plpgsql
 security definer
 set search_path from current
+-- Plans that are made once and read by index, whatever the statistics know of these buckets so far.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
 as $$
 declare
-    v_bucket record;
-    v_check  record;
+    v_asked_at     constant timestamptz := pg_catalog.statement_timestamp();
+    c_nothing      constant bigint[] := array_fill(null::bigint, array[cardinality(p_zone_ids)]);
+    -- the buckets in byte order, and how many checks each has
+    v_zone_ids     int[];
+    v_bucket_keys  text[];
+    v_held         boolean[];
+    v_checks       int[];
+    v_heads        zone_bucket_lock[];
+    -- the checks' positions, bucket by bucket; and where the first check of the same transaction stands
+    v_order        int[];
+    v_first        int[];
+    v_index        int := 0;
+    v_position     int;
+    -- a bucket: its policy, and its head as the checks move it
+    v_bucket       record;
+    v_now          timestamptz;
+    v_seq          bigint;
+    v_last_at      timestamptz;
+    v_spent_total  bigint;
+    v_level        bigint;
+    v_missing      bigint;
+    v_elapsed_us   bigint;
+    -- a check and its decision
+    v_cost         bigint;
+    v_recorded     boolean;
+    v_txn_id       uuid;
+    v_reason       text;
+    v_remaining    bigint;
+    v_wait_us      bigint;
+    v_spent        bigint;
+    v_must_leave   bigint;
+    v_decision     zone_decision;
+    v_past         record;
+    -- what comes of the checks, by position
+    v_decisions    zone_decision[] := array_fill(null::zone_decision, array[cardinality(p_zone_ids)]);
+    v_spent_totals bigint[] := c_nothing;
+    v_levels       bigint[] := c_nothing;
+    v_prev_ats     timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_zone_ids)]);
+    -- the totals that must leave a window that began at v_wait_starts, and which of them a check waits for
+    v_waits        int := 0;
+    v_wait_zones   int[];
+    v_wait_keys    text[];
+    v_wait_totals  bigint[];
+    v_wait_starts  timestamptz[];
+    v_wait_times   bigint[];
+    v_wait_of      bigint[] := c_nothing;
 begin
+    -- 1. Validate. Keys are looked at when the bucket's row is made: where it exists, they are good.
+    perform zone_error('cost', c.cost::text)
+    from unnest(p_costs) as c (cost)
+    where c.cost is null or c.cost not between 0 and 1099511627776;
+    perform zone_error('nil txn')
+    from unnest(p_txn_ids) as c (txn_id)
+    where c.txn_id = '00000000-0000-0000-0000-000000000000';
+
+    -- 2. Lock the buckets. A peek only looks.
+    select array_agg(b.zone_id), array_agg(b.bucket_key), array_agg(b.held), array_agg(b.checks)
+    into v_zone_ids, v_bucket_keys, v_held, v_checks
+    from (
+        select c.zone_id, c.bucket_key collate "C" as bucket_key, count(*)::int as checks,
+            bool_or(c.cost > 0 or coalesce(c.record, false)) as held
+        from unnest(p_zone_ids, p_bucket_keys, p_costs, p_record) as c (zone_id, bucket_key, cost, record)
+        group by c.zone_id, c.bucket_key collate "C"
+        order by c.zone_id, c.bucket_key collate "C"
+    ) b;
+    select array_agg(c.position order by c.zone_id, c.bucket_key collate "C", c.position)
+    into v_order
+    from unnest(p_zone_ids, p_bucket_keys) with ordinality as c (zone_id, bucket_key, position);
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    for v_bucket in
-        select distinct c.zone_id, c.bucket_key collate "C" as bucket_key
-        from unnest(p_zone_ids, p_bucket_keys, p_costs, p_record) as c (zone_id, bucket_key, cost, record)
-        where c.cost > 0 or coalesce(c.record, false)
-        order by c.zone_id, c.bucket_key collate "C"
-    loop
+    v_heads := zone_bucket_hold(v_zone_ids, v_bucket_keys, v_held, p_skip_locked);
+
+    -- 3. The clock, after the locks.
+    v_now := pg_catalog.clock_timestamp();
+
+    -- 4. What was decided before: in the ledger, or by this very call. A new id needs no look in the ledger,
+    --    unless somebody decided while this call waited.
+    if not coalesce(true = all (p_fresh), false)
+        or exists (select from unnest(v_heads) h where h.last_at >= v_asked_at)
+    then
+        for v_past in
+            select c.position, c.cost as asked,
+                (
+                    t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
+                    coalesce(v.burst, v.rate), t.remaining, t.retry_after_us, t.created_at, true
+                )::zone_decision as decision
+            from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
+                as c (zone_id, bucket_key, txn_id, cost, record, position)
+            join zone_txn t on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+            join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
+            where c.cost > 0 or c.record
         loop
-            perform
-            from zone_bucket_lock b
-            where b.zone_id = v_bucket.zone_id and b.bucket_key = v_bucket.bucket_key
-            for no key update;
-            exit when found;
-            perform zone_bucket_open(v_bucket.zone_id, v_bucket.bucket_key);
+            v_decision := v_past.decision;
+            if v_decision.cost <> v_past.asked then
+                perform zone_error('other cost', v_decision.txn_id::text, v_decision.cost::text, v_past.asked::text);
+            end if;
+            v_decisions[v_past.position] := v_decision;
         end loop;
-    end loop;
-    for v_check in
-        select c.zone_id, c.bucket_key, c.txn_id, c.cost, c.fresh, c.record
-        from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_fresh, p_record)
-            with ordinality as c (zone_id, bucket_key, txn_id, cost, fresh, record, position)
-        order by c.position
+    end if;
+    if cardinality(v_zone_ids) < cardinality(p_zone_ids) then
+        select array_agg(c.first order by c.position)
+        into v_first
+        from (
+            select c.position,
+                min(c.position) filter (where c.cost > 0 or c.record)
+                    over (partition by c.txn_id, c.zone_id, c.bucket_key collate "C") as first
+            from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
+                as c (zone_id, bucket_key, txn_id, cost, record, position)
+        ) c;
+    end if;
+
+    -- 5. Policy and ledger, by a statement that began after the locks; and decide.
+    for v_bucket in
+        select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.now, k.position,
+            z.version, z.algorithm, z.zone_limit, z.window_us, z.window_start, z.per_us, z.per_token,
+            case when k.head_version < z.version then c.o_level else k.level end as level,
+            case when k.head_version < z.version then c.o_at else k.last_at end as level_at,
+            w.base
+        from (
+            select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level,
+                k.head_version, greatest(v_now, k.last_at) as now, k.position
+            from unnest(v_zone_ids, v_bucket_keys, v_held, v_checks, v_heads) with ordinality as k (
+                zone_id, bucket_key, held, checks, seq, last_at, spent_total, level, head_zone_id, head_version,
+                head_key, position
+            )
+        ) k
+        left join lateral (
+            select z.version, z.algorithm, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
+                k.now - z.window_us * interval '1 microsecond' as window_start, z.rate / z.rate_gcd as per_us,
+                z.window_us / z.rate_gcd as per_token
+            from zone_master z
+            where z.id = k.zone_id
+        ) z on true
+        left join lateral (
+            select c.o_level, c.o_at
+            from zone_level_carry(k.zone_id, k.head_version, z.version, k.level, k.last_at, k.now) c
+            where k.head_version < z.version and z.algorithm = 'token-bucket'
+            offset 0 -- keeps the subquery whole, so that its condition is looked at before the function is called
+        ) c on true
+        left join lateral (
+            select t.spent_total - t.spent as base
+            from zone_txn t
+            where z.algorithm = 'sliding-log' and k.last_at > z.window_start
+                and t.zone_id = k.zone_id and t.bucket_key = k.bucket_key and t.created_at > z.window_start
+            order by t.created_at, t.seq
+            limit 1
+        ) w on true
+        order by k.position
     loop
-        return next zone_check(
-            v_check.zone_id, v_check.bucket_key, v_check.txn_id, v_check.cost, v_check.fresh, v_check.record
-        );
+        if v_bucket.version is null then
+            perform zone_error('no zone', v_bucket.zone_id::text);
+        end if;
+        v_now := v_bucket.now;
+        v_seq := coalesce(v_bucket.seq, 0);
+        v_last_at := v_bucket.last_at;
+        v_spent_total := coalesce(v_bucket.spent_total, 0);
+        v_level := null;
+        if v_bucket.algorithm = 'token-bucket' then
+            v_missing := v_bucket.zone_limit * v_bucket.per_token - v_bucket.level;
+            v_elapsed_us := extract(epoch from v_now - v_bucket.level_at) * 1000000;
+            if v_bucket.level is null
+                or v_missing <= 0
+                or v_elapsed_us >= (v_missing + (v_bucket.per_us - 1)) / v_bucket.per_us
+            then
+                v_level := v_bucket.zone_limit * v_bucket.per_token;
+            else
+                v_level := v_bucket.level + v_elapsed_us * v_bucket.per_us;
+            end if;
+        elsif v_bucket.base is null then
+            if v_last_at > v_bucket.window_start then
+                perform zone_error('ledger', v_bucket.zone_id::text);
+            end if;
+            v_bucket.base := v_spent_total;
+        end if;
+        for v_nth in 1 .. v_bucket.checks loop
+            v_index := v_index + 1;
+            v_position := v_order[v_index];
+            continue when (v_decisions[v_position]).replayed;
+            v_cost := p_costs[v_position];
+            v_txn_id := p_txn_ids[v_position];
+            if v_bucket.held and v_bucket.seq is null then
+                v_decisions[v_position] := (
+                    null, v_txn_id, v_bucket.zone_id, null, v_bucket.bucket_key, null, null, null, v_cost, null, null,
+                    null, null, null
+                )::zone_decision;
+                continue;
+            end if;
+            v_recorded := v_cost > 0 or coalesce(p_record[v_position], false);
+            if v_txn_id is null then
+                v_txn_id := zone_txn_id_make();
+            elsif v_recorded and v_first[v_position] < v_position then
+                v_decision := v_decisions[v_first[v_position]];
+                if v_decision.cost <> v_cost then
+                    perform zone_error('other cost', v_txn_id::text, v_decision.cost::text, v_cost::text);
+                end if;
+                v_decision.replayed := true;
+                v_decisions[v_position] := v_decision;
+                v_wait_of[v_position] := v_wait_of[v_first[v_position]];
+                continue;
+            end if;
+
+            v_reason := 'within_limit';
+            v_wait_us := null;
+            v_spent := 0;
+            if v_bucket.algorithm = 'token-bucket' then
+                if v_cost > v_bucket.zone_limit then
+                    v_reason := 'exceeds_limit';
+                elsif v_cost * v_bucket.per_token > v_level then
+                    v_reason := 'over_limit';
+                    v_wait_us := (v_cost * v_bucket.per_token - v_level + (v_bucket.per_us - 1)) / v_bucket.per_us;
+                else
+                    v_level := v_level - v_cost * v_bucket.per_token;
+                    v_spent := v_cost;
+                end if;
+                v_remaining := v_level / v_bucket.per_token;
+            else
+                v_remaining := greatest(v_bucket.zone_limit - (v_spent_total - v_bucket.base), 0);
+                if v_cost > v_bucket.zone_limit then
+                    v_reason := 'exceeds_limit';
+                elsif v_spent_total - v_bucket.base > v_bucket.zone_limit - v_cost then
+                    v_reason := 'over_limit';
+                    v_must_leave := v_spent_total - v_bucket.zone_limit + v_cost;
+                    if v_must_leave > coalesce(v_bucket.spent_total, 0) then
+                        -- Reached by a charge of this very call.
+                        v_wait_us := v_bucket.window_us;
+                    else
+                        if v_waits = 0
+                            or v_wait_totals[v_waits] <> v_must_leave
+                            or v_wait_keys[v_waits] <> v_bucket.bucket_key
+                            or v_wait_zones[v_waits] <> v_bucket.zone_id
+                        then
+                            v_waits := v_waits + 1;
+                            v_wait_zones[v_waits] := v_bucket.zone_id;
+                            v_wait_keys[v_waits] := v_bucket.bucket_key;
+                            v_wait_totals[v_waits] := v_must_leave;
+                            v_wait_starts[v_waits] := v_bucket.window_start;
+                        end if;
+                        v_wait_of[v_position] := v_waits;
+                    end if;
+                else
+                    v_remaining := v_remaining - v_cost;
+                    v_spent := v_cost;
+                end if;
+            end if;
+            if not v_recorded then
+                v_decisions[v_position] := (
+                    null, v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, null,
+                    v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_now,
+                    false
+                )::zone_decision;
+                continue;
+            end if;
+            if v_spent_total > 9223372036854775807 - v_spent then
+                perform zone_error('total', v_spent_total::text, v_spent::text);
+            end if;
+            v_seq := v_seq + 1;
+            v_spent_total := v_spent_total + v_spent;
+            v_decisions[v_position] := (
+                nextval('zone_txn_id_seq'), v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, v_seq,
+                v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_now, false
+            )::zone_decision;
+            v_spent_totals[v_position] := v_spent_total;
+            v_levels[v_position] := v_level;
+            v_prev_ats[v_position] := v_last_at;
+            v_last_at := v_now;
+        end loop;
+        if v_seq > v_bucket.seq then
+            v_heads[v_bucket.position] := (
+                v_seq, v_last_at, v_spent_total, v_level, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key
+            )::zone_bucket_lock;
+        else
+            v_heads[v_bucket.position] := null;
+        end if;
     end loop;
+    if v_waits > 0 then
+        select array_agg(extract(epoch from t.created_at - w.start) * 1000000 order by w.position)
+        into v_wait_times
+        from unnest(v_wait_zones, v_wait_keys, v_wait_totals, v_wait_starts) with ordinality
+            as w (zone_id, bucket_key, total, start, position)
+        left join lateral (
+            select t.created_at
+            from zone_txn t
+            where t.zone_id = w.zone_id and t.bucket_key = w.bucket_key and t.spent > 0 and t.spent_total >= w.total
+            order by t.spent_total
+            limit 1
+        ) t on true;
+        v_position := array_position(v_wait_times, null);
+        if v_position is not null then
+            perform zone_error('ledger', v_wait_zones[v_position]::text);
+        end if;
+        for v_position in 1 .. cardinality(v_wait_of) loop
+            continue when v_wait_of[v_position] is null;
+            v_decision := v_decisions[v_position];
+            v_decision.retry_after_us := v_wait_times[v_wait_of[v_position]];
+            v_decisions[v_position] := v_decision;
+        end loop;
+    end if;
+
+    -- 6. Append, and move the heads.
+    insert into zone_txn (
+        id, txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
+        retry_after_us, level, created_at, prev_at
+    )
+    select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.cost,
+        case when d.blocked then 0 else d.cost end, d.spent_total, d.remaining, d.retry_after_us, d.level, d.created_at,
+        d.prev_at
+    from unnest(v_decisions, v_spent_totals, v_levels, v_prev_ats) as d (
+        id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
+        retry_after_us, created_at, replayed, spent_total, level, prev_at
+    )
+    where d.spent_total is not null;
+    update zone_bucket_lock b
+    set seq = h.seq,
+        last_at = h.last_at,
+        spent_total = h.spent_total,
+        level = h.level,
+        zone_version = h.zone_version
+    from unnest(v_heads) h
+    where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
+    return query
+        select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost,
+            d.zone_limit, d.remaining, d.retry_after_us, d.created_at, d.replayed
+        from unnest(v_decisions) d;
 end
 $$;

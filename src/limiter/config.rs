@@ -18,6 +18,32 @@ pub struct Config {
     pub attempts: u32,
     /// Connections that [`Limiter::connect`](crate::Limiter::connect) opens at most. Default: 16.
     pub connections: u32,
+    /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
+    pub batch: Option<BatchConfig>,
+}
+
+/// How concurrent checks of one process travel together.
+///
+/// A check that finds a lane free goes at once, by itself. While all lanes are busy the next ones gather, and the
+/// first lane that is free takes them along in one call. Nothing ever waits for a batch to fill, so a process with
+/// little to do notices no difference. Each check is decided by itself, in the order of arrival within its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchConfig {
+    /// Checks in one call at most, from 1. More make a call cheaper and longer. Default: 128.
+    pub size: usize,
+    /// Calls under way at once, from 1 up to the connections. A second one prepares its checks while the first one
+    /// waits for the disk; with more of them each carries fewer checks. A call that waits for a bucket which
+    /// another process holds gives its lane back. Default: 2.
+    pub lanes: usize,
+    /// Checks that wait for a call at most; one more is refused at once with a transient error. Bounds the memory
+    /// of a process whose database stands still: some 500 bytes each. Default: 16,384.
+    pub queue: usize,
+}
+
+impl Default for BatchConfig {
+    fn default() -> Self {
+        Self { size: 128, lanes: 2, queue: 16_384 }
+    }
 }
 
 impl Default for Config {
@@ -27,6 +53,7 @@ impl Default for Config {
             deadline: Duration::from_secs(5),
             attempts: 64,
             connections: 16,
+            batch: Some(BatchConfig::default()),
         }
     }
 }

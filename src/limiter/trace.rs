@@ -5,47 +5,52 @@
 //! | `tallygate_checks_total` | counter | `zone`, `outcome`: allowed, blocked or error |
 //! | `tallygate_retries_total` | counter | |
 //! | `tallygate_check_seconds` | histogram | |
+//! | `tallygate_call_checks` | histogram | |
+//! | `tallygate_call_seconds` | histogram | |
 //!
-//! Keys are people's addresses and cards, so they are in no span and no label.
+//! A check is what a caller asks, from the asking to the answer; a call is what is sent to the database and may
+//! carry many checks. Keys are people's addresses and cards, so they are in no span and no label.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::Instrument;
 
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::Request;
 
-/// Runs `work` on the requests inside a span and counts what came of it.
-pub(super) async fn observe(
-    requests: &[Request],
-    work: impl Future<Output = Result<Vec<Decision>>>,
-) -> Result<Vec<Decision>> {
-    let zone = requests.first().map_or("", |request| request.zone.as_str());
-    let span = tracing::debug_span!("tallygate.check", zone, checks = requests.len());
+/// Makes a call of `checks` inside a span.
+pub(super) async fn call<T>(checks: usize, call: impl Future<Output = Result<T>>) -> Result<T> {
     let start = Instant::now();
-    let result = work.instrument(span.clone()).await;
-    metrics::histogram!("tallygate_check_seconds").record(start.elapsed());
-    let _in_span = span.enter();
-    match &result {
-        Ok(decisions) => {
-            for decision in decisions {
-                tracing::debug!(txn_id = %decision.txn_id, blocked = decision.blocked, reason = %decision.reason, "decided");
-                count(&decision.zone, if decision.blocked { "blocked" } else { "allowed" });
-            }
+    let result = call.instrument(tracing::debug_span!("tallygate.call", checks)).await;
+    metrics::histogram!("tallygate_call_checks").record(checks as f64);
+    metrics::histogram!("tallygate_call_seconds").record(start.elapsed());
+    result
+}
+
+/// Counts what came of a check.
+pub(super) fn decided(zone: &str, result: Result<&Decision, &Error>, took: Duration) {
+    metrics::histogram!("tallygate_check_seconds").record(took);
+    let outcome = match result {
+        Ok(decision) => {
+            tracing::debug!(zone, txn_id = %decision.txn_id, blocked = decision.blocked, reason = %decision.reason, "decided");
+            if decision.blocked { "blocked" } else { "allowed" }
         }
         Err(error) => {
-            tracing::debug!(%error, "not decided");
-            requests.iter().for_each(|request| count(&request.zone, "error"));
+            tracing::debug!(zone, %error, "not decided");
+            "error"
         }
+    };
+    metrics::counter!("tallygate_checks_total", "zone" => zone.to_owned(), "outcome" => outcome).increment(1);
+}
+
+/// Counts what came of the checks of one call.
+pub(super) fn all_decided(requests: &[Request], result: &Result<Vec<Decision>>, took: Duration) {
+    for (position, request) in requests.iter().enumerate() {
+        decided(&request.zone, result.as_ref().map(|decisions| &decisions[position]), took);
     }
-    result
 }
 
 pub(super) fn count_retry() {
     metrics::counter!("tallygate_retries_total").increment(1);
-}
-
-fn count(zone: &str, outcome: &'static str) {
-    metrics::counter!("tallygate_checks_total", "zone" => zone.to_owned(), "outcome" => outcome).increment(1);
 }

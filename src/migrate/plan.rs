@@ -27,8 +27,9 @@ const SQLITE: &[(&str, &str)] = files!("migrations/sqlite":
 
 const ROUTINES: &[&[(&str, &str)]] = &[
     files!("sql/postgres":
-        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_bucket_open.sql"
-        "zone_check.sql" "zone_check_many.sql" "zone_decision.sql" "zone_find.sql" "zone_level_carry.sql"),
+        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_bucket_hold.sql"
+        "zone_bucket_open.sql" "zone_check.sql" "zone_check_many.sql" "zone_decision.sql" "zone_error.sql"
+        "zone_find.sql" "zone_level_carry.sql" "zone_txn_id_make.sql"),
     files!("sql/mysql":
         "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_bucket_open.sql"
         "zone_check.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql" "zone_decide.sql"

@@ -53,6 +53,11 @@ impl<DB: Database> Connections<DB> {
         Self { pool, shelf: Some(Arc::new(Shelf { turns, idle: Mutex::default() })) }
     }
 
+    /// How many connections there may be.
+    pub fn most(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
     /// A connection, or the error that none was free in time.
     pub async fn lease(&self, until: Instant) -> Result<Leased<DB>, sqlx::Error> {
         let late = |_| sqlx::Error::PoolTimedOut;

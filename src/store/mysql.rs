@@ -42,6 +42,10 @@ impl MySql {
         Ok(Self { connections: Connections::own(pool, connections) })
     }
 
+    pub fn connections(&self) -> u32 {
+        self.connections.most()
+    }
+
     pub async fn schema_version(&self) -> Result<Option<i32>> {
         let rows =
             sqlx::query_scalar("call tallygate_schema_version()").fetch_all(&mut *self.lease().await?).await;
@@ -53,6 +57,10 @@ impl MySql {
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
         find_zone(&mut *self.lease().await?, name).await
+    }
+
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Isolation, Of, Request, Span, Terms};
+use super::{Address, Held, Isolation, Of, Request, Span, Terms, all};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::Result;
@@ -41,6 +41,10 @@ impl Postgres {
         Ok(Self { connections: Connections::own(pool, connections) })
     }
 
+    pub fn connections(&self) -> u32 {
+        self.connections.most()
+    }
+
     pub async fn schema_version(&self) -> Result<Option<i32>> {
         let version = sqlx::query_scalar("select tallygate_schema_version()")
             .fetch_one(&mut *self.lease().await?)
@@ -57,13 +61,19 @@ impl Postgres {
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms).await;
+        let decisions = check_on(&mut lease, requests, terms, Held::Wait).await;
+        all(lease.end(decisions)?)
+    }
+
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Held::Skip).await;
         lease.end(decisions)
     }
 
     /// The caller's own `lock_timeout` holds.
     pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
-        decide(connection, requests, None).await
+        all(decide(connection, requests, None, Held::Wait).await?)
     }
 
     pub async fn set_zone(
@@ -174,15 +184,16 @@ async fn check_on(
     connection: &mut PgConnection,
     requests: &[Request],
     terms: Terms,
-) -> Result<Vec<Decision>> {
+    held: Held,
+) -> Result<Vec<Option<Decision>>> {
     let lock_wait = terms.until.saturating_duration_since(Instant::now());
     let lock_wait_ms = Some(i32::try_from(lock_wait.as_millis().max(1)).unwrap_or(i32::MAX));
     match terms.isolation {
         // A statement of its own is a transaction of its own: one round trip.
-        Isolation::RowLock => decide(connection, requests, lock_wait_ms).await,
+        Isolation::RowLock => decide(connection, requests, lock_wait_ms, held).await,
         Isolation::Serializable => {
             let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, lock_wait_ms).await;
+            let decisions = decide(&mut tx, requests, lock_wait_ms, held).await;
             // Said now: a rollback that is left to the driver waits for the connection's next user.
             let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
             ended.map_err(error)?;
@@ -195,8 +206,9 @@ async fn decide(
     connection: &mut PgConnection,
     requests: &[Request],
     lock_wait_ms: Option<i32>,
-) -> Result<Vec<Decision>> {
-    if let [request] = requests {
+    held: Held,
+) -> Result<Vec<Option<Decision>>> {
+    if let ([request], Held::Wait) = (requests, held) {
         let row = sqlx::query(include_str!("postgres/check.sql"))
             .bind(request.zone_id)
             .bind(&request.key)
@@ -219,14 +231,19 @@ async fn decide(
         .bind(column(|r| r.fresh))
         .bind(column(|r| r.record))
         .bind(lock_wait_ms)
+        .bind(held == Held::Skip)
         .fetch_all(connection)
         .await
         .map_err(error)?;
     rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
 }
 
-fn decision(row: &PgRow, request: &Request) -> Result<Decision> {
-    decision!(row, request)
+/// None for a request that was left undecided.
+fn decision(row: &PgRow, request: &Request) -> Result<Option<Decision>> {
+    match row.try_get("blocked").map_err(error)? {
+        Some(blocked) => decision!(row, request, blocked).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn zone(row: &PgRow) -> Result<Zone> {

@@ -10,13 +10,16 @@ macro_rules! get {
 
 /// A decision from a row of the routines.
 macro_rules! decision {
-    ($row:ident, $request:ident) => {{
+    ($row:ident, $request:ident) => {
+        decision!($row, $request, get!($row, "blocked"))
+    };
+    ($row:ident, $request:ident, $blocked:expr) => {{
         let reason: &str = get!($row, "reason");
         Ok(Decision {
             zone: $request.zone.clone(),
             key: $request.key.clone(),
             txn_id: get!($row, "txn_id"),
-            blocked: get!($row, "blocked"),
+            blocked: $blocked,
             reason: reason.parse()?,
             limit: get!($row, "zone_limit"),
             remaining: get!($row, "remaining"),

@@ -96,6 +96,10 @@ impl Sqlite {
         Ok(Self::over(Connections::own(pool, connections)))
     }
 
+    pub fn connections(&self) -> u32 {
+        self.connections.most()
+    }
+
     pub async fn schema_version(&self) -> Result<Option<i32>> {
         let version = sqlx::query_scalar("select max(version) from tallygate_schema_history")
             .fetch_one(&mut *self.lease().await?)
@@ -108,6 +112,10 @@ impl Sqlite {
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
         find_zone(&mut *self.lease().await?, name).await
+    }
+
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {

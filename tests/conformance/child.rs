@@ -35,7 +35,13 @@ impl Work {
     /// Says when it is ready, waits for a line, and works.
     pub async fn run(self) {
         let isolation = if self.serializable { Isolation::Serializable } else { Isolation::RowLock };
-        let config = Config { isolation, connections: 4, deadline: Duration::from_secs(60), attempts: 1000 };
+        let config = Config {
+            isolation,
+            connections: 4,
+            deadline: Duration::from_secs(60),
+            attempts: 1000,
+            ..Config::default()
+        };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
         println!("ready");
         std::io::stdin().read_line(&mut String::new()).unwrap();

@@ -190,14 +190,17 @@ impl Db {
         match self.engine {
             Engine::Postgres => {
                 let by = "(current_setting('tallygate_test.clock')::timestamptz)";
-                let text = replace(read("postgres/zone_check.sql"), "pg_catalog.clock_timestamp()", by);
-                let text = text.replace("create function", "create or replace function");
                 let mut connection = self.connect().await;
                 connection
                     .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
                     .await
                     .unwrap();
-                connection.execute(&text).await.unwrap();
+                for routine in ["zone_check", "zone_check_many"] {
+                    let text =
+                        replace(read(&format!("postgres/{routine}.sql")), "pg_catalog.clock_timestamp()", by);
+                    let text = text.replace("create function", "create or replace function");
+                    connection.execute(&text).await.unwrap();
+                }
             }
             Engine::MySql | Engine::MariaDb => {
                 let text =

@@ -25,7 +25,13 @@ pub async fn four_hundred_decisions_through_a_transaction_pool_are_right(mut db:
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
         let zone = format!("{isolation:?}");
         direct.set_zone(&zone, &log(LIMIT, 3600), None, "test").await.unwrap();
-        let config = Config { isolation, connections: 1, deadline: Duration::from_secs(30), attempts: 1000 };
+        let config = Config {
+            isolation,
+            connections: 1,
+            deadline: Duration::from_secs(30),
+            attempts: 1000,
+            ..Config::default()
+        };
         let clients = (0..8).map(|client| {
             let (url, zone) = (url.clone(), zone.clone());
             tokio::spawn(async move {

@@ -1,0 +1,99 @@
+-- zone_bucket_hold: locks buckets and reads their heads; those that have no row get one. Not called from outside.
+--
+-- Arguments  p_zone_ids     the zones
+--            p_bucket_keys  the buckets, each pair once, in the byte order of (zone_id, bucket_key)
+--            p_held         false for a bucket that is only looked at: it is neither made nor locked
+--            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
+-- Result     their rows in the same order; null for one that was left out, or looked at and not there
+-- Locks      the buckets' rows in that order, until the transaction ends
+-- Errors     TG003 a key cannot be stored
+create function zone_bucket_hold(p_zone_ids int[], p_bucket_keys text[], p_held boolean[], p_skip_locked boolean)
+returns zone_bucket_lock[]
+language plpgsql
+as $$
+declare
+    v_heads zone_bucket_lock[];
+begin
+    loop
+        if exists (
+            select
+            from unnest(p_zone_ids, p_bucket_keys, p_held) as k (zone_id, bucket_key, held)
+            where k.held
+                and not exists (
+                    select
+                    from zone_bucket_lock b
+                    where b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+                )
+        ) then
+            begin
+                if p_skip_locked then
+                    insert into zone_bucket_lock (zone_id, bucket_key)
+                    select k.zone_id, k.bucket_key
+                    from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality
+                        as k (zone_id, bucket_key, held, position)
+                    where k.held
+                    order by k.position
+                    on conflict (zone_id, bucket_key) do nothing;
+                else
+                    -- Makes or locks each in its turn. To lock some, make others and lock the rest would be out of
+                    -- order, and two such calls could wait for each other.
+                    insert into zone_bucket_lock as b (zone_id, bucket_key)
+                    select k.zone_id, k.bucket_key
+                    from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality
+                        as k (zone_id, bucket_key, held, position)
+                    where k.held
+                    order by k.position
+                    on conflict (zone_id, bucket_key) do update
+                    set seq = b.seq
+                    where false;
+                end if;
+            exception
+                when check_violation or not_null_violation then
+                    -- One by one, to say which it is.
+                    perform zone_bucket_open(k.zone_id, k.bucket_key)
+                    from unnest(p_zone_ids, p_bucket_keys) as k (zone_id, bucket_key);
+                    raise;
+            end;
+        end if;
+        -- Row by row in the order of the arrays: a subquery that locks is never merged into the query around it.
+        if p_skip_locked then
+            select array_agg(coalesce(h.head, s.head) order by k.position)
+            into v_heads
+            from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality as k (zone_id, bucket_key, held, position)
+            left join lateral (
+                select b as head
+                from zone_bucket_lock b
+                where k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+                for no key update skip locked
+            ) h on true
+            left join lateral (
+                select b as head
+                from zone_bucket_lock b
+                where not k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+            ) s on true;
+            return v_heads;
+        end if;
+        select array_agg(coalesce(h.head, s.head) order by k.position)
+        into v_heads
+        from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality as k (zone_id, bucket_key, held, position)
+        left join lateral (
+            select b as head
+            from zone_bucket_lock b
+            where k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+            for no key update
+        ) h on true
+        left join lateral (
+            select b as head
+            from zone_bucket_lock b
+            where not k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+        ) s on true;
+        -- One that was removed while this call waited is made again.
+        exit when not exists (
+            select
+            from unnest(p_held, v_heads) as k (held, seq)
+            where k.held and k.seq is null
+        );
+    end loop;
+    return v_heads;
+end
+$$;
