@@ -225,13 +225,14 @@ mod tests {
     #[test]
     fn a_row_that_is_missing_doubled_or_other_than_was_told_is_found() {
         type Harm = fn(&mut Vec<Entry>);
-        let harms: [(Harm, &str); 7] = [
+        let harms: [(Harm, &str); 8] = [
             (|rows| drop(rows.remove(2)), "before row 4"),
             (|rows| drop(rows.remove(0)), "4 rows for 5 answers"),
             (|rows| drop(rows.pop()), "4 rows for 5 answers"),
             (|rows| rows.clear(), "0 rows for 5 answers"),
             (|rows| rows.insert(1, rows[1].clone()), "before row 2"),
             (|rows| rows[1].txn_id = Uuid::nil(), "differ from what was answered"),
+            (|rows| rows[2].seq = 9, "before row 4"),
             (|rows| rows[1].spent_total = 9, "a total of 9, not 2"),
         ];
         for (harm, because) in harms {
@@ -252,6 +253,10 @@ mod tests {
         assert!(prove(&rows, &told(&rows[..4], 1)).agrees);
         assert!(!prove(&rows, &told(&rows[..3], 1)).agrees);
         assert!(!prove(&rows[..4], &told(&rows, 1)).agrees);
+        let mut answered = rows[..4].to_vec();
+        answered[3].seq = 6;
+        let ledger = prove(&rows, &told(&answered, 2));
+        assert!(ledger.fault.is_some_and(|fault| fault.contains("before row 6 that was answered")));
     }
 
     #[test]

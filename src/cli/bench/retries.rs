@@ -48,3 +48,18 @@ impl Recorder for Only {
         Histogram::noop()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_counted_and_nothing_else_is() {
+        let retries = Retries(Arc::default());
+        metrics::with_local_recorder(&Only(Arc::clone(&retries.0)), || {
+            metrics::counter!("tallygate_retries_total").increment(2);
+            metrics::counter!("tallygate_checks_total", "zone" => "bench").increment(5);
+        });
+        assert_eq!(retries.get(), 2);
+    }
+}
