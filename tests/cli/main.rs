@@ -10,6 +10,7 @@ mod program;
 mod refused;
 mod secrets;
 mod stdin;
+mod trace;
 mod zone;
 
 use std::process::Stdio;
