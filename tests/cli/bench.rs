@@ -37,12 +37,13 @@ fn the_json_has_stable_fields_and_its_proof_holds() {
 fn a_hot_key_is_let_through_exactly_to_its_limit_and_runs_do_not_meet() {
     let program = Program::new();
     for _ in 0..2 {
-        let run = ["bench", "--seconds", "1", "--hot", "--cost", "9", "--format", "json"];
+        let run = ["bench", "--seconds", "1", "--hot", "--cost", "9", "--no-batch", "--format", "json"];
         let json = program.run(&run).json();
         // 11 times 9 are 99 of 100.
         assert_eq!((&json["allowed"], &json["ledger"]["most_in_any_window"]), (&11.into(), &99.into()));
         assert_eq!((&json["ledger"]["agrees"], &json["ledger"]["exact"]), (&true.into(), &true.into()));
         assert!(json["blocked"].as_u64().unwrap() > 0);
+        assert_eq!(json["settings"]["batch"], false);
     }
     let zone = program.run(&["zone", "show", "tallygate bench", "--format", "json"]).json();
     assert_eq!((&zone["rate"], &zone["version"]), (&100.into(), &1.into()));
