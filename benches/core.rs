@@ -1,4 +1,5 @@
-//! What a decision costs without a database: nanoseconds of the pure core, for each algorithm.
+//! What a decision costs without a database: nanoseconds of the pure core, for each algorithm, and of what is
+//! looked at before the database is asked.
 //!
 //! `cargo bench --bench core`
 
@@ -6,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tallygate::{Head, Policy, Version, Window, decide};
+use tallygate::{Check, Head, Policy, Version, Window, decide};
 
 const NOW_US: i64 = 1_767_225_600_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -29,6 +30,17 @@ fn token_bucket(criterion: &mut Criterion) {
     let versions = versions(policy);
     measure(criterion, "token-bucket/allowed", &versions, &head(Some(40 * token)), None, false);
     measure(criterion, "token-bucket/blocked", &versions, &head(Some(token / 2)), None, true);
+    // Neighbours in Fibonacci's sequence, for which Euclid needs the most steps.
+    let window = Duration::from_micros(1_346_269);
+    let versions = self::versions(Policy::token_bucket(832_040, window, None).expect("a policy"));
+    measure(criterion, "token-bucket/odd rate", &versions, &head(Some(40 * 1_346_269)), None, false);
+}
+
+fn validate(criterion: &mut Criterion) {
+    let checks = (0..128).map(|n| Check::new("login", format!("user:{n}"))).collect::<Vec<_>>();
+    let all = || black_box(&checks).iter().try_for_each(Check::validate);
+    all().expect("good checks");
+    criterion.bench_function("validate/128 checks", |bencher| bencher.iter(all));
 }
 
 fn measure(
@@ -56,6 +68,6 @@ fn head(level: Option<i64>) -> Head {
 criterion_group! {
     name = core;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = sliding_log, token_bucket
+    targets = sliding_log, token_bucket, validate
 }
 criterion_main!(core);

@@ -1,5 +1,6 @@
 //! The command line: what can be asked, and where it goes.
 
+mod bench;
 mod check;
 mod completions;
 mod decision;
@@ -9,6 +10,7 @@ mod failure;
 mod history;
 mod lines;
 mod migrate;
+mod most;
 mod output;
 mod stream;
 mod units;
@@ -33,8 +35,9 @@ Examples:
   tallygate zone set login --rate 5 --per 60s       make a zone: 5 logins per minute
   tallygate check login user:42                     may user 42 log in now?
   tallygate history --zone login --blocked          who was blocked, and when
+  tallygate bench --database URL                    how many decisions does it carry?
 
-Exit codes: 0 done or allowed, 1 blocked or something to migrate, 2 error.";
+Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
 
 /// Rate limits in your SQL database: every decision exact, recorded and explained.
 #[derive(Parser)]
@@ -56,6 +59,7 @@ enum Command {
     Check(check::Args),
     History(history::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -72,6 +76,7 @@ pub async fn run() -> Result {
         Command::Check(args) => check::run(&url(cli.database)?, args).await,
         Command::History(args) => history::run(&url(cli.database)?, args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
+        Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

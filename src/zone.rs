@@ -72,6 +72,9 @@ pub struct Policy {
     rate: i64,
     window_us: i64,
     burst: Option<i64>,
+    /// The greatest common divisor of rate and window, found once and not with each decision.
+    #[serde(skip)]
+    gcd: i64,
 }
 
 impl Policy {
@@ -120,9 +123,9 @@ impl Policy {
                 return Err(Error::invalid(format!("burst {burst} is out of range; use 1 to {UNITS_MAX}")));
             }
         }
-        let policy = Self { algorithm, rate, window_us, burst };
+        let gcd = gcd(rate, window_us);
+        let policy = Self { algorithm, rate, window_us, burst, gcd };
         if algorithm == Algorithm::TokenBucket {
-            let gcd = policy.gcd();
             let largest = (i64::MAX - rate / gcd) / (window_us / gcd);
             if policy.limit() > largest {
                 return Err(Error::invalid(format!(
@@ -162,12 +165,15 @@ impl Policy {
 
     /// The greatest common divisor of rate and window: what makes token counting exact in integers.
     pub(crate) fn gcd(&self) -> i64 {
-        let (mut a, mut b) = (self.rate, self.window_us);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
+        self.gcd
     }
+}
+
+fn gcd(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// One use case, with the policy in force and since when.

@@ -57,11 +57,8 @@ pub(super) fn decide(policy: &Policy, level: Option<i64>, cost: i64) -> Verdict 
 /// The level after `elapsed_us` microseconds, at most the capacity.
 pub(super) fn refill(policy: &Policy, level: i64, elapsed_us: i64) -> i64 {
     let units = Units::of(policy);
-    let missing = units.capacity - level;
-    if missing <= 0 || elapsed_us >= units.time_for(missing) {
-        return units.capacity;
-    }
-    level + elapsed_us * units.per_us
+    // More than 63 bits hold is more than any capacity.
+    level.saturating_add(elapsed_us.saturating_mul(units.per_us)).min(units.capacity)
 }
 
 /// The level of a bucket that a change of policy finds `elapsed_us` after its last decision: refilled

@@ -1,5 +1,6 @@
 //! The command line, driven as a user drives it: arguments and stdin in, output and exit code out.
 
+mod bench;
 mod check;
 mod demo;
 mod examples;
@@ -9,6 +10,7 @@ mod program;
 mod refused;
 mod secrets;
 mod stdin;
+mod trace;
 mod zone;
 
 use std::process::Stdio;
@@ -27,6 +29,7 @@ fn every_command_explains_itself_with_examples() {
         &["check", "--help"],
         &["history", "--help"],
         &["demo", "--help"],
+        &["bench", "--help"],
         &["completions", "--help"],
     ] {
         let ran = program.run(command);

@@ -25,7 +25,7 @@ fn the_password_of_a_url_is_never_shown() {
         "s3cret@127.0.0.1",
     ];
     for url in bad {
-        for command in [&["check", "login", "42"][..], &["migrate", "--check"], &["demo"]] {
+        for command in [&["check", "login", "42"][..], &["migrate", "--check"], &["demo"], &["bench"]] {
             let ran = program.run(&[&["--database", url], command].concat());
             assert_eq!(ran.code, 2, "{url} {command:?}");
             assert!(ran.err.contains("error: "), "{url} {command:?}");

@@ -1,12 +1,13 @@
 //! What the ledger says about a zone since a moment. Nothing here is counted while sending.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use tallygate::{Entry, History, Limiter, Policy};
 
 use crate::cli::Result;
+use crate::cli::most::Most;
 
 #[derive(Serialize)]
 pub struct Report {
@@ -62,7 +63,7 @@ impl Report {
         let first = counts.iter().filter_map(|count| count.first).min();
         let last = counts.iter().filter_map(|count| count.last).max();
         let span = first.zip(last).and_then(|(first, last)| (last - first).num_microseconds());
-        let most = counts.iter().map(|count| count.most).max().unwrap_or_default();
+        let most = counts.iter().map(|count| count.most.found()).max().unwrap_or_default();
         let mut keys: Vec<_> =
             counts.into_iter().map(|count| count.key).filter(|key| key.attempts > 0).collect();
         keys.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.key.cmp(&b.key)));
@@ -85,24 +86,17 @@ struct Count {
     key: Key,
     first: Option<DateTime<Utc>>,
     last: Option<DateTime<Utc>>,
-    /// What was spent within a window after the row that was read last.
-    spent: VecDeque<(DateTime<Utc>, i64)>,
-    most: i64,
+    most: Most,
 }
 
 impl Count {
     fn new(key: &str) -> Self {
         let key = Key { key: key.to_owned(), attempts: 0, allowed: 0, blocked: 0, first_blocked_at: None };
-        Self { key, first: None, last: None, spent: VecDeque::new(), most: 0 }
+        Self { key, first: None, last: None, most: Most::default() }
     }
 
     fn add(&mut self, row: &Entry, window: TimeDelta, start: DateTime<Utc>) {
-        self.spent.push_back((row.decided_at, row.spent));
-        // Half-open: what is a whole window later is in another one.
-        while self.spent.front().is_some_and(|(at, _)| *at - row.decided_at >= window) {
-            self.spent.pop_front();
-        }
-        self.most = self.most.max(self.spent.iter().map(|(_, spent)| spent).sum());
+        self.most.add(row, window);
         if row.decided_at < start {
             return;
         }
