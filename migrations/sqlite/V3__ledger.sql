@@ -28,11 +28,9 @@ create table zone_txn (
 -- history of a bucket.
 create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq);
 
--- Idempotency: was this transaction decided in this bucket?
-create index zone_txn_bucket_txn on zone_txn (zone_id, bucket_key, txn_id);
-
--- Looking up a transaction, in whatever buckets it touched.
-create index zone_txn_txn on zone_txn (txn_id);
+-- Idempotency, was this transaction decided in this bucket; and looking up a transaction, in whatever buckets it
+-- touched. The transaction comes first: ids that are made for checks come in order and meet in one page.
+create index zone_txn_txn on zone_txn (txn_id, zone_id, bucket_key);
 
 -- The history of a zone by time.
 create index zone_txn_zone on zone_txn (zone_id, created_at, id);
@@ -41,20 +39,25 @@ create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 create index zone_txn_spent on zone_txn (zone_id, bucket_key, spent_total) where spent > 0;
 
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
--- that does not follow the head's is refused: nobody decides beside the write lock.
-create trigger zone_txn_head after insert on zone_txn
+-- that does not follow the head's is refused: nobody decides beside the write lock. Two triggers, so that each finds
+-- the head's place once: the first row of a bucket makes its head, any later one moves it.
+create trigger zone_txn_first after insert on zone_txn
+when new.seq = 1
 begin
-    select raise(abort, 'a row does not follow the last one of its bucket; begin with BEGIN IMMEDIATE')
-    where new.seq <> 1 + coalesce(
-        (select b.seq from zone_bucket_lock b where b.zone_id = new.zone_id and b.bucket_key = new.bucket_key),
-        0
-    );
     insert into zone_bucket_lock (zone_id, bucket_key, seq, last_at, spent_total, level, zone_version)
-    values (new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version)
-    on conflict (zone_id, bucket_key) do update
-    set seq = excluded.seq,
-        last_at = excluded.last_at,
-        spent_total = excluded.spent_total,
-        level = excluded.level,
-        zone_version = excluded.zone_version;
+    values (new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version);
+end;
+
+create trigger zone_txn_next after insert on zone_txn
+when new.seq <> 1
+begin
+    update zone_bucket_lock
+    set seq = new.seq,
+        last_at = new.created_at,
+        spent_total = new.spent_total,
+        level = new.level,
+        zone_version = new.zone_version
+    where zone_id = new.zone_id and bucket_key = new.bucket_key and seq = new.seq - 1;
+    select raise(abort, 'a row does not follow the last one of its bucket; begin with BEGIN IMMEDIATE')
+    where changes() = 0;
 end;

@@ -55,6 +55,10 @@ impl Postgres {
         find_zone(&mut *self.lease().await?, name).await
     }
 
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        self.check(requests, terms).await.map(|decisions| decisions.into_iter().map(Some).collect())
+    }
+
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let decisions = check_on(&mut lease, requests, terms).await;

@@ -1,6 +1,8 @@
 //! SQLite, embedded: the core decides, under the database's write lock.
 
+mod batch;
 mod bucket;
+mod list;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -18,7 +20,6 @@ use tokio::time::Instant;
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
 use super::{Address, Of, Request, Span, Terms};
-use crate::decide::{decide, probe};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -123,6 +124,11 @@ impl Sqlite {
         lease.end(decisions)
     }
 
+    /// There is nothing to skip: whoever has the write lock has every bucket.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        self.check(requests, terms).await.map(|decisions| decisions.into_iter().map(Some).collect())
+    }
+
     async fn check_on(
         &self,
         connection: &mut SqliteConnection,
@@ -139,53 +145,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        let mut decisions = Vec::with_capacity(requests.len());
-        for request in requests {
-            decisions.push(self.check_one(connection, request).await?);
-        }
-        Ok(decisions)
-    }
-
-    /// Load, decide, write. The caller holds the write lock.
-    async fn check_one(&self, connection: &mut SqliteConnection, request: &Request) -> Result<Decision> {
-        let head = bucket::load_head(connection, request).await?;
-        let versions = bucket::load_versions(connection, request, &head).await?;
-        let Some(current) = versions.last() else {
-            return Err(Error::invalid(format!(
-                "there is no zone {}; list them with: tallygate zone list",
-                request.zone_id
-            )));
-        };
-        if request.leaves_row()
-            && !request.fresh
-            && head.seq > 0
-            && let Some(past) = bucket::load_past(connection, request).await?
-        {
-            return Ok(past);
-        }
-        let now_us = self.clock.now_us();
-        let window = match probe(&current.policy, &head, request.cost, now_us) {
-            Some(probe) => Some(bucket::load_window(connection, request, probe).await?),
-            None => None,
-        };
-        let outcome = decide(&versions, &head, window, request.cost, now_us)?;
-        if request.leaves_row() {
-            bucket::append(connection, request, &head, &outcome).await?;
-        }
-        Ok(Decision {
-            zone: request.zone.clone(),
-            key: request.key.clone(),
-            txn_id: request.txn,
-            blocked: outcome.blocked,
-            reason: outcome.reason,
-            limit: current.policy.limit(),
-            remaining: outcome.remaining,
-            retry_after_us: outcome.retry_after_us,
-            seq: request.leaves_row().then_some(outcome.head.seq),
-            zone_version: current.version,
-            decided_at: from_us(outcome.decided_us)?,
-            replayed: false,
-        })
+        batch::check(connection, requests, &self.clock).await
     }
 
     pub async fn set_zone(
