@@ -24,9 +24,9 @@ create table zone_txn (
     constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
 ) strict;
 
--- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
--- history of a bucket.
-create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq);
+-- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the exact wait
+-- (blocked checks), the history of a bucket. With the totals in it, the first two never look at a row.
+create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq, spent_total, spent);
 
 -- Idempotency, was this transaction decided in this bucket; and looking up a transaction, in whatever buckets it
 -- touched. The transaction comes first: ids that are made for checks come in order and meet in one page.
@@ -34,9 +34,6 @@ create index zone_txn_txn on zone_txn (txn_id, zone_id, bucket_key);
 
 -- The history of a zone by time.
 create index zone_txn_zone on zone_txn (zone_id, created_at, id);
-
--- The exact wait: the first charge by which the total was reached. Blocked rows are not in it.
-create index zone_txn_spent on zone_txn (zone_id, bucket_key, spent_total) where spent > 0;
 
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
 -- that does not follow the head's is refused: nobody decides beside the write lock. Two triggers, so that each finds

@@ -6,4 +6,4 @@ insert into zone_txn (
 select unhex(j.value ->> 0), j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4, 'check', j.value ->> 5,
     j.value ->> 6, j.value ->> 7, j.value ->> 8, j.value ->> 9, j.value ->> 10, j.value ->> 11, j.value ->> 12,
     j.value ->> 13, j.value ->> 14
-from json_each(?1) j
+from jsonb_each(?1) j

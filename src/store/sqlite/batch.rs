@@ -1,6 +1,6 @@
 //! Checks by the batch: load, decide, append, in as many statements for many checks as for one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
@@ -180,23 +180,23 @@ async fn load_waits(
 ) -> Result<()> {
     let mut blocked: Vec<_> = (answers.iter_mut().zip(places))
         .filter_map(|(answer, &place)| match answer {
-            Answer::New(turn) => Some(((place, turn.reached?), turn)),
+            Answer::New(turn) => Some((place, turn.search?, turn)),
             _ => None,
         })
         .collect();
-    let asked: BTreeSet<_> = blocked.iter().map(|(asked, _)| *asked).collect();
+    let asked: BTreeMap<_, _> = blocked.iter().map(|&(place, ref s, _)| ((place, s.total), *s)).collect();
     let asked: Vec<_> = asked.into_iter().collect();
-    let list = List::of(asked.iter().map(|&(place, total)| {
-        let Bucket { zone_id, key, .. } = buckets[place];
-        [zone_id.into(), key.into(), total.into()]
+    let list = List::of(asked.iter().map(|((place, _), search)| {
+        let Bucket { zone_id, key, .. } = buckets[*place];
+        [zone_id.into(), key.into(), search.total.into(), search.after_us.into(), search.highest_bit().into()]
     }));
     let mut reached = HashMap::new();
     for row in rows(connection, include_str!("waits.sql"), list).await? {
-        let at_us: Option<i64> = get!(row, "reached_at");
-        reached.insert(asked[place(&row)?], at_us);
+        let at_us: i64 = get!(row, "reached_at");
+        reached.insert(asked[place(&row)?].0, at_us);
     }
-    for (asked, turn) in &mut blocked {
-        turn.wait(reached.get(asked).copied().flatten())?;
+    for (place, search, turn) in &mut blocked {
+        turn.wait(reached.get(&(*place, search.total)).copied())?;
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ pub(super) struct Bucket<'b> {
     now_us: i64,
     /// `spent_total` before the window's first row: one time for the batch, one window.
     pub base: i64,
-    /// `spent_total` as it stands in the ledger. What goes beyond it was spent by the batch, now.
-    loaded_total: i64,
+    /// The head as it was loaded. What goes beyond its total was spent by the batch, now.
+    loaded: Head,
 }
 
 /// A decision that was made, and what it was made of.
@@ -25,8 +25,23 @@ pub(super) struct Turn<'b> {
     pub before: Head,
     cost: i64,
     base: i64,
-    /// The total whose time the ledger must tell, before the wait is exact.
-    pub reached: Option<i64>,
+    /// What the ledger must tell before the wait is exact.
+    pub search: Option<Search>,
+}
+
+/// When had the bucket spent `total`? After `after_us`, and at most `within_us` later.
+#[derive(Clone, Copy)]
+pub(super) struct Search {
+    pub total: i64,
+    pub after_us: i64,
+    within_us: i64,
+}
+
+impl Search {
+    /// The highest bit of the time from `after_us` on.
+    pub fn highest_bit(&self) -> i64 {
+        self.within_us.checked_ilog2().map_or(0, |bit| 1 << bit)
+    }
 }
 
 impl<'b> Bucket<'b> {
@@ -43,7 +58,7 @@ impl<'b> Bucket<'b> {
             versions.len().saturating_sub(1)
         };
         let versions = &versions[from..];
-        Self { zone_id, key, versions, head, now_us, base: head.spent_total, loaded_total: head.spent_total }
+        Self { zone_id, key, versions, head, now_us, base: head.spent_total, loaded: head }
     }
 
     /// The time after which the window begins, when its first row must be read for `base`.
@@ -60,13 +75,17 @@ impl<'b> Bucket<'b> {
         let outcome = decide(self.versions, &before, Some(window), cost, self.now_us)?;
         let asked = self.probe(cost).filter(|_| outcome.retry_after_us.is_some());
         // A total that the batch itself reached was reached now: the wait is the whole window, as decided.
-        let reached = asked.map(|probe| probe.total).filter(|&total| total <= self.loaded_total);
+        let search = asked.filter(|probe| probe.total <= self.loaded.spent_total).map(|probe| Search {
+            total: probe.total,
+            after_us: probe.after_us,
+            within_us: self.loaded.last_us.saturating_sub(probe.after_us),
+        });
         if leaves_row {
             self.head = outcome.head;
             // The versions before were for the level of the row that decided before.
             self.versions = std::slice::from_ref(current);
         }
-        Ok(Turn { outcome, current, before, cost, base: self.base, reached })
+        Ok(Turn { outcome, current, before, cost, base: self.base, search })
     }
 
     fn probe(&self, cost: i64) -> Option<Probe> {

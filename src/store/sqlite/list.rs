@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-/// Rows that `json_each` takes apart, each one a list of values.
+/// Rows that `jsonb_each` takes apart, each one a list of values.
 #[derive(Default)]
 pub(super) struct List(String);
 

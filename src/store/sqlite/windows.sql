@@ -7,4 +7,4 @@ select j.key as n,
         order by t.created_at, t.seq
         limit 1
     ) as base
-from json_each(?1) j
+from jsonb_each(?1) j
