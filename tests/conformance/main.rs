@@ -84,6 +84,7 @@ fn main() -> std::process::ExitCode {
         idempotence::eight_clients_with_one_txn_are_charged_once,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
+        idempotence::a_txn_twice_in_one_batch_is_charged_once,
         input::what_cannot_be_stored_is_refused_and_writes_nothing,
         input::meta_characters_are_plain_data,
         input::keys_are_compared_byte_by_byte,

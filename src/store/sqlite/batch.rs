@@ -89,14 +89,11 @@ fn names(requests: &[Request]) -> (Vec<Name<'_>>, Vec<usize>) {
 async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Result<Vec<Head>> {
     let list = List::of(names.iter().map(|&(zone_id, key)| [zone_id.into(), key.into()]));
     let mut heads = vec![Head::default(); names.len()];
-    for row in rows(connection, include_str!("heads.sql"), list).await? {
-        heads[place(&row)?] = Head {
-            seq: get!(row, "seq"),
-            last_us: get!(row, "last_at"),
-            spent_total: get!(row, "spent_total"),
-            level: get!(row, "level"),
-            zone_version: get!(row, "zone_version"),
-        };
+    for (n, [seq, last_us, spent_total, version], level) in
+        numbers(connection, include_str!("heads.sql"), list).await?
+    {
+        let zone_version = i32::try_from(version).map_err(|_| unreadable(&version))?;
+        heads[n] = Head { seq, last_us, spent_total, level, zone_version };
     }
     Ok(heads)
 }
@@ -137,7 +134,8 @@ async fn load_past(
     let list = List::of(asked.iter().map(|(_, r)| [r.zone_id.into(), r.key.as_str().into(), r.txn.into()]));
     let mut past = HashMap::new();
     for row in rows(connection, include_str!("past.sql"), list).await? {
-        let (n, request) = asked[place(&row)?];
+        let place: i64 = get!(row, "n");
+        let (n, request) = asked[usize::try_from(place).map_err(|_| unreadable(&place))?];
         let same = same_cost(request, get!(row, "cost"));
         past.insert(n, same.and_then(|()| decision(&row, request)));
     }
@@ -158,9 +156,8 @@ async fn load_bases(connection: &mut SqliteConnection, buckets: &mut [Bucket<'_>
     let asked = buckets.iter_mut().filter_map(|bucket| Some((bucket.after_us()?, bucket)));
     let mut asked: Vec<_> = asked.collect();
     let list = List::of(asked.iter().map(|(us, b)| [b.zone_id.into(), b.key.into(), (*us).into()]));
-    for row in rows(connection, include_str!("windows.sql"), list).await? {
-        let bucket = &mut asked[place(&row)?].1;
-        let base: Option<i64> = get!(row, "base");
+    for (n, [], base) in numbers(connection, include_str!("windows.sql"), list).await? {
+        let bucket = &mut asked[n].1;
         bucket.base = base.ok_or_else(|| {
             Error::database(format!(
                 "the ledger of a bucket in zone {} lacks rows of its window; it was changed from outside",
@@ -191,12 +188,11 @@ async fn load_waits(
         [zone_id.into(), key.into(), search.total.into(), search.after_us.into(), search.highest_bit().into()]
     }));
     let mut reached = HashMap::new();
-    for row in rows(connection, include_str!("waits.sql"), list).await? {
-        let at_us: i64 = get!(row, "reached_at");
-        reached.insert(asked[place(&row)?].0, at_us);
+    for (n, [], at_us) in numbers(connection, include_str!("waits.sql"), list).await? {
+        reached.insert(asked[n].0, at_us);
     }
     for (place, search, turn) in &mut blocked {
-        turn.wait(reached.get(&(*place, search.total)).copied())?;
+        turn.wait(reached.get(&(*place, search.total)).copied().flatten())?;
     }
     Ok(())
 }
@@ -243,10 +239,30 @@ async fn rows(connection: &mut SqliteConnection, sql: &'static str, list: List) 
     sqlx::query(sql).bind(list.json()).fetch_all(connection).await.map_err(error)
 }
 
-/// Where in the list the row's input stood.
-fn place(row: &SqliteRow) -> Result<usize> {
-    let n: i64 = get!(row, "n");
-    usize::try_from(n).map_err(|_| Error::database(format!("a list has no place {n}")))
+/// What a statement says in one text: rows of a place in the list, some numbers, and one that may be missing.
+async fn numbers<const N: usize>(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    list: List,
+) -> Result<Vec<(usize, [i64; N], Option<i64>)>> {
+    let said = rows(connection, sql, list).await?;
+    let Some(row) = said.first() else { return Ok(Vec::new()) };
+    let text: Option<&str> = get!(row, "numbers");
+    let read = |row: &str| {
+        let mut words = row.split(' ');
+        let place = words.next()?.parse().ok()?;
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = words.next()?.parse().ok()?;
+        }
+        Some((place, numbers, words.next().map(str::parse).transpose().ok()?))
+    };
+    let rows = text.into_iter().flat_map(|text| text.split(','));
+    rows.map(|row| read(row).ok_or_else(|| unreadable(&row))).collect()
+}
+
+fn unreadable(said: &dyn std::fmt::Display) -> Error {
+    Error::database(format!("the database said {said} where other numbers were asked for"))
 }
 
 fn told(request: &Request, turn: &Turn<'_>) -> Result<Decision> {

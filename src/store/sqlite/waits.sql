@@ -1,5 +1,5 @@
 -- When what each bucket had spent in all first reached a total: the time in microseconds, found bit by bit from the
--- highest. ?1 lists [zone_id, bucket_key, total, a time when it was not reached, the highest bit].
+-- highest; as one text. ?1 lists [zone_id, bucket_key, total, a time when it was not reached, the highest bit].
 with recursive search (n, zone_id, bucket_key, total, before, bit) as (
     select j.key, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4
     from jsonb_each(?1) j
@@ -21,6 +21,6 @@ with recursive search (n, zone_id, bucket_key, total, before, bit) as (
     from search s
     where s.bit > 0
 )
-select s.n, s.before + 1 as reached_at
+select group_concat(concat_ws(' ', s.n, s.before + 1)) as numbers
 from search s
 where s.bit = 0
