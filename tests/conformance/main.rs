@@ -155,6 +155,7 @@ fn main() -> std::process::ExitCode {
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,
+        ledger::a_row_that_does_not_follow_its_buckets_head_is_refused,
     );
     on!(apart [Postgres, MySql, MariaDb] =>
         kill::a_killed_server_keeps_every_decision_it_gave,
