@@ -60,7 +60,7 @@ impl MySql {
     }
 
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
+        self.check(requests, terms).await.map(|decisions| decisions.into_iter().map(Some).collect())
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {

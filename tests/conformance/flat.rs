@@ -94,21 +94,47 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
                 .unwrap();
             session.status("Handler_read%").await
         }
-        // The embedded engine's statements, of which SQLite tells how it would read.
+        // Of the embedded engine's statements SQLite tells how it would read.
         Connected::Sqlite(_) => {
-            let window =
-                include_str!("../../src/store/sqlite/window.sql").replace("?1", "1").replace("?2", "'hot'");
-            let plan = session.plan(&window.replace("?3", "0").replace("?4", "1")).await;
-            assert!(
-                plan.contains("INDEX zone_txn_bucket ") && plan.contains("INDEX zone_txn_spent "),
-                "{plan}"
-            );
-            assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN t"), "{plan}");
-            let past =
-                include_str!("../../src/store/sqlite/past.sql").replace("?1", "1").replace("?2", "'hot'");
-            let plan = session.plan(&past.replace("?3", "x'00'")).await;
-            assert!(plan.contains("INDEX zone_txn_bucket_txn ") && !plan.contains("SCAN t"), "{plan}");
+            assert_plans(session).await;
             1
         }
+    }
+}
+
+/// Each statement of a batch takes its list apart and finds what it names through an index of the table.
+async fn assert_plans(session: &mut Connected) {
+    macro_rules! statement {
+        ($name:literal) => {
+            ($name, include_str!(concat!("../../src/store/sqlite/", $name, ".sql")))
+        };
+    }
+    for ((name, sql), searches) in [
+        (statement!("heads"), &["SEARCH b USING PRIMARY KEY (zone_id=? AND bucket_key=?)"][..]),
+        (statement!("versions"), &["SEARCH v USING PRIMARY KEY (zone_id=? AND version>?)"]),
+        (
+            statement!("past"),
+            &["SEARCH t USING INDEX zone_txn_txn (txn_id=? AND zone_id=? AND bucket_key=?)"],
+        ),
+        (
+            statement!("windows"),
+            &["SEARCH t USING COVERING INDEX zone_txn_bucket (zone_id=? AND bucket_key=? AND created_at>?)"],
+        ),
+        (
+            statement!("waits"),
+            &["SEARCH t USING COVERING INDEX zone_txn_bucket (zone_id=? AND bucket_key=? AND created_at<?)"],
+        ),
+        (statement!("append"), &[]),
+    ] {
+        let plan = session.plan(&sql.replace("?1", "'[]'")).await;
+        for search in searches {
+            assert!(plan.contains(search), "{name}: {plan}");
+        }
+        assert!(plan.contains("SCAN j VIRTUAL TABLE") || name == "append", "{name}: {plan}");
+        let scans = plan
+            .lines()
+            .filter(|line| line.contains("SCAN") && !line.contains("SCAN j ") && !line.contains("SCAN s "));
+        assert_eq!(scans.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}: {plan}");
+        assert!(!plan.contains("TEMP B-TREE") || name == "versions", "{name}: {plan}");
     }
 }

@@ -52,6 +52,35 @@ fn random_id() -> Uuid {
     uuid::Builder::from_random_bytes(std::array::from_fn(|_| fastrand::u8(..))).into_uuid()
 }
 
+/// As if the checks of the batch came one after the other.
+pub async fn a_txn_twice_in_one_batch_is_charged_once(db: Db) {
+    for &isolation in db.engine.isolations() {
+        let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
+        let zone = format!("{isolation:?}");
+        limiter.set_zone(&zone, &log(10, 3600), None, "test").await.unwrap();
+        let txn = Uuid::now_v7();
+        let check = |key: &str, cost| Check::new(&zone, key).cost(cost).txn(txn);
+        let batch = vec![check("42", 3), Check::new(&zone, "42").cost(5), check("43", 3), check("42", 3)];
+        let decisions = limiter.check_many(batch).await.unwrap();
+        let replayed: Vec<_> = decisions.iter().map(|decision| decision.replayed).collect();
+        assert_eq!(replayed, [false, false, false, true]);
+        let first = Expected::from(&decisions[0]);
+        assert_eq!(Expected { replayed: true, ..first }, Expected::from(&decisions[3]));
+        assert_eq!(limiter.peek(&zone, "42").await.unwrap().remaining, 2);
+        // A peek is no decision of its transaction.
+        let txn = Uuid::now_v7();
+        let check = |cost| Check::new(&zone, "44").cost(cost).txn(txn);
+        let decisions = limiter.check_many(vec![check(0), check(1)]).await.unwrap();
+        assert!(!decisions[1].replayed);
+        let txn = Uuid::now_v7();
+        let check = |cost| Check::new(&zone, "45").cost(cost).txn(txn);
+        let error = limiter.check_many(vec![check(1), check(2)]).await.unwrap_err();
+        assert!(error.is_conflict() && error.to_string().contains(&txn.to_string()), "{error}");
+        assert_eq!(limiter.peek(&zone, "45").await.unwrap().remaining, 10);
+    }
+    db.assert_ledger_is_whole().await;
+}
+
 pub async fn another_cost_is_a_conflict_and_writes_nothing(db: Db) {
     for &isolation in db.engine.isolations() {
         another_cost(&db, isolation).await;

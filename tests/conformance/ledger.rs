@@ -115,3 +115,26 @@ pub async fn a_zone_keeps_every_version_and_no_empty_one(db: Db) {
     assert_eq!(limiter.zone("login").await.unwrap(), Some(third));
     assert_eq!(limiter.zone("logins").await.unwrap(), None);
 }
+
+/// Whoever decides beside the write lock cannot write what was decided.
+pub async fn a_row_that_does_not_follow_its_buckets_head_is_refused(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.check_many(vec![Check::new("login", "42"); 2]).await.unwrap();
+    let mut connection = db.connect().await;
+    for (key, seq) in [("42", 1), ("42", 2), ("42", 4), ("43", 0), ("43", 2)] {
+        let row = format!(
+            "insert into zone_txn (
+                txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total,
+                remaining, created_at
+            )
+            select randomblob(16), zone_id, zone_version, '{key}', {seq}, kind, blocked, reason, cost, spent,
+                spent_total, remaining, created_at + 1
+            from zone_txn
+            where seq = 2"
+        );
+        assert!(connection.execute(&row).await.is_err(), "row {seq} of {key}");
+    }
+    assert_eq!(db.rows().await, 2);
+    assert_eq!(limiter.check(Check::new("login", "42")).await.unwrap().seq, Some(3));
+}

@@ -84,6 +84,7 @@ fn main() -> std::process::ExitCode {
         idempotence::eight_clients_with_one_txn_are_charged_once,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
+        idempotence::a_txn_twice_in_one_batch_is_charged_once,
         input::what_cannot_be_stored_is_refused_and_writes_nothing,
         input::meta_characters_are_plain_data,
         input::keys_are_compared_byte_by_byte,
@@ -154,6 +155,7 @@ fn main() -> std::process::ExitCode {
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,
+        ledger::a_row_that_does_not_follow_its_buckets_head_is_refused,
     );
     on!(apart [Postgres, MySql, MariaDb] =>
         kill::a_killed_server_keeps_every_decision_it_gave,

@@ -1,5 +1,7 @@
-select t.txn_id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, coalesce(v.burst, v.rate) as zone_limit,
+-- Decisions that transactions had before. ?1 lists [zone_id, bucket_key, txn_id in hex].
+select j.key as n, t.txn_id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, coalesce(v.burst, v.rate) as zone_limit,
     t.remaining, t.retry_after_us, t.created_at, 1 as replayed
-from zone_txn t
+from jsonb_each(?1) j
+cross join zone_txn t indexed by zone_txn_txn
 join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
-where t.zone_id = ?1 and t.bucket_key = ?2 and t.txn_id = ?3
+where t.txn_id = unhex(j.value ->> 2) and t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1

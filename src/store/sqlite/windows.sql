@@ -1,0 +1,16 @@
+-- What each bucket had spent in all before the first row past a time, as one text; nothing but the place where that
+-- row is missing. ?1 lists [zone_id, bucket_key, time].
+select group_concat(
+        concat_ws(
+            ' ',
+            j.key,
+            (
+                select t.spent_total - t.spent
+                from zone_txn t
+                where t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1 and t.created_at > j.value ->> 2
+                order by t.created_at, t.seq
+                limit 1
+            )
+        )
+    ) as numbers
+from jsonb_each(?1) j
