@@ -24,9 +24,6 @@ const ZONE: &str = "tallygate bench";
 const RATE: i64 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Whether the library sends checks that wait together in one call.
-const BATCHES: bool = false;
-
 const EXAMPLES: &str = "\
 Examples:
   tallygate bench --database postgres://bench@db/bench
@@ -74,7 +71,9 @@ pub struct Args {
 
 pub async fn run(url: &str, args: Args) -> Result {
     let retries = retries::count()?;
-    let config = Config { connections: args.connections, ..Config::default() };
+    let default = Config::default();
+    let batch = if args.no_batch { None } else { default.batch };
+    let config = Config { connections: args.connections, batch, ..default };
     let limiter = Limiter::connect_with(url, config).await?;
     let policy = Policy::sliding_log(RATE, WINDOW)?;
     limiter.set_zone(ZONE, &policy, Some("made by: tallygate bench"), "tallygate bench").await?;
@@ -98,7 +97,7 @@ pub async fn run(url: &str, args: Args) -> Result {
         connections: args.connections,
         keys,
         cost: args.cost,
-        batch: BATCHES && !args.no_batch,
+        batch: batch.is_some(),
     };
     let report = Report::new(&told, retries.get(), ledger, settings);
     match args.format {

@@ -30,7 +30,7 @@ fn the_json_has_stable_fields_and_its_proof_holds() {
     let count = |name: &str| json[name].as_u64().unwrap();
     assert_eq!(count("allowed") + count("blocked"), count("rows"));
     assert!(count("p50_us") > 0 && count("p50_us") <= count("p95_us") && count("p95_us") <= count("p99_us"));
-    assert_eq!(json["settings"]["keys"], 500);
+    assert_eq!((&json["settings"]["keys"], &json["settings"]["batch"]), (&500.into(), &true.into()));
 }
 
 #[test]
