@@ -202,6 +202,11 @@ impl Store {
         each!(self, s => s.check(requests, terms).await)
     }
 
+    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        each!(self, s => s.check_free(requests, terms).await)
+    }
+
     /// Decides inside the caller's transaction.
     pub async fn check_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
         match (self, caller) {

@@ -61,6 +61,10 @@ impl Postgres {
         lease.end(decisions)
     }
 
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
+    }
+
     /// The caller's own `lock_timeout` holds.
     pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
         decide(connection, requests, None).await

@@ -134,6 +134,10 @@ impl Sqlite {
         Ok(decisions)
     }
 
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
+    }
+
     pub async fn check_in(
         &self,
         connection: &mut SqliteConnection,

@@ -200,9 +200,10 @@ impl Db {
                 connection.execute(&text).await.unwrap();
             }
             Engine::MySql | Engine::MariaDb => {
-                let text =
-                    replace(read("mysql/zone_decide.sql"), "utc_timestamp(6)", "@tallygate_test_clock");
-                self.execute(&text).await;
+                for routine in ["mysql/zone_decide.sql", "mysql/zone_decide_many.sql"] {
+                    let text = replace(read(routine), "utc_timestamp(6)", "@tallygate_test_clock");
+                    self.execute(&text).await;
+                }
             }
             Engine::Sqlite => unreachable!("the embedded engine takes its test clock from the library"),
         }

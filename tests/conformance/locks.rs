@@ -332,7 +332,7 @@ pub async fn a_failed_call_gives_its_locks_back(db: Db) {
     let failing = [
         format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5)", txn.simple()),
         format!(
-            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5)"#,
+            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5, false)"#,
             txn.simple()
         ),
     ];
