@@ -43,19 +43,24 @@ begin
         end if;
         if v_missing > 0 then
             -- Of a call that waits the others too, which keeps the order; one that skips must not touch them.
+            -- Picked by a statement before: MariaDB refuses to write to what was read and has changed since.
+            insert into zone_batch_head (bucket, checks, zone_id, bucket_key, seq, spent_total)
+            select c.bucket, count(*), min(c.zone_id), min(c.bucket_key), 0, 0
+            from zone_batch_check c
+            left join zone_bucket_lock b force index (primary)
+                on v_skip_locked and b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
+            where c.recorded and b.zone_id is null
+            group by c.bucket;
             insert into zone_bucket_lock (zone_id, bucket_key)
             select s.zone_id, s.bucket_key
             from (
-                select min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
-                from zone_batch_check c
-                left join zone_bucket_lock b force index (primary)
-                    on v_skip_locked and b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
-                where c.recorded and b.zone_id is null
-                group by c.bucket
-                order by c.bucket
+                select h.zone_id, h.bucket_key
+                from zone_batch_head h
+                order by h.bucket
                 limit 18446744073709551615
             ) s
             on duplicate key update seq = zone_bucket_lock.seq;
+            delete from zone_batch_head;
         end if;
         if v_skip_locked then
             insert into zone_batch_head (

@@ -363,6 +363,12 @@ impl Connected {
         rows.iter().map(|row| row.get::<String, _>(1).parse::<i64>().unwrap()).sum()
     }
 
+    /// The rows of one call on MySQL or MariaDB.
+    pub async fn rows(&mut self, sql: &str) -> Vec<sqlx::mysql::MySqlRow> {
+        let Self::MySql(c) = self else { panic!("only MySQL and MariaDB call so") };
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(c).await.unwrap()
+    }
+
     /// How SQLite would carry out a statement.
     pub async fn plan(&mut self, sql: &str) -> String {
         let Self::Sqlite(c) = self else { panic!("only SQLite tells so") };

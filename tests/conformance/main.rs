@@ -82,6 +82,7 @@ fn main() -> std::process::ExitCode {
         gate::a_newer_schema_says_that_the_program_is_old,
         gate::an_older_schema_says_what_to_run,
         idempotence::eight_clients_with_one_txn_are_charged_once,
+        idempotence::a_txn_twice_in_one_batch_is_charged_once,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
         input::what_cannot_be_stored_is_refused_and_writes_nothing,
@@ -151,6 +152,8 @@ fn main() -> std::process::ExitCode {
         joined::a_routine_that_joins_refuses_to_run_without_one,
         joined::an_old_snapshot_locks_no_unrelated_bucket,
         locks::a_failed_call_gives_its_locks_back,
+        locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
+        flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,
