@@ -129,6 +129,8 @@ begin
     close c_window;
 
     -- 5. Decide. Only where a bucket has several checks do they depend on each other.
+    -- As deep as a bucket has checks; MySQL reads the hint and MariaDB the comment.
+    /*M! set statement max_recursive_iterations = 4294967295 for */
     insert /*+ set_var(cte_max_recursion_depth = 4294967295) */ into zone_batch_state (position, room, seq)
     with recursive d as (
         select b.bucket, cast(0 as signed) as nth, cast(0 as signed) as position, b.zone_limit, b.room as room_before,

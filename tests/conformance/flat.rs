@@ -70,7 +70,8 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
                 .execute(&format!("call zone_check_many_own('[{}]', 5, false)", checks.join(",")))
                 .await
                 .unwrap();
-            session.status("Handler_read%").await
+            // MariaDB does not count as read what its index condition turned away.
+            session.status("Handler_read%").await + session.status("Handler_icp_attempts").await
         };
         // Past the length up to which a ledger is read from its beginning.
         for _ in 0..20 {

@@ -73,6 +73,7 @@ fn main() -> std::process::ExitCode {
         differential::the_database_decides_what_the_core_decides,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
+        exact::a_batch_of_thousands_on_one_key_gets_exactly_the_limit,
         exact::batches_from_many_clients_get_exactly_the_limit,
         exact::a_thousand_callers_with_new_keys_all_get_an_answer,
         exact::sixteen_processes_on_one_key_get_exactly_the_limit,
