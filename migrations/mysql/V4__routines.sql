@@ -3,6 +3,7 @@
 -- install sql/mysql/zone_bucket_open.sql
 -- install sql/mysql/zone_level_carry.sql
 -- install sql/mysql/zone_decide.sql
+-- install sql/mysql/zone_batch_open.sql
 -- install sql/mysql/zone_batch_read.sql
 -- install sql/mysql/zone_batch_lock.sql
 -- install sql/mysql/zone_batch_level.sql

@@ -2,8 +2,7 @@
 --
 -- The text is parsed once. Beside what the caller wrote, zone_batch_check says of each check which bucket it is
 -- of (numbered in the byte order of zone and key), the how many-th of it, the how many-th of its transaction in
--- it, and whether it appends a row. The tables stay in the session with the last batch: tables that are made
--- anew would have every statement planned anew.
+-- it, and whether it appends a row.
 --
 -- Arguments  p_checks  as for zone_check_many
 -- Locks      nothing
@@ -12,121 +11,29 @@ drop procedure if exists zone_batch_read;
 create procedure zone_batch_read(in p_checks json)
 sql security definer
 begin
+    declare v_rows      int;
     declare v_position  int;
     declare v_key_bytes int;
     declare v_txn_bytes int;
     declare v_cost      bigint;
     declare v_message   varchar(128); -- the longest that a signal can carry
-    declare v_heap_size bigint unsigned default @@session.max_heap_table_size;
 
-    -- In memory, where a row is as long as its longest key: room for half a million checks.
-    set max_heap_table_size = 268435456;
-    create temporary table if not exists zone_batch_check (
-        position   int not null primary key,
-        bucket     int not null,
-        nth        int not null,
-        nth_of_txn int not null,
-        appends    boolean not null,
-        recorded   boolean not null,
-        zone_id    int,
-        bucket_key varbinary(255) not null,
-        key_bytes  int not null,
-        txn_id     binary(16),
-        txn_bytes  int,
-        cost       bigint,
-        fresh      boolean not null,
-        index zone_batch_check_nth (bucket, nth)
-    ) engine = memory;
-    create temporary table if not exists zone_batch_head (
-        bucket       int not null primary key,
-        checks       int not null,
-        zone_id      int,
-        bucket_key   varbinary(255) not null,
-        seq          bigint not null,
-        last_at      datetime(6),
-        spent_total  bigint not null,
-        level        bigint,
-        zone_version int
-    ) engine = memory;
-    create temporary table if not exists zone_batch_bucket (
-        bucket       int not null primary key,
-        checks       int not null,
-        zone_id      int not null,
-        bucket_key   varbinary(255) not null,
-        seq          bigint not null,
-        last_at      datetime(6),
-        spent_total  bigint not null,
-        level        bigint,
-        level_at     datetime(6),
-        head_version int,
-        zone_version int not null,
-        zone_limit   bigint not null,
-        window_us    bigint not null,
-        per_us       bigint,
-        per_token    bigint,
-        now_at       datetime(6) not null,
-        start_at     datetime(6),
-        room         bigint
-    ) engine = memory;
-    create temporary table if not exists zone_batch_state (
-        position int not null primary key,
-        room     bigint,
-        seq      bigint not null
-    ) engine = memory;
-    create temporary table if not exists zone_batch_wait (
-        bucket     int not null,
-        must_leave bigint not null,
-        zone_id    int not null,
-        bucket_key varbinary(255) not null,
-        start_at   datetime(6) not null,
-        wait_us    bigint,
-        primary key (bucket, must_leave)
-    ) engine = memory;
-    create temporary table if not exists zone_batch_past (
-        position       int not null primary key,
-        id             bigint,
-        zone_version   int,
-        seq            bigint,
-        blocked        boolean,
-        reason         varchar(20) character set ascii,
-        cost           bigint,
-        zone_limit     bigint,
-        remaining      bigint,
-        retry_after_us bigint,
-        created_at     datetime(6)
-    ) engine = memory;
-    create temporary table if not exists zone_decision (
-        position       int not null primary key,
-        id             bigint,
-        txn_id         binary(16),
-        zone_id        int,
-        zone_version   int,
-        bucket_key     varbinary(255),
-        seq            bigint,
-        blocked        boolean,
-        reason         varchar(20) character set ascii,
-        cost           bigint,
-        zone_limit     bigint,
-        remaining      bigint,
-        retry_after_us bigint,
-        created_at     datetime(6),
-        replayed       boolean,
-        bucket         int,
-        appends        boolean,
-        first_of_txn   boolean,
-        is_last        boolean,
-        spent          bigint,
-        spent_total    bigint unsigned,
-        level          bigint,
-        prev_at        datetime(6),
-        start_at       datetime(6),
-        must_leave     bigint,
-        head_seq       bigint,
-        head_at        datetime(6),
-        head_version   int,
-        index zone_decision_txn (bucket, txn_id)
-    ) engine = memory;
-    set max_heap_table_size = v_heap_size;
+    -- A row that is deleted keeps its place, and each reading of the table passes it: after a large batch they
+    -- are made anew.
+    call zone_batch_open();
+    select count(*)
+    into v_rows
+    from zone_batch_check c;
+    if v_rows > 256 then
+        drop temporary table zone_batch_check;
+        drop temporary table zone_batch_head;
+        drop temporary table zone_batch_bucket;
+        drop temporary table zone_batch_state;
+        drop temporary table zone_batch_wait;
+        drop temporary table zone_batch_past;
+        drop temporary table zone_decision;
+        call zone_batch_open();
+    end if;
     delete from zone_batch_check;
     delete from zone_batch_head;
     delete from zone_batch_bucket;
