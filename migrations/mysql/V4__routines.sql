@@ -3,7 +3,14 @@
 -- install sql/mysql/zone_bucket_open.sql
 -- install sql/mysql/zone_level_carry.sql
 -- install sql/mysql/zone_decide.sql
+-- install sql/mysql/zone_batch_open.sql
+-- install sql/mysql/zone_batch_read.sql
+-- install sql/mysql/zone_batch_lock.sql
+-- install sql/mysql/zone_batch_level.sql
+-- install sql/mysql/zone_batch_replay.sql
+-- install sql/mysql/zone_batch_refuse.sql
 -- install sql/mysql/zone_decide_many.sql
+-- install sql/mysql/zone_decide_each.sql
 -- install sql/mysql/zone_transaction_require.sql
 -- install sql/mysql/zone_check.sql
 -- install sql/mysql/zone_check_own.sql

@@ -6,11 +6,14 @@
 --                            made, without fresh and record they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
--- Result     a row for each, in the order of the array, with the columns of zone_check's
+--            p_skip_locked   leave the checks of buckets that somebody else holds undecided instead of waiting;
+--                            null is false
+-- Result     a row for each, in the order of the array, with the columns of zone_check's; of one that was left
+--            undecided zone_id, bucket_key, txn_id and cost, and everything else null
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the caller's transaction ends
 -- Errors     those of zone_check
 drop procedure if exists zone_check_many;
-create procedure zone_check_many(in p_checks json, in p_lock_wait_s int)
+create procedure zone_check_many(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
 sql security definer
 begin
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
@@ -21,7 +24,7 @@ begin
     end;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
-    call zone_decide_many(p_checks, true);
+    call zone_decide_each(p_checks, p_skip_locked);
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
         d.remaining, d.retry_after_us, d.created_at, d.replayed

@@ -5,11 +5,14 @@
 --                            made, without fresh and record they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
--- Result     a row for each, in the order of the array, with the columns of zone_check's
+--            p_skip_locked   leave the checks of buckets that somebody else holds undecided instead of waiting;
+--                            null is false
+-- Result     a row for each, in the order of the array, with the columns of zone_check's; of one that was left
+--            undecided zone_id, bucket_key, txn_id and cost, and everything else null
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until it returns
 -- Errors     those of zone_check_own
 drop procedure if exists zone_check_many_own;
-create procedure zone_check_many_own(in p_checks json, in p_lock_wait_s int)
+create procedure zone_check_many_own(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
 sql security definer
 begin
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
@@ -24,7 +27,7 @@ begin
         end;
         set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
         start transaction;
-        call zone_decide_many(p_checks, false);
+        call zone_decide_many(p_checks, p_skip_locked);
         commit;
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;

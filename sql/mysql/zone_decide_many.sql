@@ -1,127 +1,293 @@
 -- zone_decide_many: decides N checks into the temporary table zone_decision; not called from outside.
 --
--- Arguments  p_checks  as for zone_check_many
---            p_joined  the transaction is the caller's and may be of any isolation level
+-- Runs in the transaction that is open, under READ COMMITTED. The decisions are those of N calls of zone_decide
+-- in the order of the checks, all with one reading of the clock. Locks, heads, policies, past decisions, new rows
+-- and new heads are one statement each. What a bucket has left to spend is its room, in units of cost: once that
+-- is known, its checks go one after the other in a recursion that reads nothing but the batch. Where a window
+-- begins and when a charge leaves it is looked up bucket by bucket: neither server seeks in an index to a bound
+-- that comes from another table, it would read the whole bucket.
+--
+-- Arguments  p_checks       as for zone_check_many
+--            p_skip_locked  leave out the checks of buckets that somebody else holds
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_decide
 drop procedure if exists zone_decide_many;
-create procedure zone_decide_many(in p_checks json, in p_joined boolean)
+create procedure zone_decide_many(in p_checks json, in p_skip_locked boolean)
 sql security definer
 begin
-    declare v_done           boolean default false;
-    declare v_found          bigint;
-    declare v_position       int;
-    declare v_zone_id        int;
-    declare v_bucket_key     varchar(4000) character set utf8mb4;
-    declare v_txn            varchar(4000) character set utf8mb4;
-    declare v_txn_id         varbinary(2000);
-    declare v_cost           bigint;
-    declare v_fresh          boolean;
-    declare v_record         boolean;
-    declare v_id             bigint;
-    declare v_zone_version   int;
-    declare v_seq            bigint;
-    declare v_blocked        boolean;
-    declare v_reason         varchar(20) character set ascii;
-    declare v_zone_limit     bigint;
-    declare v_remaining      bigint;
-    declare v_retry_after_us bigint;
-    declare v_created_at     datetime(6);
-    declare v_replayed       boolean;
-    -- Sorted before any row is locked: a join that is ordered afterwards locks in the order of its input.
-    declare c_bucket cursor for
-        select c.zone_id, max(c.bucket_key)
-        from json_table(p_checks, '$[*]' columns (
-            zone_id    int path '$.zone_id',
-            bucket_key varchar(4000) character set utf8mb4 path '$.key',
-            cost       bigint path '$.cost',
-            record     boolean path '$.record'
-        )) c
-        where c.cost > 0 or coalesce(c.record, false)
-        group by c.zone_id, cast(c.bucket_key as binary)
-        order by c.zone_id, cast(c.bucket_key as binary);
-    declare c_check cursor for
-        select c.position, c.zone_id, c.bucket_key, c.txn, unhex(replace(c.txn, '-', '')), c.cost, c.fresh, c.record
-        from json_table(p_checks, '$[*]' columns (
-            position   for ordinality,
-            zone_id    int path '$.zone_id',
-            bucket_key varchar(4000) character set utf8mb4 path '$.key',
-            txn        varchar(4000) character set utf8mb4 path '$.txn',
-            cost       bigint path '$.cost',
-            fresh      boolean path '$.fresh',
-            record     boolean path '$.record'
-        )) c
-        order by c.position;
+    -- When the call began; not the time of the decisions, which is read after the locks.
+    declare v_asked_at    datetime(6) default timestamp(utc_date(), utc_time(6));
+    declare v_now         datetime(6);
+    declare v_done        boolean default false;
+    declare v_repeats     int;
+    declare v_past        int;
+    declare v_known       int;
+    declare v_heads       int;
+    declare v_position    int;
+    declare v_bucket      int;
+    declare v_zone_id     int;
+    declare v_bucket_key  varbinary(255);
+    declare v_start_at    datetime(6);
+    declare v_must_leave  bigint;
+    declare v_leaves_at   datetime(6);
+    declare v_before      bigint;
+    declare c_window cursor for
+        select b.bucket, b.zone_id, b.bucket_key, b.start_at
+        from zone_batch_bucket b
+        where b.room is null and b.per_token is null;
+    declare c_wait cursor for
+        select w.bucket, w.must_leave, w.zone_id, w.bucket_key, w.start_at
+        from zone_batch_wait w;
     declare continue handler for not found set v_done = true;
 
-    create temporary table if not exists zone_decision (
-        position       int not null primary key,
-        id             bigint,
-        txn_id         binary(16),
-        zone_id        int,
-        zone_version   int,
-        bucket_key     varbinary(255),
-        seq            bigint,
-        blocked        boolean,
-        reason         varchar(20) character set ascii,
-        cost           bigint,
-        zone_limit     bigint,
-        remaining      bigint,
-        retry_after_us bigint,
-        created_at     datetime(6),
-        replayed       boolean
-    ) engine = memory;
-    delete from zone_decision;
+    -- 1. Read, validate and lock.
+    call zone_batch_read(p_checks);
+    call zone_batch_lock(p_skip_locked);
 
-    open c_bucket;
-    buckets: loop
-        fetch c_bucket into v_zone_id, v_bucket_key;
-        if v_done then
-            leave buckets;
-        end if;
-        if p_joined then
-            call zone_bucket_open(v_zone_id, v_bucket_key);
-        end if;
-        hold: loop
-            set v_found = null;
-            select b.seq
-            into v_found
-            from zone_bucket_lock b
-            where b.zone_id = v_zone_id and b.bucket_key = cast(v_bucket_key as binary)
-            for update;
-            set v_done = false;
-            if v_found is not null then
-                leave hold;
-            end if;
-            call zone_bucket_open(v_zone_id, v_bucket_key);
-        end loop;
-    end loop;
-    close c_bucket;
+    -- 2. The clock, after the locks and as a statement of its own; the session's own idea of the time is
+    --    dropped first. Time never moves backwards within a bucket.
+    set timestamp = default;
+    set v_now = utc_timestamp(6);
 
-    set v_done = false;
-    open c_check;
-    checks: loop
-        fetch c_check into v_position, v_zone_id, v_bucket_key, v_txn, v_txn_id, v_cost, v_fresh, v_record;
-        if v_done then
-            leave checks;
-        end if;
-        if v_txn is not null and coalesce(length(v_txn_id), 0) <> 16 then
-            signal sqlstate 'TG003'
-                set mysql_errno = 31003, message_text = 'a txn is no UUID; write 32 hex digits, with or without dashes';
-        end if;
-        call zone_decide(
-            v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_record, p_joined, v_id, v_zone_version, v_seq,
-            v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
-        );
-        insert into zone_decision (
-            position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
-            remaining, retry_after_us, created_at, replayed
-        )
-        values (
-            v_position, v_id, v_txn_id, v_zone_id, v_zone_version, cast(v_bucket_key as binary), v_seq, v_blocked,
-            v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
-        );
+    -- 3. What was decided before. A new id needs no look, unless somebody decided while this call waited.
+    insert into zone_batch_past (
+        position, id, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, created_at
+    )
+    select c.position, t.id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, coalesce(v.burst, v.rate), t.remaining,
+        t.retry_after_us, t.created_at
+    from zone_batch_check c
+    straight_join zone_batch_head h on h.bucket = c.bucket
+    straight_join zone_txn t force index (zone_txn_bucket_txn)
+        on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+    straight_join zone_version v force index (primary) on v.zone_id = t.zone_id and v.version = t.zone_version
+    where c.recorded and h.seq > 0 and not (c.fresh and h.last_at < v_asked_at);
+    set v_past = row_count();
+    if v_past > 0 then
+        update zone_batch_check c
+        join zone_batch_past p on p.position = c.position
+        set c.appends = false;
+    end if;
+
+    -- 4. Policies, and what is left to spend where that can be told at once. A short ledger is read from its
+    --    beginning.
+    insert into zone_batch_bucket (
+        bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, level_at, head_version, zone_version,
+        zone_limit, window_us, per_us, per_token, now_at, start_at, room
+    )
+    select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.last_at,
+        h.zone_version, h.version, h.zone_limit, h.window_us, h.per_us, h.per_token, h.now_at, h.start_at,
+        case
+            when h.per_token is not null then null
+            when h.seq = 0 or h.last_at <= h.start_at then h.zone_limit
+            when h.seq <= 16 then h.zone_limit - h.spent_total + (
+                select if(t.prev_at > h.start_at, null, t.spent_total - t.spent)
+                from zone_txn t force index (zone_txn_bucket_uq)
+                where t.zone_id = h.zone_id and t.bucket_key = h.bucket_key and t.created_at > h.start_at
+                order by t.created_at, t.seq
+                limit 1
+            )
+        end
+    from (
+        select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.zone_version,
+            z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
+            if(z.algorithm = 'token-bucket', z.rate div z.rate_gcd, null) as per_us,
+            if(z.algorithm = 'token-bucket', z.window_us div z.rate_gcd, null) as per_token,
+            greatest(v_now, coalesce(h.last_at, v_now)) as now_at,
+            if(
+                z.algorithm = 'token-bucket', null,
+                date_sub(greatest(v_now, coalesce(h.last_at, v_now)), interval z.window_us microsecond)
+            ) as start_at
+        from zone_batch_head h
+        straight_join zone_master z force index (primary) on z.id = h.zone_id
+    ) h;
+    set v_known = row_count();
+    select count(*)
+    into v_heads
+    from zone_batch_head h;
+    if v_known < v_heads then
+        call zone_batch_refuse(null);
+    end if;
+    call zone_batch_level();
+    open c_window;
+    windows: loop
         set v_done = false;
+        fetch c_window into v_bucket, v_zone_id, v_bucket_key, v_start_at;
+        if v_done then
+            leave windows;
+        end if;
+        set v_before = null;
+        select if(t.prev_at > v_start_at, null, t.spent_total - t.spent)
+        into v_before
+        from zone_txn t force index (zone_txn_bucket_uq)
+        where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.created_at > v_start_at
+        order by t.created_at, t.seq
+        limit 1;
+        update zone_batch_bucket b
+        set b.room = b.zone_limit - b.spent_total + v_before
+        where b.bucket = v_bucket;
     end loop;
-    close c_check;
+    close c_window;
+
+    -- 5. Decide. Only where a bucket has several checks do they depend on each other.
+    -- As deep as a bucket has checks; MySQL reads the hint and MariaDB the comment.
+    /*M! set statement max_recursive_iterations = 4294967295 for */
+    insert /*+ set_var(cte_max_recursion_depth = 4294967295) */ into zone_batch_state (position, room, seq)
+    with recursive d as (
+        select b.bucket, cast(0 as signed) as nth, cast(0 as signed) as position, b.zone_limit, b.room as room_before,
+            b.room, b.seq as seq_before, b.seq
+        from zone_batch_bucket b
+        where b.checks > 1
+        union all
+        select d.bucket, c.nth, c.position, d.zone_limit, d.room,
+            if(c.appends and c.cost <= least(d.zone_limit, d.room), d.room - c.cost, d.room), d.seq, d.seq + c.appends
+        from d
+        join zone_batch_check c on c.bucket = d.bucket and c.nth = d.nth + 1
+    )
+    select d.position, d.room_before, d.seq_before
+    from d
+    where d.nth > 1;
+    insert into zone_decision (
+        position, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
+        retry_after_us, created_at, replayed, bucket, appends, first_of_txn, is_last, spent, spent_total, level, prev_at,
+        start_at, must_leave, head_seq, head_at, head_version
+    )
+    select d.position,
+        coalesce(d.txn_id, unhex(concat(
+            lpad(hex(timestampdiff(microsecond, '1970-01-01', d.now_at) div 1000), 12, '0'),
+            '7', substring(hex(random_bytes(2)), 2, 3),
+            hex(128 + conv(substring(hex(random_bytes(1)), 1, 2), 16, 10) mod 64),
+            hex(random_bytes(7))
+        ))),
+        d.zone_id, d.zone_version, d.bucket_key, if(d.recorded, d.seq_before + 1, null), d.reason <> 'within_limit',
+        d.reason, d.cost, d.zone_limit, greatest(d.room_before - d.spent, 0),
+        case
+            when d.reason = 'over_limit' and d.per_token is not null then
+                (d.cost * d.per_token - d.room_before * d.per_token - mod(d.level, d.per_token) + (d.per_us - 1))
+                    div d.per_us
+            -- What must leave the window was spent in this batch.
+            when d.reason = 'over_limit' and d.room - d.room_before + d.cost > d.zone_limit then d.window_us
+        end,
+        d.now_at, false, d.bucket, d.appends, d.first_of_txn, d.is_last, d.spent,
+        cast(d.spent_total as unsigned) + (d.room - d.room_before) + d.spent,
+        (d.room_before - d.spent) * d.per_token + mod(d.level, d.per_token), if(d.seq_before = d.seq, d.last_at, d.now_at),
+        d.start_at,
+        if(
+            d.reason = 'over_limit' and d.per_token is null and d.room - d.room_before + d.cost <= d.zone_limit,
+            d.spent_total + (d.room - d.room_before + d.cost - d.zone_limit), null
+        ),
+        d.seq_before + d.appends, d.now_at, d.zone_version
+    from (
+        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost, c.recorded, c.appends,
+            c.recorded and c.nth_of_txn = 1 as first_of_txn, c.nth = b.checks as is_last, b.bucket, b.seq, b.last_at,
+            b.spent_total, b.level, b.zone_version, b.zone_limit, b.window_us, b.per_us, b.per_token, b.now_at, b.start_at,
+            b.room, coalesce(s.room, b.room) as room_before, coalesce(s.seq, b.seq) as seq_before,
+            case
+                when c.recorded and not c.appends then null
+                when b.room is null then null
+                when c.cost > b.zone_limit then 'exceeds_limit'
+                when c.cost > coalesce(s.room, b.room) then 'over_limit'
+                else 'within_limit'
+            end as reason,
+            if(c.appends and c.cost <= least(b.zone_limit, coalesce(s.room, b.room)), c.cost, 0) as spent
+        from zone_batch_check c
+        straight_join zone_batch_bucket b on b.bucket = c.bucket
+        left join zone_batch_state s on s.position = c.position
+    ) d;
+
+    -- 6. The exact waits: the first charge by which enough had been spent; once it has left the window, the cost
+    --    fits.
+    insert into zone_batch_wait (bucket, must_leave, zone_id, bucket_key, start_at)
+    select d.bucket, d.must_leave, min(d.zone_id), min(d.bucket_key), min(d.start_at)
+    from zone_decision d
+    where d.must_leave is not null
+    group by d.bucket, d.must_leave;
+    if row_count() > 0 then
+        open c_wait;
+        waits: loop
+            set v_done = false;
+            fetch c_wait into v_bucket, v_must_leave, v_zone_id, v_bucket_key, v_start_at;
+            if v_done then
+                leave waits;
+            end if;
+            set v_leaves_at = null;
+            select if(t.spent_total - t.spent >= v_must_leave, null, t.created_at)
+            into v_leaves_at
+            from zone_txn t force index (zone_txn_spent)
+            where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.spent_total >= v_must_leave
+            order by t.spent_total, t.seq
+            limit 1;
+            update zone_batch_wait w
+            set w.wait_us = timestampdiff(microsecond, v_start_at, v_leaves_at)
+            where w.bucket = v_bucket and w.must_leave = v_must_leave;
+        end loop;
+        close c_wait;
+        update zone_decision d
+        join zone_batch_wait w on w.bucket = d.bucket and w.must_leave = d.must_leave
+        set d.retry_after_us = w.wait_us;
+    end if;
+
+    -- 7. Answer again what was decided before, in the ledger or earlier in the batch.
+    if v_past > 0 then
+        call zone_batch_replay();
+    end if;
+    select count(*)
+    into v_repeats
+    from zone_batch_check c
+    where c.recorded and c.nth_of_txn > 1 and c.txn_id is not null;
+    if v_repeats > 0 then
+        delete from zone_batch_past;
+        insert into zone_batch_past (
+            position, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, created_at
+        )
+        select c.position, d.zone_version, d.seq, d.blocked, d.reason, d.cost, d.zone_limit, d.remaining,
+            d.retry_after_us, d.created_at
+        from zone_batch_check c
+        straight_join zone_decision d force index (zone_decision_txn) on d.bucket = c.bucket and d.txn_id = c.txn_id
+        where c.recorded and c.nth_of_txn > 1 and d.first_of_txn;
+        call zone_batch_replay();
+    end if;
+
+    -- 8. Refuse what cannot be recorded, or was changed from outside.
+    select min(d.position)
+    into v_position
+    from zone_decision d
+    where d.reason is null
+        or d.reason = 'over_limit' and d.retry_after_us is null
+        or d.appends and d.spent_total > 9223372036854775807;
+    if v_position is not null then
+        call zone_batch_refuse(v_position);
+    end if;
+
+    -- 9. Append, and move the heads.
+    insert into zone_txn (
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
+        retry_after_us, level, created_at, prev_at
+    )
+    select d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.cost, d.spent,
+        d.spent_total, d.remaining, d.retry_after_us, d.level, d.created_at, d.prev_at
+    from zone_decision d
+    where d.appends
+    order by d.position;
+    update zone_decision d
+    straight_join zone_bucket_lock b force index (primary) on b.zone_id = d.zone_id and b.bucket_key = d.bucket_key
+    set b.seq = d.head_seq,
+        b.last_at = d.head_at,
+        b.spent_total = d.spent_total,
+        b.level = d.level,
+        b.zone_version = d.head_version
+    where d.is_last and d.head_seq > b.seq;
+    update zone_decision d
+    set d.id = (
+        select t.id
+        from zone_txn t force index (zone_txn_bucket_uq)
+        where t.zone_id = d.zone_id and t.bucket_key = d.bucket_key and t.created_at = d.created_at and t.seq = d.seq
+    )
+    where d.seq is not null and d.id is null;
+    if p_skip_locked then
+        insert into zone_decision (position, txn_id, zone_id, bucket_key, cost)
+        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost
+        from zone_batch_check c
+        left join zone_batch_head h on h.bucket = c.bucket
+        where h.bucket is null;
+    end if;
 end;

@@ -31,8 +31,10 @@ const ROUTINES: &[&[(&str, &str)]] = &[
         "zone_bucket_open.sql" "zone_check.sql" "zone_check_many.sql" "zone_decision.sql" "zone_error.sql"
         "zone_find.sql" "zone_level_carry.sql" "zone_txn_id_make.sql"),
     files!("sql/mysql":
-        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_bucket_open.sql"
-        "zone_check.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql" "zone_decide.sql"
+        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_batch_level.sql"
+        "zone_batch_lock.sql" "zone_batch_open.sql" "zone_batch_read.sql" "zone_batch_refuse.sql"
+        "zone_batch_replay.sql" "zone_bucket_open.sql" "zone_check.sql" "zone_check_many.sql"
+        "zone_check_many_own.sql" "zone_check_own.sql" "zone_decide.sql" "zone_decide_each.sql"
         "zone_decide_many.sql" "zone_find.sql" "zone_level_carry.sql" "zone_token_bucket_make.sql"
         "zone_transaction_require.sql"),
 ];

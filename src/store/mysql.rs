@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
 use sqlx::pool::PoolOptions;
-use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row};
+use sqlx::query::Query;
+use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row, Transaction};
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
@@ -59,13 +60,16 @@ impl MySql {
         find_zone(&mut *self.lease().await?, name).await
     }
 
-    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        self.check(requests, terms).await.map(|decisions| decisions.into_iter().map(Some).collect())
-    }
-
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let decisions = check_on(&mut lease, requests, terms).await;
+        lease.end(decisions)
+    }
+
+    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_free_on(&mut lease, requests, terms).await;
         lease.end(decisions)
     }
 
@@ -197,21 +201,45 @@ async fn check_on(
     requests: &[Request],
     terms: Terms,
 ) -> Result<Vec<Decision>> {
-    let wait = terms.until.saturating_duration_since(Instant::now());
-    let wait_s = Some(i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX));
     match terms.isolation {
         // The procedure owns its transaction: one round trip.
-        Isolation::RowLock => decide(connection, requests, Owner::Routine, wait_s).await,
+        Isolation::RowLock => decide(connection, requests, Owner::Routine, wait_s(terms)).await,
         Isolation::Serializable => {
-            let begin = "set transaction isolation level serializable; start transaction";
-            let mut tx = connection.begin_with(begin).await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s).await;
-            // Said now: a rollback that is left to the driver waits for the connection's next user.
-            let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
-            ended.map_err(error)?;
-            decisions
+            let mut tx = connection.begin_with(SERIALIZABLE).await.map_err(error)?;
+            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s(terms)).await;
+            end(tx, decisions).await
         }
     }
+}
+
+async fn check_free_on(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    terms: Terms,
+) -> Result<Vec<Option<Decision>>> {
+    match terms.isolation {
+        Isolation::RowLock => decide_many(connection, requests, Owner::Routine, wait_s(terms), true).await,
+        Isolation::Serializable => {
+            let mut tx = connection.begin_with(SERIALIZABLE).await.map_err(error)?;
+            let decisions = decide_many(&mut tx, requests, Owner::Caller, wait_s(terms), true).await;
+            end(tx, decisions).await
+        }
+    }
+}
+
+const SERIALIZABLE: &str = "set transaction isolation level serializable; start transaction";
+
+/// The longest wait for a lock, in the whole seconds that these servers count.
+fn wait_s(terms: Terms) -> Option<i32> {
+    let wait = terms.until.saturating_duration_since(Instant::now());
+    Some(i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX))
+}
+
+/// Said now: a rollback that is left to the driver waits for the connection's next user.
+async fn end<T>(tx: Transaction<'_, sqlx::MySql>, decisions: Result<T>) -> Result<T> {
+    let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
+    ended.map_err(error)?;
+    decisions
 }
 
 /// Whose transaction a decision is made in.
@@ -221,49 +249,76 @@ enum Owner {
 }
 
 /// Calls the routine that fits. `wait_s` is the longest wait for a lock; without it the session's own holds.
-///
-/// Always `fetch_all`: the driver's single-row calls return before a late error of the procedure is read.
 async fn decide(
     connection: &mut MySqlConnection,
     requests: &[Request],
     owner: Owner,
     wait_s: Option<i32>,
 ) -> Result<Vec<Decision>> {
-    let many = |requests: &[Request]| {
-        let check = |r: &Request| {
-            format!(
-                r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"fresh":{},"record":{}}}"#,
-                r.zone_id,
-                json_string(&r.key),
-                r.txn.simple(),
-                r.cost,
-                u8::from(r.fresh),
-                u8::from(r.record)
-            )
-        };
-        format!("[{}]", requests.iter().map(check).collect::<Vec<_>>().join(","))
+    let [request] = requests else {
+        let decisions = decide_many(connection, requests, owner, wait_s, false).await?;
+        let undecided = || Error::database("a check was left undecided");
+        return decisions.into_iter().map(|decision| decision.ok_or_else(undecided)).collect();
     };
-    let one = |sql: &'static str, r: &Request| {
-        sqlx::query(sql)
-            .bind(r.zone_id)
-            .bind(r.key.clone())
-            .bind(r.txn)
-            .bind(r.cost)
-            .bind(r.fresh)
-            .bind(r.record)
+    let call = match owner {
+        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?)",
+        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?)",
     };
-    let query = match (requests, owner) {
-        ([request], Owner::Routine) => one("call zone_check_own(?, ?, ?, ?, ?, ?, ?)", request),
-        ([request], Owner::Caller) => one("call zone_check(?, ?, ?, ?, ?, ?, ?)", request),
-        (_, Owner::Routine) => sqlx::query("call zone_check_many_own(?, ?)").bind(many(requests)),
-        (_, Owner::Caller) => sqlx::query("call zone_check_many(?, ?)").bind(many(requests)),
+    let query = sqlx::query(call)
+        .bind(request.zone_id)
+        .bind(request.key.clone())
+        .bind(request.txn)
+        .bind(request.cost)
+        .bind(request.fresh)
+        .bind(request.record)
+        .bind(wait_s);
+    let rows = rows(connection, query, 1).await?;
+    rows.iter().map(|row| decision!(row, request)).collect()
+}
+
+async fn decide_many(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    owner: Owner,
+    wait_s: Option<i32>,
+    skip_locked: bool,
+) -> Result<Vec<Option<Decision>>> {
+    let check = |r: &Request| {
+        format!(
+            r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"fresh":{},"record":{}}}"#,
+            r.zone_id,
+            json_string(&r.key),
+            r.txn.simple(),
+            r.cost,
+            u8::from(r.fresh),
+            u8::from(r.record)
+        )
     };
-    let query = query.bind(wait_s);
+    let checks = format!("[{}]", requests.iter().map(check).collect::<Vec<_>>().join(","));
+    let call = match owner {
+        Owner::Routine => "call zone_check_many_own(?, ?, ?)",
+        Owner::Caller => "call zone_check_many(?, ?, ?)",
+    };
+    let query = sqlx::query(call).bind(checks).bind(wait_s).bind(skip_locked);
+    let rows = rows(connection, query, requests.len()).await?;
+    let decision = |(row, request): (&MySqlRow, &Request)| {
+        let blocked: Option<bool> = row.try_get("blocked").map_err(error)?;
+        blocked.map(|_| decision!(row, request)).transpose()
+    };
+    rows.iter().zip(requests).map(decision).collect()
+}
+
+/// Always `fetch_all`: the driver's single-row calls return before a late error of the procedure is read.
+async fn rows(
+    connection: &mut MySqlConnection,
+    query: Query<'_, sqlx::MySql, MySqlArguments>,
+    checks: usize,
+) -> Result<Vec<MySqlRow>> {
     let rows = query.fetch_all(connection).await.map_err(error)?;
-    if rows.len() != requests.len() {
-        return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));
+    if rows.len() != checks {
+        return Err(Error::database(format!("{checks} checks got {} decisions", rows.len())));
     }
-    rows.iter().zip(requests).map(|(row, request)| decision!(row, request)).collect()
+    Ok(rows)
 }
 
 /// A JSON string. Keys have no control characters, so two characters are left to escape.

@@ -66,9 +66,7 @@ impl Postgres {
     }
 
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Held::Skip).await;
-        lease.end(decisions)
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
 
     /// The caller's own `lock_timeout` holds.

@@ -128,11 +128,6 @@ impl Sqlite {
         lease.end(decisions)
     }
 
-    /// There is nothing to skip: whoever has the write lock has every bucket.
-    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        self.check(requests, terms).await.map(|decisions| decisions.into_iter().map(Some).collect())
-    }
-
     async fn check_on(
         &self,
         connection: &mut SqliteConnection,
@@ -142,6 +137,10 @@ impl Sqlite {
         let decisions = self.check_in(&mut tx, requests).await?;
         tx.commit().await.map_err(error)?;
         Ok(decisions)
+    }
+
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
 
     pub async fn check_in(

@@ -203,9 +203,10 @@ impl Db {
                 }
             }
             Engine::MySql | Engine::MariaDb => {
-                let text =
-                    replace(read("mysql/zone_decide.sql"), "utc_timestamp(6)", "@tallygate_test_clock");
-                self.execute(&text).await;
+                for routine in ["mysql/zone_decide.sql", "mysql/zone_decide_many.sql"] {
+                    let text = replace(read(routine), "utc_timestamp(6)", "@tallygate_test_clock");
+                    self.execute(&text).await;
+                }
             }
             Engine::Sqlite => unreachable!("the embedded engine takes its test clock from the library"),
         }
@@ -363,6 +364,12 @@ impl Connected {
         let sql = format!("show session status like '{like}'");
         let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(c).await.unwrap();
         rows.iter().map(|row| row.get::<String, _>(1).parse::<i64>().unwrap()).sum()
+    }
+
+    /// The rows of one call on MySQL or MariaDB.
+    pub async fn rows(&mut self, sql: &str) -> Vec<sqlx::mysql::MySqlRow> {
+        let Self::MySql(c) = self else { panic!("only MySQL and MariaDB call so") };
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(c).await.unwrap()
     }
 
     /// How SQLite would carry out a statement.

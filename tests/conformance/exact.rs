@@ -114,6 +114,16 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// A batch is as deep as a bucket has checks in it.
+pub async fn a_batch_of_thousands_on_one_key_gets_exactly_the_limit(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(1_700, 3600), None, "test").await.unwrap();
+    let decisions = limiter.check_many(vec![Check::new("login", "42"); 2_000]).await.unwrap();
+    assert!(decisions.iter().enumerate().all(|(n, decision)| decision.blocked == (n >= 1_700)));
+    db.assert_first_come(1_700).await;
+    db.assert_ledger_is_whole().await;
+}
+
 pub async fn a_thousand_callers_with_new_keys_all_get_an_answer(db: Db) {
     // One attempt: with row locks there is no deadlock to be retried.
     new_keys(&db, Config { attempts: 1, ..config(Isolation::RowLock, 64) }).await;

@@ -94,7 +94,7 @@ pub async fn h03_two_batches_in_one_transaction_both_count(db: Db) {
                 .to_owned(),
             _ => format!(
                 r#"call zone_check_many('[{{"zone_id":1,"key":"a","txn":"{}","cost":2,"fresh":1,"record":0}},
-                    {{"zone_id":1,"key":"b","txn":"{}","cost":1,"fresh":1,"record":0}}]', null)"#,
+                    {{"zone_id":1,"key":"b","txn":"{}","cost":1,"fresh":1,"record":0}}]', null, false)"#,
                 Uuid::now_v7().simple(),
                 Uuid::now_v7().simple()
             ),

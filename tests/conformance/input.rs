@@ -114,10 +114,10 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
         for call in [
             format!("call zone_check_own(1, '42', unhex('{}'), 1, null, null, null)", txn.simple()),
             format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null)"#
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null, false)"#
             ),
             format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":1}}]', null)"#,
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":1}}]', null, false)"#,
                 txn.simple()
             ),
         ] {
@@ -125,7 +125,7 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
         }
         for bad in ["42", "zzzz", "0190a5c0-7c1e-7f3a-8a51-0f6d3d1b2c4e00"] {
             let call = format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{bad}","cost":1}}]', null)"#
+                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{bad}","cost":1}}]', null, false)"#
             );
             assert!(session.execute(&call).await.unwrap_err().to_string().contains("UUID"), "{bad}");
         }

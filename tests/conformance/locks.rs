@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures_util::future::join_all;
+use sqlx::Row;
 use tallygate::{Check, Config, Isolation, Limiter};
 use uuid::Uuid;
 
@@ -200,6 +201,50 @@ pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// Where the caller asks for it, what somebody else holds is left undecided and the rest is decided.
+pub async fn a_held_bucket_is_left_out_of_a_batch_that_skips(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+    for key in ["held", "free"] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+    }
+    for (begin, routine, new) in [
+        ("do 0", "zone_check_many_own", "new 1"),
+        ("start transaction", "zone_check_many", "new 2"),
+        ("set transaction isolation level serializable; start transaction", "zone_check_many", "new 3"),
+    ] {
+        let before = db.rows().await;
+        let mut holder = hold(&db, "held").await;
+        let txns: Vec<_> = (0..4).map(|_| Uuid::now_v7().simple()).collect();
+        let checks: Vec<_> = ["held", "free", "held", new]
+            .iter()
+            .zip(&txns)
+            .map(|(key, txn)| format!(r#"{{"zone_id":1,"key":"{key}","txn":"{txn}","cost":3}}"#))
+            .collect();
+        let call = format!("call {routine}('[{}]', 2, true)", checks.join(","));
+        let mut session = db.connect().await;
+        session.execute(begin).await.unwrap();
+        let rows = session.rows(&call).await;
+        session.execute("commit").await.unwrap();
+        let blocked: Vec<Option<bool>> = rows.iter().map(|row| row.get("blocked")).collect();
+        assert_eq!(blocked, [None, Some(false), None, Some(false)], "{routine}");
+        for (row, txn) in rows.iter().zip(&txns) {
+            assert_eq!(row.get::<Uuid, _>("txn_id").simple(), *txn);
+            assert_eq!((row.get::<i32, _>("zone_id"), row.get::<i64, _>("cost")), (1, 3));
+        }
+        for row in [&rows[0], &rows[2]] {
+            assert_eq!(row.get::<Vec<u8>, _>("bucket_key"), b"held");
+            for null in ["id", "seq", "remaining"] {
+                assert_eq!(row.get::<Option<i64>, _>(null), None, "{null}");
+            }
+        }
+        assert_eq!(db.rows().await, before + 2, "{routine}: nothing is recorded of what was left out");
+        holder.execute("rollback").await.unwrap();
+        assert_eq!(limiter.peek("login", "held").await.unwrap().remaining, 99);
+    }
+    db.assert_ledger_is_whole().await;
+}
+
 /// Starts a check alone and one in a batch that both wait for a held bucket, then goes on.
 async fn while_held(
     db: &Db,
@@ -332,7 +377,7 @@ pub async fn a_failed_call_gives_its_locks_back(db: Db) {
     let failing = [
         format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5)", txn.simple()),
         format!(
-            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5)"#,
+            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5, false)"#,
             txn.simple()
         ),
     ];

@@ -73,6 +73,7 @@ fn main() -> std::process::ExitCode {
         differential::the_database_decides_what_the_core_decides,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
+        exact::a_batch_of_thousands_on_one_key_gets_exactly_the_limit,
         exact::batches_from_many_clients_get_exactly_the_limit,
         exact::a_thousand_callers_with_new_keys_all_get_an_answer,
         exact::sixteen_processes_on_one_key_get_exactly_the_limit,
@@ -82,6 +83,7 @@ fn main() -> std::process::ExitCode {
         gate::a_newer_schema_says_that_the_program_is_old,
         gate::an_older_schema_says_what_to_run,
         idempotence::eight_clients_with_one_txn_are_charged_once,
+        idempotence::a_txn_twice_in_one_batch_is_charged_once,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
         idempotence::a_txn_twice_in_one_batch_is_charged_once,
@@ -152,6 +154,8 @@ fn main() -> std::process::ExitCode {
         joined::a_routine_that_joins_refuses_to_run_without_one,
         joined::an_old_snapshot_locks_no_unrelated_bucket,
         locks::a_failed_call_gives_its_locks_back,
+        locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
+        flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,

@@ -1,0 +1,122 @@
+-- zone_batch_lock: locks the buckets of a batch and reads their heads; not called from outside.
+--
+-- Runs under READ COMMITTED, where looking for a row that is not there locks nothing. Missing rows are made
+-- before any other is locked, so that no row is waited for by a transaction that holds a later one. The rows are
+-- sorted in a derived table with a limit, which the server must finish first: a join that is ordered as a whole
+-- locks in the order of its input.
+--
+-- Arguments  p_skip_locked  leave out the buckets that somebody else holds
+-- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
+-- Errors     TG001 (31001) there is no such zone; TG003 (31003) a key cannot be stored
+drop procedure if exists zone_batch_lock;
+create procedure zone_batch_lock(in p_skip_locked boolean)
+sql security definer
+begin
+    declare v_skip_locked boolean default coalesce(p_skip_locked, false);
+    declare v_buckets     int;
+    declare v_locking     int;
+    declare v_missing     int;
+    declare v_held        int;
+    declare v_position    int;
+    declare v_zone_id     int;
+    declare v_bucket_key  varbinary(255);
+    select coalesce(max(c.bucket), 0), count(distinct if(c.recorded, c.bucket, null))
+    into v_buckets, v_locking
+    from zone_batch_check c;
+    hold: loop
+        select count(*), min(if(
+            z.id is null
+                or convert(c.bucket_key using utf8mb4) regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]', c.position, null
+        ))
+        into v_missing, v_position
+        from zone_batch_check c
+        left join zone_bucket_lock b force index (primary) on b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
+        left join zone_master z force index (primary) on z.id = c.zone_id
+        where c.recorded and b.zone_id is null;
+        if v_position is not null then
+            select c.zone_id, c.bucket_key
+            into v_zone_id, v_bucket_key
+            from zone_batch_check c
+            where c.position = v_position;
+            -- Says what is wrong.
+            call zone_bucket_open(v_zone_id, convert(v_bucket_key using utf8mb4));
+        end if;
+        if v_missing > 0 then
+            -- Of a call that waits the others too, which keeps the order; one that skips must not touch them.
+            -- Picked by a statement before: MariaDB refuses to write to what was read and has changed since.
+            insert into zone_batch_head (bucket, checks, zone_id, bucket_key, seq, spent_total)
+            select c.bucket, count(*), min(c.zone_id), min(c.bucket_key), 0, 0
+            from zone_batch_check c
+            left join zone_bucket_lock b force index (primary)
+                on v_skip_locked and b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
+            where c.recorded and b.zone_id is null
+            group by c.bucket;
+            insert into zone_bucket_lock (zone_id, bucket_key)
+            select s.zone_id, s.bucket_key
+            from (
+                select h.zone_id, h.bucket_key
+                from zone_batch_head h
+                order by h.bucket
+                limit 18446744073709551615
+            ) s
+            on duplicate key update seq = zone_bucket_lock.seq;
+            delete from zone_batch_head;
+        end if;
+        if v_skip_locked then
+            insert into zone_batch_head (
+                bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+            )
+            select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version
+            from (
+                select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+                from zone_batch_check c
+                group by c.bucket
+                having max(c.recorded)
+                order by c.bucket
+                limit 18446744073709551615
+            ) s
+            straight_join zone_bucket_lock b force index (primary)
+                on b.zone_id = s.zone_id and b.bucket_key = s.bucket_key
+            for update skip locked;
+            leave hold;
+        end if;
+        insert into zone_batch_head (
+            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+        )
+        select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version
+        from (
+            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+            from zone_batch_check c
+            group by c.bucket
+            having max(c.recorded)
+            order by c.bucket
+            limit 18446744073709551615
+        ) s
+        straight_join zone_bucket_lock b force index (primary)
+            on b.zone_id = s.zone_id and b.bucket_key = s.bucket_key
+        for update;
+        select count(*)
+        into v_held
+        from zone_batch_head h;
+        if v_held = v_locking then
+            leave hold;
+        end if;
+        -- Somebody removed a row while this waited for it.
+        delete from zone_batch_head;
+    end loop;
+    if v_locking < v_buckets then
+        -- Peeks only look.
+        insert into zone_batch_head (
+            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+        )
+        select s.bucket, s.checks, s.zone_id, s.bucket_key, coalesce(b.seq, 0), b.last_at, coalesce(b.spent_total, 0),
+            b.level, b.zone_version
+        from (
+            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+            from zone_batch_check c
+            group by c.bucket
+            having not max(c.recorded)
+        ) s
+        left join zone_bucket_lock b force index (primary) on b.zone_id = s.zone_id and b.bucket_key = s.bucket_key;
+    end if;
+end;

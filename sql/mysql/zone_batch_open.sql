@@ -1,0 +1,119 @@
+-- zone_batch_open: makes the temporary tables of a batch where the session has none; not called from outside.
+--
+-- They stay in the session with the last batch: statements over tables that were made anew are planned anew.
+--
+-- Locks      nothing
+drop procedure if exists zone_batch_open;
+create procedure zone_batch_open()
+sql security definer
+begin
+    declare v_heap_size bigint unsigned default @@session.max_heap_table_size;
+    -- In memory, where a row is as long as its longest key: room for half a million checks.
+    set max_heap_table_size = 268435456;
+    create temporary table if not exists zone_batch_check (
+        position   int not null primary key,
+        bucket     int not null,
+        nth        int not null,
+        nth_of_txn int not null,
+        appends    boolean not null,
+        recorded   boolean not null,
+        zone_id    int,
+        bucket_key varbinary(255) not null,
+        key_bytes  int not null,
+        txn_id     binary(16),
+        txn_bytes  int,
+        cost       bigint,
+        fresh      boolean not null,
+        index zone_batch_check_nth (bucket, nth)
+    ) engine = memory;
+    create temporary table if not exists zone_batch_head (
+        bucket       int not null primary key,
+        checks       int not null,
+        zone_id      int,
+        bucket_key   varbinary(255) not null,
+        seq          bigint not null,
+        last_at      datetime(6),
+        spent_total  bigint not null,
+        level        bigint,
+        zone_version int
+    ) engine = memory;
+    create temporary table if not exists zone_batch_bucket (
+        bucket       int not null primary key,
+        checks       int not null,
+        zone_id      int not null,
+        bucket_key   varbinary(255) not null,
+        seq          bigint not null,
+        last_at      datetime(6),
+        spent_total  bigint not null,
+        level        bigint,
+        level_at     datetime(6),
+        head_version int,
+        zone_version int not null,
+        zone_limit   bigint not null,
+        window_us    bigint not null,
+        per_us       bigint,
+        per_token    bigint,
+        now_at       datetime(6) not null,
+        start_at     datetime(6),
+        room         bigint
+    ) engine = memory;
+    create temporary table if not exists zone_batch_state (
+        position int not null primary key,
+        room     bigint,
+        seq      bigint not null
+    ) engine = memory;
+    create temporary table if not exists zone_batch_wait (
+        bucket     int not null,
+        must_leave bigint not null,
+        zone_id    int not null,
+        bucket_key varbinary(255) not null,
+        start_at   datetime(6) not null,
+        wait_us    bigint,
+        primary key (bucket, must_leave)
+    ) engine = memory;
+    create temporary table if not exists zone_batch_past (
+        position       int not null primary key,
+        id             bigint,
+        zone_version   int,
+        seq            bigint,
+        blocked        boolean,
+        reason         varchar(20) character set ascii,
+        cost           bigint,
+        zone_limit     bigint,
+        remaining      bigint,
+        retry_after_us bigint,
+        created_at     datetime(6)
+    ) engine = memory;
+    create temporary table if not exists zone_decision (
+        position       int not null primary key,
+        id             bigint,
+        txn_id         binary(16),
+        zone_id        int,
+        zone_version   int,
+        bucket_key     varbinary(255),
+        seq            bigint,
+        blocked        boolean,
+        reason         varchar(20) character set ascii,
+        cost           bigint,
+        zone_limit     bigint,
+        remaining      bigint,
+        retry_after_us bigint,
+        created_at     datetime(6),
+        replayed       boolean,
+        bucket         int,
+        appends        boolean,
+        first_of_txn   boolean,
+        is_last        boolean,
+        spent          bigint,
+        spent_total    bigint unsigned,
+        level          bigint,
+        prev_at        datetime(6),
+        start_at       datetime(6),
+        must_leave     bigint,
+        head_seq       bigint,
+        head_at        datetime(6),
+        head_version   int,
+        index zone_decision_txn (bucket, txn_id)
+    ) engine = memory;
+    set max_heap_table_size = v_heap_size;
+end;

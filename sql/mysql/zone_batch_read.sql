@@ -1,0 +1,108 @@
+-- zone_batch_read: reads the checks of a batch into temporary tables; not called from outside.
+--
+-- The text is parsed once. Beside what the caller wrote, zone_batch_check says of each check which bucket it is
+-- of (numbered in the byte order of zone and key), the how many-th of it, the how many-th of its transaction in
+-- it, and whether it appends a row.
+--
+-- Arguments  p_checks  as for zone_check_many
+-- Locks      nothing
+-- Errors     TG003 (31003) a value is out of range
+drop procedure if exists zone_batch_read;
+create procedure zone_batch_read(in p_checks json)
+sql security definer
+begin
+    declare v_rows      int;
+    declare v_position  int;
+    declare v_key_bytes int;
+    declare v_txn_bytes int;
+    declare v_cost      bigint;
+    declare v_message   varchar(128); -- the longest that a signal can carry
+
+    -- A row that is deleted keeps its place, and each reading of the table passes it: after a large batch they
+    -- are made anew.
+    call zone_batch_open();
+    select count(*)
+    into v_rows
+    from zone_batch_check c;
+    if v_rows > 256 then
+        drop temporary table zone_batch_check;
+        drop temporary table zone_batch_head;
+        drop temporary table zone_batch_bucket;
+        drop temporary table zone_batch_state;
+        drop temporary table zone_batch_wait;
+        drop temporary table zone_batch_past;
+        drop temporary table zone_decision;
+        call zone_batch_open();
+    end if;
+    delete from zone_batch_check;
+    delete from zone_batch_head;
+    delete from zone_batch_bucket;
+    delete from zone_batch_state;
+    delete from zone_batch_wait;
+    delete from zone_batch_past;
+    delete from zone_decision;
+
+    insert into zone_batch_check (
+        position, bucket, nth, nth_of_txn, appends, recorded, zone_id, bucket_key, key_bytes, txn_id, txn_bytes,
+        cost, fresh
+    )
+    select r.position, r.bucket, r.nth, r.nth_of_txn, r.recorded and (r.txn is null or r.nth_of_txn = 1), r.recorded,
+        r.zone_id, left(r.bucket_key, 255), r.key_bytes, left(r.txn, 16), length(r.txn), r.cost, r.fresh
+    from (
+        select c.position, c.zone_id, c.bucket_key, c.key_bytes, c.txn, c.cost, c.fresh, c.recorded,
+            dense_rank() over (order by c.zone_id, c.bucket_key) as bucket,
+            row_number() over (partition by c.zone_id, c.bucket_key order by c.position) as nth,
+            row_number() over (
+                partition by c.zone_id, c.bucket_key, c.txn, c.recorded
+                order by c.position
+            ) as nth_of_txn
+        from (
+            -- No longer than they need to be: what is sorted takes its longest length.
+            select j.position, j.zone_id, left(cast(coalesce(j.bucket_key, '') as binary), 256) as bucket_key,
+                coalesce(length(j.bucket_key), 0) as key_bytes,
+                case
+                    when j.txn is null then null
+                    -- In an insert unhex fails by itself, with another error than ours.
+                    when j.txn regexp '[^0-9A-Fa-f-]' then ''
+                    else left(unhex(replace(j.txn, '-', '')), 17)
+                end as txn,
+                j.cost, coalesce(j.fresh, false) as fresh,
+                coalesce(j.cost > 0, false) or coalesce(j.record, false) as recorded
+            from json_table(p_checks, '$[*]' columns (
+                position   for ordinality,
+                zone_id    int path '$.zone_id',
+                bucket_key varchar(4000) character set utf8mb4 path '$.key',
+                txn        varchar(4000) character set utf8mb4 path '$.txn',
+                cost       bigint path '$.cost',
+                fresh      boolean path '$.fresh',
+                record     boolean path '$.record'
+            )) j
+        ) c
+    ) r;
+
+    select min(c.position)
+    into v_position
+    from zone_batch_check c
+    where c.key_bytes not between 1 and 255
+        or c.cost is null
+        or c.cost not between 0 and 1099511627776
+        or c.txn_bytes <> 16
+        or c.txn_id = repeat(x'00', 16);
+    if v_position is not null then
+        select c.key_bytes, c.txn_bytes, c.cost
+        into v_key_bytes, v_txn_bytes, v_cost
+        from zone_batch_check c
+        where c.position = v_position;
+        set v_message = case
+            when v_key_bytes not between 1 and 255 then concat(
+                'bucket key of ', v_key_bytes,
+                ' bytes cannot be used; a key is 1 to 255 bytes without control characters'
+            )
+            when v_txn_bytes <> 16 then 'a txn is no UUID; write 32 hex digits, with or without dashes'
+            when v_cost between 0 and 1099511627776
+                then 'the nil UUID names no transaction; use a version 4 or 7 UUID'
+            else concat('cost ', coalesce(v_cost, 'null'), ' is out of range; use 0 to 1099511627776')
+        end;
+        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+    end if;
+end;
