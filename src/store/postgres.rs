@@ -65,8 +65,11 @@ impl Postgres {
         all(lease.end(decisions)?)
     }
 
+    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Held::Skip).await;
+        lease.end(decisions)
     }
 
     /// The caller's own `lock_timeout` holds.

@@ -139,6 +139,7 @@ impl Sqlite {
         Ok(decisions)
     }
 
+    /// There is nothing to skip: whoever has the write lock has every bucket.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
         Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
