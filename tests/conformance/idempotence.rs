@@ -104,7 +104,8 @@ pub async fn a_txn_twice_in_one_batch_is_charged_once(db: Db) {
     for round in 0..2 {
         let txn = Uuid::now_v7();
         let check = |key, cost| Check::new("login", key).cost(cost).txn(txn);
-        let batch = vec![check("a", 2), check("b", 1), Check::new("login", "a"), check("a", 2), check("a", 2)];
+        let batch =
+            vec![check("a", 2), check("b", 1), Check::new("login", "a"), check("a", 2), check("a", 2)];
         let decisions = limiter.check_many(batch).await.unwrap();
         let replayed: Vec<_> = decisions.iter().map(|d| d.replayed).collect();
         assert_eq!(replayed, [false, false, false, true, true]);
