@@ -96,12 +96,18 @@ fn columns_are_listed() {
     }
 }
 
-/// A locked row that is skipped reads like a row that is not there.
+/// A locked row that is skipped reads like a row that is not there. So none is, but where the caller asks for it
+/// and the answer tells the two apart.
 #[test]
 fn no_lock_is_skipped() {
     for path in ["sql", "migrations", "src"].into_iter().flat_map(files) {
         let text = read(&path).to_lowercase();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if path.ends_with("sql/mysql/zone_batch_lock.sql") {
+            assert_eq!(words.matches("skip locked").count(), 1, "{} has one way to skip", path.display());
+            assert!(words.contains("if v_skip_locked then insert into zone_batch_head"), "only if asked to");
+            continue;
+        }
         assert!(!words.contains("skip locked"), "{} skips what others hold", path.display());
     }
 }

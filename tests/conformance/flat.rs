@@ -60,7 +60,7 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
     for (zone_id, zone) in [(1, "wide"), (2, "full"), (3, "token")] {
         let mut rows_read = async |count: usize| {
             let check = |n: usize| {
-                let key = if n % 4 == 0 { "hot".to_owned() } else { format!("other {n}") };
+                let key = if n.is_multiple_of(4) { "hot".to_owned() } else { format!("other {n}") };
                 let txn = Uuid::now_v7().simple();
                 format!(r#"{{"zone_id":{zone_id},"key":"{key}","txn":"{txn}","cost":1}}"#)
             };
