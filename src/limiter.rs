@@ -2,6 +2,7 @@
 
 mod combiner;
 mod config;
+mod history;
 mod trace;
 
 use std::collections::HashMap;
@@ -15,11 +16,11 @@ use uuid::Uuid;
 
 use crate::check::Check;
 use crate::decision::Decision;
-use crate::entry::{Cursor, History, Page};
+use crate::entry::{History, Page};
 use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Tries;
-use crate::store::{Address, Joined, Of, Pool, Request, Span, Store, Terms};
+use crate::store::{Address, Joined, Pool, Request, Store, Terms};
 use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
 use combiner::Combiner;
 
@@ -193,39 +194,6 @@ impl Limiter {
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;
         self.inner.within(self.read_history(history)).await
-    }
-
-    async fn read_history(&self, history: &History) -> Result<Page> {
-        let store = &self.inner.store;
-        let zone_id = match &history.zone {
-            Some(zone) => Some(self.inner.zone_id(zone).await?),
-            None => None,
-        };
-        let mut rows = match (history.txn, zone_id, &history.key) {
-            (Some(txn), _, _) => store.history(&Span::new(Of::Txn(txn), history)).await?,
-            (None, Some(zone_id), Some(key)) => {
-                store.history(&Span::new(Of::Bucket(zone_id, key), history)).await?
-            }
-            (None, Some(zone_id), None) => store.history(&Span::new(Of::Zone(zone_id), history)).await?,
-            (None, None, _) => {
-                let mut rows = Vec::new();
-                for zone in store.zones().await? {
-                    rows.extend(store.history(&Span::new(Of::Zone(zone.id), history)).await?);
-                }
-                rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.decided_at, row.id)));
-                rows
-            }
-        };
-        let full = rows.len() >= history.limit as usize;
-        rows.truncate(history.limit as usize);
-        let next = if full { rows.last().map(Cursor::from) } else { None };
-        if history.txn.is_some() {
-            rows.retain(|row| {
-                history.zone.as_ref().is_none_or(|zone| *zone == row.zone)
-                    && history.key.as_ref().is_none_or(|key| *key == row.key)
-            });
-        }
-        Ok(Page { rows, next })
     }
 
     /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.

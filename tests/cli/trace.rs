@@ -98,9 +98,10 @@ fn each_check_is_counted_and_timed_and_its_key_is_nowhere() {
     assert!(!values.keys().any(|name| name.contains("alice")), "{values:?}");
 
     let said = said.text();
-    let about = said.lines().filter(|line| line.contains("tallygate.check{zone=\"login\" checks=1}"));
-    assert!(about.clone().count() >= 5, "{said}");
-    for part in ["decided txn_id=", "blocked=true reason=over_limit", "not decided"] {
+    assert!(said.contains("tallygate.call{checks=1}"), "{said}");
+    let about = said.lines().filter(|line| line.contains("zone=\"login\""));
+    assert_eq!(about.clone().count(), 5, "{said}");
+    for part in ["decided zone=", "blocked=true reason=over_limit", "not decided"] {
         assert!(about.clone().any(|line| line.contains(part)), "no {part:?} in:\n{said}");
     }
     assert!(!said.contains("alice"), "{said}");

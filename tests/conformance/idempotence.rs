@@ -125,28 +125,3 @@ pub async fn a_txn_is_its_own_in_each_bucket(db: Db) {
     }
     assert_eq!(db.rows().await, 3);
 }
-
-pub async fn a_txn_twice_in_one_batch_is_charged_once(db: Db) {
-    let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
-    // In a bucket that is new, and in one that has a past.
-    for round in 0..2 {
-        let txn = Uuid::now_v7();
-        let check = |key, cost| Check::new("login", key).cost(cost).txn(txn);
-        let batch =
-            vec![check("a", 2), check("b", 1), Check::new("login", "a"), check("a", 2), check("a", 2)];
-        let decisions = limiter.check_many(batch).await.unwrap();
-        let replayed: Vec<_> = decisions.iter().map(|d| d.replayed).collect();
-        assert_eq!(replayed, [false, false, false, true, true]);
-        for again in &decisions[3..] {
-            assert_eq!(Expected { replayed: false, ..Expected::from(again) }, Expected::from(&decisions[0]));
-        }
-        let txn = Uuid::now_v7();
-        let check = |cost| Check::new("login", "a").cost(cost).txn(txn);
-        let error = limiter.check_many(vec![Check::new("login", "b"), check(1), check(2)]).await.unwrap_err();
-        assert!(error.is_conflict(), "{error}");
-        assert!(error.to_string().contains("cost 1, not 2"), "{error}");
-        assert_eq!(db.rows().await, 3 * (round + 1));
-    }
-    db.assert_ledger_is_whole().await;
-}

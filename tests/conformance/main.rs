@@ -83,7 +83,6 @@ fn main() -> std::process::ExitCode {
         gate::a_newer_schema_says_that_the_program_is_old,
         gate::an_older_schema_says_what_to_run,
         idempotence::eight_clients_with_one_txn_are_charged_once,
-        idempotence::a_txn_twice_in_one_batch_is_charged_once,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
         idempotence::a_txn_twice_in_one_batch_is_charged_once,

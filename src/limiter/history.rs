@@ -1,0 +1,41 @@
+//! Pages of the ledger.
+
+use super::Limiter;
+use crate::entry::{Cursor, History, Page};
+use crate::error::Result;
+use crate::store::{Of, Span};
+
+impl Limiter {
+    pub(super) async fn read_history(&self, history: &History) -> Result<Page> {
+        let store = &self.inner.store;
+        let zone_id = match &history.zone {
+            Some(zone) => Some(self.inner.zone_id(zone).await?),
+            None => None,
+        };
+        let mut rows = match (history.txn, zone_id, &history.key) {
+            (Some(txn), _, _) => store.history(&Span::new(Of::Txn(txn), history)).await?,
+            (None, Some(zone_id), Some(key)) => {
+                store.history(&Span::new(Of::Bucket(zone_id, key), history)).await?
+            }
+            (None, Some(zone_id), None) => store.history(&Span::new(Of::Zone(zone_id), history)).await?,
+            (None, None, _) => {
+                let mut rows = Vec::new();
+                for zone in store.zones().await? {
+                    rows.extend(store.history(&Span::new(Of::Zone(zone.id), history)).await?);
+                }
+                rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.decided_at, row.id)));
+                rows
+            }
+        };
+        let full = rows.len() >= history.limit as usize;
+        rows.truncate(history.limit as usize);
+        let next = if full { rows.last().map(Cursor::from) } else { None };
+        if history.txn.is_some() {
+            rows.retain(|row| {
+                history.zone.as_ref().is_none_or(|zone| *zone == row.zone)
+                    && history.key.as_ref().is_none_or(|key| *key == row.key)
+            });
+        }
+        Ok(Page { rows, next })
+    }
+}
