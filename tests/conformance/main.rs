@@ -127,6 +127,7 @@ fn main() -> std::process::ExitCode {
         hazards::h10_a_session_in_daylight_saving_time_changes_nothing,
         hazards::h11_no_routine_takes_its_time_from_the_client,
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
+        flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
         input::a_txn_in_plain_sql_is_charged_once_however_it_is_written,
         locks::a_late_first_attempt_finds_what_the_second_one_decided,
