@@ -2,6 +2,7 @@
 --
 -- Arguments  p_error   its name
 --            p_values  what its message names
+-- Result     none
 -- Locks      nothing
 -- Errors     TG001 to TG005, see zone_check
 create function zone_error(p_error text, variadic p_values text[] default '{}')

@@ -1,5 +1,6 @@
 -- zone_txn_id_make: a name for a transaction that came without one: a version 7 UUID (RFC 9562).
 --
+-- Result     the name
 -- Locks      nothing
 create function zone_txn_id_make()
 returns uuid

@@ -19,21 +19,34 @@ pub async fn sixty_four_clients_on_one_token_bucket_get_exactly_the_burst(db: Db
     hot_key(&db, config(Isolation::RowLock, 16), bucket(1, 315_576_000, 100)).await;
 }
 
+pub async fn sixty_four_clients_that_travel_together_get_exactly_the_limit(db: Db) {
+    for &isolation in db.engine.isolations() {
+        let batch = Config::default().batch;
+        let zone = format!("{isolation:?}");
+        clients(&db, Config { batch, ..config(isolation, 16) }, &zone, log(100, 3600)).await;
+    }
+}
+
 pub async fn sixty_four_serializable_clients_on_one_key_get_exactly_the_limit(db: Db) {
     hot_key(&db, config(Isolation::Serializable, 16), log(100, 3600)).await;
 }
 
 /// 64 clients, each with a limiter of its own or sharing a few, 200 checks in all, limit 100.
 async fn hot_key(db: &Db, config: Config, policy: Policy) {
+    clients(db, config, "hot", policy).await;
+    assert_eq!(db.rows().await, 200);
+}
+
+async fn clients(db: &Db, config: Config, zone: &str, policy: Policy) {
     let limiters = join_all((0..4).map(|_| db.limiter_with(config))).await;
-    limiters[0].set_zone("hot", &policy, None, "test").await.unwrap();
+    limiters[0].set_zone(zone, &policy, None, "test").await.unwrap();
     let calls = (0..64).map(|client| {
-        let limiter = limiters[client % limiters.len()].clone();
+        let (limiter, zone) = (limiters[client % limiters.len()].clone(), zone.to_owned());
         async move {
             let calls = if client < 8 { 4 } else { 3 };
             let mut decisions = Vec::new();
             for _ in 0..calls {
-                decisions.push(limiter.check(Check::new("hot", "key")).await.unwrap());
+                decisions.push(limiter.check(Check::new(&zone, "key")).await.unwrap());
             }
             decisions
         }
@@ -42,7 +55,6 @@ async fn hot_key(db: &Db, config: Config, policy: Policy) {
         join_all(calls.map(tokio::spawn)).await.into_iter().flat_map(Result::unwrap).collect();
     assert_eq!(decisions.len(), 200);
     assert_eq!(decisions.iter().filter(|d| d.is_allowed()).count(), 100);
-    assert_eq!(db.rows().await, 200);
     db.assert_ledger_is_whole().await;
 }
 

@@ -25,6 +25,7 @@ mod real;
 mod schema;
 mod seeds;
 mod server;
+mod together;
 mod vectors;
 mod waiting;
 
@@ -73,6 +74,7 @@ fn main() -> std::process::ExitCode {
         differential::the_database_decides_what_the_core_decides,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
+        exact::sixty_four_clients_that_travel_together_get_exactly_the_limit,
         exact::a_batch_of_thousands_on_one_key_gets_exactly_the_limit,
         exact::batches_from_many_clients_get_exactly_the_limit,
         exact::a_thousand_callers_with_new_keys_all_get_an_answer,
@@ -110,6 +112,9 @@ fn main() -> std::process::ExitCode {
         hazards::h09_the_first_call_of_a_bucket_is_held_to_the_limit,
         hazards::h12_blocked_checks_consume_nothing,
         hazards::h13_a_long_idle_gives_no_extra_token,
+        together::a_bad_check_fails_alone,
+        together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,
+        together::callers_that_leave_harm_no_other,
         vectors::every_vector_is_decided_as_written,
         waiting::the_promised_wait_is_the_least_that_passes,
     );
@@ -122,6 +127,7 @@ fn main() -> std::process::ExitCode {
         hazards::h10_a_session_in_daylight_saving_time_changes_nothing,
         hazards::h11_no_routine_takes_its_time_from_the_client,
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
+        flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
         input::a_txn_in_plain_sql_is_charged_once_however_it_is_written,
         locks::a_late_first_attempt_finds_what_the_second_one_decided,
@@ -134,6 +140,9 @@ fn main() -> std::process::ExitCode {
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        together::a_held_bucket_delays_none_that_travel_with_it,
+        together::each_caller_has_its_own_deadline,
+        together::what_waits_is_bounded,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,
         seeds::the_first_calls_of_a_new_id_never_fail,
@@ -154,7 +163,6 @@ fn main() -> std::process::ExitCode {
         joined::an_old_snapshot_locks_no_unrelated_bucket,
         locks::a_failed_call_gives_its_locks_back,
         locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
-        flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,

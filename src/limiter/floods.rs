@@ -1,0 +1,165 @@
+//! Blocked checks that are answered from memory, in zones that choose so (`blocked_rows=coalesced`).
+//!
+//! A blocked decision says for how long a check of that cost stays blocked. Until then, and for a second at most,
+//! further checks that ask as much or more need no database: they are counted here and recorded together as one
+//! row. So the one who floods a bucket does not decide how much is written.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::decision::{Decision, Reason};
+use crate::store::Request;
+
+/// What is counted is recorded no later than this; it is also how late a change of policy is noticed.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// Buckets that are remembered at most. A flood over more of them is recorded row by row.
+const MOST: usize = 16_384;
+
+type Bucket = (i32, String);
+
+#[derive(Default)]
+pub(super) struct Floods(Mutex<HashMap<Bucket, Flood>>);
+
+/// A bucket that is blocked for a while.
+struct Flood {
+    /// The check that was blocked, under the name that the row of those after it will have.
+    request: Request,
+    decision: Decision,
+    answered: Instant,
+    until: Instant,
+    checks: u32,
+}
+
+impl Floods {
+    /// Remembers a blocked decision, if it says how long it holds. Returns when what was counted by then must be
+    /// taken.
+    ///
+    /// The database decided between the asking and the answer. Counted from the asking, nothing is blocked longer
+    /// than it promised; counted from the answer, whoever waits as long as he is told waits long enough.
+    pub fn remember(
+        &self,
+        request: &Request,
+        decision: &Decision,
+        asked: Instant,
+        answered: Instant,
+    ) -> Option<Instant> {
+        let wait = decision.retry_after().filter(|_| decision.reason == Reason::OverLimit)?;
+        let mut floods = self.floods();
+        let bucket = request.bucket();
+        if floods.len() >= MOST || floods.contains_key(&bucket) {
+            return None;
+        }
+        let until = asked + wait.min(KEPT);
+        let request = Request { txn: Uuid::now_v7(), ..request.clone() };
+        floods.insert(bucket, Flood { request, decision: decision.clone(), answered, until, checks: 0 });
+        Some(until)
+    }
+
+    /// The answer to a check of a bucket that is known to be blocked for at least its cost.
+    ///
+    /// Not to one whose id the caller chose: that may have been decided before, and then has its answer.
+    pub fn answer(&self, request: &Request, now: Instant) -> Option<Decision> {
+        let mut floods = self.floods();
+        if floods.is_empty() || !request.fresh {
+            return None;
+        }
+        let flood = floods.get_mut(&request.bucket())?;
+        if request.cost < flood.request.cost || now >= flood.until {
+            return None;
+        }
+        flood.checks = flood.checks.checked_add(1)?;
+        let passed_us = i64::try_from(now.saturating_duration_since(flood.answered).as_micros()).ok()?;
+        Some(Decision {
+            txn_id: request.txn,
+            retry_after_us: flood.decision.retry_after_us.map(|wait_us| (wait_us - passed_us).max(1)),
+            decided_at: flood.decision.decided_at + Duration::from_micros(passed_us.unsigned_abs()),
+            seq: None,
+            ..flood.decision.clone()
+        })
+    }
+
+    /// Forgets a bucket. Returns how many checks were answered, and under which request they are recorded.
+    pub fn take(&self, bucket: &Bucket) -> Option<(Request, u32)> {
+        self.floods().remove(bucket).map(|flood| (flood.request, flood.checks)).filter(|(_, checks)| *checks > 0)
+    }
+
+    /// Every bucket that is remembered.
+    pub fn buckets(&self) -> Vec<Bucket> {
+        self.floods().keys().cloned().collect()
+    }
+
+    fn floods(&self) -> MutexGuard<'_, HashMap<Bucket, Flood>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(cost: i64) -> Request {
+        let (zone, key) = ("login".to_owned(), "42".to_owned());
+        Request { zone, zone_id: 1, key, txn: Uuid::now_v7(), cost, fresh: true, record: false }
+    }
+
+    fn blocked(request: &Request, wait_us: i64) -> Decision {
+        Decision {
+            zone: request.zone.clone(),
+            key: request.key.clone(),
+            txn_id: request.txn,
+            blocked: true,
+            reason: Reason::OverLimit,
+            limit: 5,
+            remaining: 1,
+            retry_after_us: Some(wait_us),
+            seq: Some(7),
+            zone_version: 1,
+            decided_at: chrono::DateTime::from_timestamp_micros(1_000_000).unwrap(),
+            replayed: false,
+        }
+    }
+
+    #[test]
+    fn what_asks_as_much_is_answered_until_the_wait_is_over() {
+        let (floods, start) = (Floods::default(), Instant::now());
+        let first = request(2);
+        assert_eq!(floods.answer(&first, start), None);
+        let until = floods.remember(&first, &blocked(&first, 500_000), start, start);
+        assert_eq!(until, Some(start + Duration::from_millis(500)));
+        let next = request(3);
+        let answer = floods.answer(&next, start + Duration::from_millis(100)).unwrap();
+        assert!(answer.blocked && answer.seq.is_none() && answer.txn_id == next.txn);
+        assert_eq!(answer.retry_after_us, Some(400_000));
+        assert_eq!(answer.decided_at.timestamp_micros(), 1_100_000);
+        assert_eq!(floods.answer(&request(2), start + Duration::from_millis(500)), None);
+        let (recorded, checks) = floods.take(&first.bucket()).unwrap();
+        assert!(checks == 1 && recorded.cost == 2 && recorded.txn != first.txn);
+        assert!(floods.take(&first.bucket()).is_none());
+    }
+
+    #[test]
+    fn what_may_pass_or_was_decided_before_goes_to_the_database() {
+        let (floods, start) = (Floods::default(), Instant::now());
+        let first = request(2);
+        floods.remember(&first, &blocked(&first, 500_000), start, start);
+        assert_eq!(floods.answer(&request(1), start), None);
+        assert_eq!(floods.answer(&Request { fresh: false, ..request(2) }, start), None);
+        assert_eq!(floods.answer(&Request { key: "43".to_owned(), ..request(2) }, start), None);
+        assert!(floods.take(&first.bucket()).is_none());
+    }
+
+    #[test]
+    fn a_long_wait_is_remembered_for_a_second() {
+        let (floods, start) = (Floods::default(), Instant::now());
+        let first = request(1);
+        assert_eq!(floods.remember(&first, &blocked(&first, i64::MAX), start, start), Some(start + KEPT));
+        assert_eq!(floods.remember(&first, &blocked(&first, i64::MAX), start, start), None);
+        let never = Decision { reason: Reason::ExceedsLimit, retry_after_us: None, ..blocked(&first, 1) };
+        assert_eq!(floods.remember(&Request { key: "43".to_owned(), ..first }, &never, start, start), None);
+    }
+}
