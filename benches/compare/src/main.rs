@@ -2,6 +2,8 @@
 
 mod compare;
 mod database;
+mod flat;
+mod flood;
 mod ledger;
 mod machine;
 mod measure;
@@ -41,7 +43,14 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         match &options.command {
-            Some(Command::Flat(_)) => anyhow::bail!("not yet"),
+            Some(Command::Flat(options)) => {
+                let report = flat::run(options, &place, machine).await?;
+                print!("{report}");
+                if let Some(path) = &options.json {
+                    write(path, &report)?;
+                }
+                Ok(())
+            }
             _ => {
                 let results = compare::run(&options.compare, &place, machine).await?;
                 print!("{results}");

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Compares Tallygate with what others offer, on this machine, in one run.
 #[derive(Parser)]
-#[command(name = "./run", args_conflicts_with_subcommands = true)]
+#[command(name = "./run", bin_name = "./run", args_conflicts_with_subcommands = true)]
 pub struct Options {
     #[command(subcommand)]
     pub command: Option<Command>,
