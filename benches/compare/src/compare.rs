@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::database::{Engine, Site};
 use crate::ledger::{Rival, Tallygate, Way};
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::measure::{Contest, Keys, Sample, Times, names};
 use crate::options::{Compare, Family};
 use crate::peers::{Algorithm, Governor, InRedis, Limitador};
@@ -89,6 +89,7 @@ pub async fn run(options: &Compare, place: &Place, machine: Machine) -> Result<R
             Limitador::new(options.callers, options.keys)?,
         ));
     }
+    machine::settle(&place.scratch);
     let rows = rounds(&entries, options, names).await;
     let Compare { seconds, rounds, callers, keys, batch, .. } = *options;
     let terms = Terms { seconds, rounds, callers, keys, batch };

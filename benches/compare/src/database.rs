@@ -154,13 +154,21 @@ impl Wire {
                 include_str!("../../routine/mysql/bare_write.sql"),
                 include_str!("../sql/mysql/bare_write_many.sql"),
             ],
-            // Nothing is decided there, so no row has to follow its head; the statement moves the head itself.
-            Self::Sqlite(_) => {
-                &[include_str!("../../routine/sqlite/seed_tables.sql"), "drop trigger zone_txn_head"]
-            }
+            Self::Sqlite(_) => &[include_str!("../../routine/sqlite/seed_tables.sql")],
         };
         for sql in statements {
             self.execute(sql).await?;
+        }
+        if let Self::Sqlite(wire) = self {
+            // They hold each row to the head before it. Nothing is decided here, and the statement moves the head.
+            let triggers: Vec<String> = sqlx::query_scalar(
+                "select name from sqlite_master where type = 'trigger' and tbl_name = 'zone_txn'",
+            )
+            .fetch_all(wire)
+            .await?;
+            for trigger in triggers {
+                self.execute(&format!("drop trigger {trigger}")).await?;
+            }
         }
         let seconds = WINDOW.as_secs();
         self.execute(&format!("insert into seed_zone values ({zone_id}, 'login', {RATE}, {seconds})"))

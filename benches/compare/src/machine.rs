@@ -39,6 +39,7 @@ impl Machine {
         let memory_kib: u64 = field("/proc/meminfo", "MemTotal")
             .and_then(|total| total.split(' ').next()?.parse().ok())
             .unwrap_or_default();
+        settle(directory);
         let [overwrite_us, append_us] = fdatasync_p50_us(directory)?;
         Ok(Self {
             processor,
@@ -61,6 +62,11 @@ impl Machine {
              over what is there, {append_us:.0} µs at the end of a file"
         )
     }
+}
+
+/// Writes back what others left in memory: the disk would be busy with that.
+pub fn settle(directory: &Path) {
+    Command::new("timeout").args(["120", "sync", "--file-system"]).arg(directory).status().ok();
 }
 
 fn field(file: &str, name: &str) -> Option<String> {
