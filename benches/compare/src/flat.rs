@@ -200,7 +200,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}\n", self.machine.lines())?;
         writeln!(
             f,
-            "a lone check, sliding log over a day\n{:>14}{:>14}{:>16}{:>10}{:>10}{:>10}{:>8}",
+            "a lone check, sliding log over a day; ratio of p50 to the first of its rate\n{:>14}{:>14}{:>16}{:>10}{:>10}{:>10}{:>8}",
             "rows in ledger", "rate", "rows in window", "blocked", "p50 µs", "p99 µs", "ratio"
         )?;
         for lone in &self.lone {

@@ -25,8 +25,8 @@ const GRID: RGBColor = RGBColor(222, 222, 216);
 pub fn draw(results: &Results, directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     for (keys, file, title) in [
-        (Keys::Distinct, "distinct.svg", format!("{} distinct keys", results.terms.keys)),
-        (Keys::Hot, "hot.svg", "one hot key".to_owned()),
+        (Keys::Distinct, "compare-distinct.svg", format!("{} distinct keys", results.terms.keys)),
+        (Keys::Hot, "compare-hot.svg", "one hot key".to_owned()),
     ] {
         let rows =
             results.rows.iter().filter(|row| row.keys == keys && row.best && row.decisions_per_s > 0.0);
