@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use tokio::time::timeout;
 
 use crate::database::{Engine, Site};
 use crate::ledger::{Rival, Tallygate, Way};
@@ -15,6 +16,9 @@ use crate::server::{Place, Redis};
 
 /// Of the measured time.
 const WARM_UP: f64 = 0.2;
+
+/// How long it may take until a database is ready.
+const PREPARATION: Duration = Duration::from_secs(600);
 
 struct Entry {
     title: Title,
@@ -51,7 +55,8 @@ pub async fn run(options: &Compare, place: &Place, machine: Machine) -> Result<R
     ] {
         if options.has(family) {
             eprintln!("compare: starting {engine}");
-            let site = Site::make(engine, place, names).await?;
+            let site = timeout(PREPARATION, Site::make(engine, place, names)).await;
+            let site = site.with_context(|| format!("{engine} is not ready after {PREPARATION:?}"))??;
             settings.push(site.settings.clone());
             entries.extend(ledgers(&site, options).await?);
         }

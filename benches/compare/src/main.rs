@@ -18,6 +18,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use tokio::time::timeout;
+
 use options::{Command, Options};
 use results::Results;
 use server::Place;
@@ -44,7 +46,8 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         match &options.command {
             Some(Command::Flat(options)) => {
-                let report = flat::run(options, &place, machine).await?;
+                let report = timeout(flat::MOST, flat::run(options, &place, machine)).await;
+                let report = report.context("flat does not end; ask for less")??;
                 print!("{report}");
                 if let Some(path) = &options.json {
                     write(path, &report)?;
