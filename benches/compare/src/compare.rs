@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tallygate::{Config, Limiter};
 use tokio::time::timeout;
 
+use crate::calls::Calls;
 use crate::database::{Engine, Site};
 use crate::ledger::{Rival, Tallygate, Way};
 use crate::machine::{self, Machine};
@@ -16,6 +18,9 @@ use crate::server::{Place, Redis};
 
 /// Of the measured time.
 const WARM_UP: f64 = 0.2;
+
+/// Those who do without batches.
+const SINGLE_CALLERS: usize = 64;
 
 /// How long it may take until a database is ready.
 const PREPARATION: Duration = Duration::from_secs(600);
@@ -45,6 +50,7 @@ impl Entry {
 
 pub async fn run(options: &Compare, place: &Place, machine: Machine) -> Result<Results> {
     let names = names(options.keys);
+    let calls = Calls::listen()?;
     let mut entries = Vec::new();
     let mut settings = Vec::new();
     for (family, engine) in [
@@ -95,7 +101,7 @@ pub async fn run(options: &Compare, place: &Place, machine: Machine) -> Result<R
         ));
     }
     machine::settle(&place.scratch);
-    let rows = rounds(&entries, options, names).await;
+    let rows = rounds(&entries, options, names, &calls).await;
     let Compare { seconds, rounds, callers, keys, batch, .. } = *options;
     let terms = Terms { seconds, rounds, callers, keys, batch };
     Ok(Results { machine, settings, terms, rows }.relate())
@@ -106,8 +112,13 @@ async fn ledgers(site: &Site, options: &Compare) -> Result<Vec<Entry>> {
     let entry = |role, name: &str, contest| Entry::new(Group::Recorded, role, site.engine, name, contest);
     let rival = |way| Rival::of(site, way, callers, batch);
     let tallygate = Tallygate { limiter: site.limiter.clone(), callers };
+    let single = Config { batch: None, ..Config::default() };
+    let single =
+        Tallygate { limiter: Limiter::connect_with(&site.url, single).await?, callers: SINGLE_CALLERS };
+    let name = format!("Tallygate without batching, {SINGLE_CALLERS} callers");
     Ok(vec![
         Entry::new(Group::Recorded, Role::Tallygate, site.engine, "Tallygate", tallygate),
+        Entry::new(Group::Recorded, Role::Single, site.engine, name, single),
         entry(Role::Seed, "lock, count, insert", rival(Way::Seed)),
         entry(Role::Bare, "bare two statements, nothing decided", rival(Way::Bare)),
         entry(Role::Floor, &format!("bare, in batches of {batch}, nothing decided"), rival(Way::BareMany)),
@@ -134,7 +145,7 @@ async fn scripts(server: &Redis, appendfsync: &str, callers: usize) -> Result<Ve
 }
 
 /// Every contestant in every round, so that what else happens on the machine meets them alike.
-async fn rounds(entries: &[Entry], options: &Compare, names: &'static [String]) -> Vec<Row> {
+async fn rounds(entries: &[Entry], options: &Compare, names: &'static [String], calls: &Calls) -> Vec<Row> {
     let times = Times {
         warm_up: Duration::from_secs_f64(options.seconds * WARM_UP),
         measured: Duration::from_secs_f64(options.seconds),
@@ -157,7 +168,11 @@ async fn rounds(entries: &[Entry], options: &Compare, names: &'static [String]) 
         // Another neighbour each time: what one leaves to do in the background is not always met by the same one.
         fastrand::shuffle(&mut order);
         for (done, (cell, (keys, entry))) in order.into_iter().enumerate() {
-            let sample = entry.contest.round(names, keys, times).await;
+            calls.take_mean();
+            let mut sample = entry.contest.round(names, keys, times).await;
+            if let Ok(sample) = &mut sample {
+                sample.checks_per_call = calls.take_mean();
+            }
             let place = format!("round {} of {}, {:>3} of {count}", round + 1, options.rounds, done + 1);
             match sample {
                 Ok(sample) => {

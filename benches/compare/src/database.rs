@@ -48,6 +48,8 @@ pub enum Wire {
 
 pub struct Site {
     pub engine: Engine,
+    /// Of the library's database.
+    pub url: String,
     pub limiter: Limiter,
     /// Connections to the rivals' database, and its zone.
     pub wires: Vec<Arc<Mutex<Wire>>>,
@@ -81,7 +83,7 @@ impl Site {
         while engine != Engine::Sqlite && wires.len() < CONNECTIONS {
             wires.push(Arc::new(Mutex::new(Wire::open(engine, &rivals).await?)));
         }
-        Ok(Self { engine, limiter, wires, zone_id, settings })
+        Ok(Self { engine, url, limiter, wires, zone_id, settings })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tallygate beside what others offer: one program, one run, one table. See README.md.
 
+mod calls;
 mod compare;
 mod database;
 mod flat;

@@ -66,6 +66,9 @@ pub struct Sample {
     pub p99_us: f64,
     /// Of the decisions.
     pub allowed: f64,
+    /// Checks in a call to the database, where the library makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks_per_call: Option<f64>,
     /// Calls that failed.
     pub errors: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,6 +222,7 @@ impl Tally {
             p50_us: quantile_us(0.5),
             p99_us: quantile_us(0.99),
             allowed: self.allowed as f64 / self.decisions as f64,
+            checks_per_call: None,
             errors: self.errors,
             first_error: self.first_error,
         })

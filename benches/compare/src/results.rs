@@ -39,6 +39,8 @@ pub struct Row {
     pub p99_us: f64,
     pub allowed: f64,
     pub errors: u64,
+    #[serde(default)]
+    pub checks_per_call: Option<f64>,
     /// Decisions a second, by those of the floor in batches on the same database and keys.
     pub to_floor: Option<f64>,
     /// The same by Redis' sliding window with appendfsync=always, the better client.
@@ -72,6 +74,8 @@ pub enum Group {
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Tallygate,
+    /// The library without batches.
+    Single,
     Seed,
     /// Nothing is decided.
     Bare,
@@ -118,6 +122,10 @@ impl Row {
             p50_us: median(|sample| sample.p50_us),
             p99_us: median(|sample| sample.p99_us),
             allowed: median(|sample| sample.allowed),
+            checks_per_call: samples
+                .iter()
+                .all(|sample| sample.checks_per_call.is_some())
+                .then(|| median(|sample| sample.checks_per_call.unwrap_or(0.0))),
             errors: samples.iter().map(|sample| sample.errors).sum(),
             to_floor: None,
             to_redis: None,
@@ -176,8 +184,8 @@ impl fmt::Display for Results {
         {
             writeln!(
                 f,
-                "\n{title:<58}{:>12}{:>10}{:>10}{:>9}{:>9}{:>9}",
-                "decisions/s", "p50 µs", "p99 µs", "allowed", "× floor", "× Redis"
+                "\n{title:<58}{:>12}{:>10}{:>10}{:>9}{:>9}{:>9}{:>9}",
+                "decisions/s", "p50 µs", "p99 µs", "allowed", "× floor", "× Redis", "a call"
             )?;
             for group in Group::ALL {
                 let rows = self.rows.iter().filter(|row| row.keys == kind && row.contestant.group == group);
@@ -191,7 +199,7 @@ impl fmt::Display for Results {
         writeln!(
             f,
             "\n× floor: the floor in batches on the same database. × Redis: its sliding window, appendfsync=always, \
-             with the better of two clients."
+             with the better of two clients.\na call: mean checks in one call of the library to its database."
         )
     }
 }
@@ -205,13 +213,14 @@ impl fmt::Display for Row {
             let ratio = |to: Option<f64>| to.map_or("-".to_owned(), |to| format!("{to:.3}"));
             write!(
                 f,
-                "{:>12.0}{:>10}{:>10}{:>9}{:>9}{:>9}",
+                "{:>12.0}{:>10}{:>10}{:>9}{:>9}{:>9}{:>9}",
                 self.decisions_per_s,
                 micros(self.p50_us),
                 micros(self.p99_us),
                 allowed,
                 ratio(self.to_floor),
-                ratio(self.to_redis)
+                ratio(self.to_redis),
+                self.checks_per_call.map_or("-".to_owned(), |checks| format!("{checks:.0}"))
             )?;
         }
         if self.errors > 0 {
