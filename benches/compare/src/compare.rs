@@ -102,6 +102,9 @@ pub async fn run(options: &Compare, place: &Place, machine: Machine) -> Result<R
     }
     machine::settle(&place.scratch);
     let rows = rounds(&entries, options, names, &calls).await;
+    for server in servers {
+        server.stop().await;
+    }
     let Compare { seconds, rounds, callers, keys, batch, .. } = *options;
     let terms = Terms { seconds, rounds, callers, keys, batch };
     Ok(Results { machine, settings, terms, rows }.relate())

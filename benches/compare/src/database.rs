@@ -121,11 +121,14 @@ impl Wire {
         Ok(match engine {
             Engine::Postgres => Self::Postgres(PgConnection::connect(url).await?),
             Engine::MySql | Engine::MariaDb => Self::MySql(MySqlConnection::connect(url).await?),
-            // As the library opens it.
+            // As the library opens it, with its room for pages.
             Engine::Sqlite => {
                 let options = SqliteConnectOptions::from_str(url)?
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Full)
+                    .pragma("cache_size", "-65536")
+                    .pragma("wal_autocheckpoint", "4000")
+                    .pragma("temp_store", "memory")
                     .busy_timeout(Duration::from_secs(5));
                 Self::Sqlite(SqliteConnection::connect_with(&options).await?)
             }
@@ -192,7 +195,7 @@ impl Wire {
             @@innodb_flush_log_at_trx_commit, ', innodb_flush_method=', @@innodb_flush_method, ', innodb_doublewrite=',
             @@innodb_doublewrite, ', log_bin=', @@log_bin, ', sync_binlog=', @@sync_binlog,
             ', innodb_buffer_pool_size=', @@innodb_buffer_pool_size >> 20, 'M')";
-        const SQLITE: &str = "select sqlite_version() || ', journal_mode=wal, synchronous=full'";
+        const SQLITE: &str = "select sqlite_version() || ', journal_mode=wal, synchronous=full, cache_size=64M, wal_autocheckpoint=4000'";
         let settings: String = match self {
             Self::Postgres(wire) => sqlx::query_scalar(POSTGRES).fetch_one(wire).await?,
             Self::MySql(wire) => sqlx::query_scalar(MYSQL).fetch_one(wire).await?,

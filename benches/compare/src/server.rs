@@ -110,7 +110,7 @@ async fn output(command: &mut Command) -> Result<String> {
 /// A Redis of its own; ends when dropped.
 pub struct Redis {
     pub client: redis::Client,
-    _process: Child,
+    process: Child,
 }
 
 impl Redis {
@@ -130,7 +130,7 @@ impl Redis {
         let begin = Instant::now();
         loop {
             match client.get_multiplexed_async_connection().await {
-                Ok(_) => return Ok(Self { client, _process: process }),
+                Ok(_) => return Ok(Self { client, process }),
                 Err(error) if begin.elapsed() > START => return Err(error).context("redis does not answer"),
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
@@ -139,6 +139,10 @@ impl Redis {
 }
 
 impl Redis {
+    pub async fn stop(mut self) {
+        self.process.kill().await.ok();
+    }
+
     pub async fn version(&self) -> Result<String> {
         let mut connection = self.client.get_multiplexed_async_connection().await?;
         let info: String = redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
