@@ -204,8 +204,8 @@ async fn sqlite(wire: &mut SqliteConnection, way: Way, zone_id: i32, writes: &[W
         }
         Way::Bare => {
             for sql in [
-                include_str!("../../routine/sqlite/bare_head.sql"),
-                include_str!("../../routine/sqlite/bare_append.sql"),
+                include_str!("../sql/sqlite/bare_head.sql"),
+                include_str!("../sql/sqlite/bare_append.sql"),
             ] {
                 sqlx::query(sql)
                     .bind(zone_id)
