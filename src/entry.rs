@@ -24,8 +24,10 @@ pub struct Entry {
     pub seq: i64,
     /// The transaction that was decided.
     pub txn_id: Uuid,
-    /// What the row records: `check`.
+    /// What the row records: `check`, or `coalesced`: checks that were blocked without asking the database.
     pub kind: String,
+    /// How many checks the row stands for: 1, or more in a coalesced one.
+    pub checks: i32,
     /// True when the transaction could not pass.
     pub blocked: bool,
     /// Why.

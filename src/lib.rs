@@ -22,7 +22,7 @@ pub use crate::{
     limiter::{BatchConfig, Config, Limiter},
     migrate::{Migration, Migrator},
     store::{Isolation, Joined, Pool},
-    zone::{Algorithm, Policy, UNITS_MAX, Zone, ZoneVersion},
+    zone::{Algorithm, BlockedRows, Durability, Policy, UNITS_MAX, Zone, ZoneVersion},
 };
 
 // The code in the documents compiles.

@@ -170,6 +170,33 @@ impl From<sqlx::SqlitePool> for Pool {
     }
 }
 
+/// What tests ask of a store before anything else does.
+#[cfg(feature = "test-clock")]
+#[doc(hidden)]
+impl Pool {
+    pub async fn record_blocked(
+        &self,
+        zone_id: i32,
+        key: &str,
+        txn: Uuid,
+        cost: i64,
+        checks: u32,
+    ) -> Result<()> {
+        let (zone, key) = (String::new(), key.to_owned());
+        let request = Request { zone, zone_id, key, txn, cost, fresh: false, record: false };
+        let until = Instant::now() + Duration::from_secs(30);
+        self.0.record_blocked(&request, checks, Terms { isolation: Isolation::RowLock, until }).await
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub fn set_test_clock(&mut self, us: std::sync::Arc<std::sync::atomic::AtomicI64>) {
+        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
+        if let Store::Sqlite(sqlite) = &mut self.0 {
+            sqlite.set_clock(us);
+        }
+    }
+}
+
 /// Calls the same method of whichever store it is.
 macro_rules! each {
     ($store:expr, $s:ident => $call:expr) => {
@@ -255,6 +282,16 @@ impl Store {
                 "the connection is of another database than the limiter's; join one of its own kind",
             )),
         }
+    }
+
+    /// Records so many checks that were answered blocked from memory as one row, in a transaction of its own.
+    /// Nothing is decided or spent; the bucket's state is brought to now. Once for each transaction id.
+    #[allow(dead_code, reason = "for whoever answers from memory")]
+    pub async fn record_blocked(&self, request: &Request, checks: u32, terms: Terms) -> Result<()> {
+        let checks = i32::try_from(checks).ok().filter(|&checks| checks >= 1).ok_or_else(|| {
+            Error::invalid(format!("a row cannot stand for {checks} checks; use 1 to {}", i32::MAX))
+        })?;
+        each!(self, s => s.record_blocked(request, checks, terms).await)
     }
 
     /// Makes the zone or changes it; a call that changes nothing makes no version.

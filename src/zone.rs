@@ -1,60 +1,21 @@
 //! A zone: one use case with one policy.
 
-use std::fmt;
-use std::str::FromStr;
+mod choice;
+
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
+
+pub use choice::{Algorithm, BlockedRows, Durability};
 
 /// The most that a rate, a burst or a cost can be: 2^40 units.
 pub const UNITS_MAX: i64 = 1 << 40;
 
 /// The longest window: 10 years of 365 days and 6 hours.
 const WINDOW_US_MAX: i64 = 315_576_000_000_000;
-
-/// How a zone counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// At most `rate` units in any window, exactly: what was spent at t is free again at t + window.
-    SlidingLog,
-    /// A store of `burst` tokens that fills at `rate` per window; a check takes its cost from it.
-    TokenBucket,
-}
-
-impl Algorithm {
-    /// Its name in SQL, in JSON and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SlidingLog => "sliding-log",
-            Self::TokenBucket => "token-bucket",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        [Self::SlidingLog, Self::TokenBucket].into_iter().find(|a| a.as_str() == name).ok_or_else(|| {
-            Error::invalid(format!("unknown algorithm {name:?}; there are sliding-log and token-bucket"))
-        })
-    }
-}
-
-impl Serialize for Algorithm {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
 
 /// How much a zone admits. Always well-formed: the constructors refuse what cannot be decided exactly.
 ///
@@ -72,6 +33,8 @@ pub struct Policy {
     rate: i64,
     window_us: i64,
     burst: Option<i64>,
+    durability: Durability,
+    blocked_rows: BlockedRows,
     /// The greatest common divisor of rate and window, found once and not with each decision.
     #[serde(skip)]
     gcd: i64,
@@ -124,7 +87,8 @@ impl Policy {
             }
         }
         let gcd = gcd(rate, window_us);
-        let policy = Self { algorithm, rate, window_us, burst, gcd };
+        let (durability, blocked_rows) = (Durability::default(), BlockedRows::default());
+        let policy = Self { algorithm, rate, window_us, burst, durability, blocked_rows, gcd };
         if algorithm == Algorithm::TokenBucket {
             let largest = (i64::MAX - rate / gcd) / (window_us / gcd);
             if policy.limit() > largest {
@@ -136,6 +100,18 @@ impl Policy {
             }
         }
         Ok(policy)
+    }
+
+    /// How long an answer waits; without this [`Durability::Durable`]. MySQL and MariaDB have no other.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// What a flood of blocked checks leaves in the ledger; without this [`BlockedRows::Each`].
+    #[must_use]
+    pub fn with_blocked_rows(self, blocked_rows: BlockedRows) -> Self {
+        Self { blocked_rows, ..self }
     }
 
     /// How it counts.
@@ -156,6 +132,16 @@ impl Policy {
     /// Capacity of a token bucket where it differs from the rate.
     pub fn burst(&self) -> Option<i64> {
         self.burst
+    }
+
+    /// How long an answer waits.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// What a flood of blocked checks leaves in the ledger.
+    pub fn blocked_rows(&self) -> BlockedRows {
+        self.blocked_rows
     }
 
     /// The most that can ever be spent at once: the burst, or the rate.

@@ -97,7 +97,16 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
         Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
         Way::Seed => {}
         // Fresh, not a peek, with the deadline that the limiter has when nothing else is said.
-        _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(true).bind(false).bind(5_000),
+        _ => {
+            query = query
+                .bind(Uuid::now_v7())
+                .bind(1_i64)
+                .bind(true)
+                .bind(false)
+                .bind(5_000)
+                .bind(true)
+                .bind(None::<i32>)
+        }
     }
     query.fetch_one(connection).await.map(drop)
 }
@@ -106,7 +115,7 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
     let sql = match way {
         Way::Bare => "call bare_write(?, ?, ?, ?)",
         Way::Seed => "call seed_check(?, ?)",
-        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?)",
+        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, null)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
     match way {

@@ -14,7 +14,8 @@ create table if not exists zone_txn (
     zone_version   int            not null comment 'the version of the zone that decided',
     bucket_key     varbinary(255) not null comment 'the bucket',
     seq            bigint         not null comment 'position in the bucket, from 1 without gaps',
-    kind           varchar(20)    character set ascii not null comment 'what the row records: check',
+    kind           varchar(20)    character set ascii not null comment 'what the row records: check, one check; coalesced, checks that were blocked without asking the database',
+    checks         int            not null default 1 comment 'how many checks the row stands for: 1, or more in a coalesced one',
     blocked        boolean        not null comment '1 when the transaction may not pass',
     reason         varchar(20)    character set ascii not null comment 'within_limit, over_limit or exceeds_limit',
     cost           bigint         not null comment 'what was asked for',
@@ -32,7 +33,8 @@ create table if not exists zone_txn (
     -- history of a bucket. With all four columns given it finds a row by a point read,
     -- which locks no gap. Costs 18 %.
     constraint zone_txn_bucket_uq unique (zone_id, bucket_key, created_at, seq),
-    constraint zone_txn_kind_ck check (kind in ('check')),
+    constraint zone_txn_kind_ck check (kind in ('check', 'coalesced')),
+    constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_spent_ck check (spent = if(blocked, 0, cost)),
     -- Idempotency: was this transaction decided in this bucket? Read by checks whose id the caller chose, and
     -- by second attempts. Costs 24 %.

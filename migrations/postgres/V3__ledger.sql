@@ -6,11 +6,16 @@
 
 create sequence zone_txn_id_seq;
 
--- A domain for the reason that is given in V2.
+-- Domains for the reason that is given in V2.
 create domain zone_txn_kind as text
-    constraint zone_txn_kind_ck check (value in ('check'));
+    constraint zone_txn_kind_ck check (value in ('check', 'coalesced'));
 
 comment on domain zone_txn_kind is 'What a row of the ledger records.';
+
+create domain zone_txn_checks as int
+    constraint zone_txn_checks_ck check (value >= 1);
+
+comment on domain zone_txn_checks is 'How many checks a row of the ledger stands for.';
 
 create table zone_txn (
     id             bigint      not null default nextval('zone_txn_id_seq'),
@@ -27,6 +32,7 @@ create table zone_txn (
     txn_id         uuid        not null,
     zone_id        int         not null,
     zone_version   int         not null,
+    checks         zone_txn_checks not null default 1,
     blocked        boolean     not null,
     kind           zone_txn_kind not null,
     reason         text        not null,
@@ -63,7 +69,9 @@ comment on column zone_txn.zone_id is 'The zone.';
 comment on column zone_txn.zone_version is 'The version of the zone that decided.';
 comment on column zone_txn.bucket_key is 'The bucket.';
 comment on column zone_txn.seq is 'Position in the bucket, from 1 without gaps.';
-comment on column zone_txn.kind is 'What the row records: check.';
+comment on column zone_txn.kind is
+    'What the row records: check, one check; coalesced, checks that were blocked without asking the database.';
+comment on column zone_txn.checks is 'How many checks the row stands for: 1, or more in a coalesced one.';
 comment on column zone_txn.blocked is 'True when the transaction may not pass.';
 comment on column zone_txn.reason is 'within_limit, over_limit or exceeds_limit.';
 comment on column zone_txn.cost is 'What was asked for.';

@@ -7,7 +7,8 @@ create table zone_txn (
     zone_version   integer not null, -- the version of the zone that decided
     bucket_key     text    not null, -- the bucket
     seq            integer not null, -- position in the bucket, from 1 without gaps
-    kind           text    not null, -- what the row records: check
+    kind           text    not null, -- check: one check; coalesced: checks that were blocked without asking
+    checks         integer not null default 1, -- how many checks the row stands for
     blocked        integer not null, -- 1 when the transaction may not pass
     reason         text    not null, -- within_limit, over_limit or exceeds_limit
     cost           integer not null, -- what was asked for
@@ -19,7 +20,8 @@ create table zone_txn (
     target_at      integer,          -- for rows that undo a charge: when that charge was made
     created_at     integer not null, -- when it was decided; never moves backwards within a bucket
     prev_at        integer,          -- created_at of the row before it in the bucket; null for the first
-    constraint zone_txn_kind_ck check (kind in ('check')),
+    constraint zone_txn_kind_ck check (kind in ('check', 'coalesced')),
+    constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_blocked_ck check (blocked in (0, 1)),
     constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
 ) strict;

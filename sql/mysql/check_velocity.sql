@@ -38,7 +38,7 @@ begin
         end;
         start transaction;
         call zone_decide(
-            p_zone_id, p_bucket_key, v_txn_id, 1, true, true, false, v_id, v_zone_version, v_seq, v_blocked,
+            p_zone_id, p_bucket_key, v_txn_id, 1, true, true, false, null, v_id, v_zone_version, v_seq, v_blocked,
             v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
         );
         select v.rate, v.window_us

@@ -56,8 +56,8 @@ begin
             call zone_token_bucket_make(v_name, refill_per_sec, window_seconds, v_zone_id);
         end if;
         call zone_decide(
-            v_zone_id, rate_id, v_txn_id, 1, true, true, false, v_id, v_zone_version, v_seq, v_blocked, v_reason,
-            v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+            v_zone_id, rate_id, v_txn_id, 1, true, true, false, null, v_id, v_zone_version, v_seq, v_blocked,
+            v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
         );
         commit;
     end;

@@ -11,6 +11,8 @@
 --            p_record        leave a row even for a peek
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
+--            p_checks        null: an ordinary check. Else so many checks which were answered blocked from
+--                            memory are recorded as one row: nothing is decided or spent
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
 --            remaining, retry_after_us, created_at, replayed; id and seq are null for a peek
 -- Locks      the bucket's row, until the caller's transaction ends
@@ -26,7 +28,8 @@ create procedure zone_check(
     in p_cost       bigint,
     in p_fresh      boolean,
     in p_record     boolean,
-    in p_lock_wait_s int
+    in p_lock_wait_s int,
+    in p_checks     int
 )
 sql security definer
 begin
@@ -50,8 +53,8 @@ begin
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
     call zone_decide(
-        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, true, v_id, v_zone_version, v_seq, v_blocked,
-        v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, true, p_checks, v_id, v_zone_version, v_seq,
+        v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, v_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,

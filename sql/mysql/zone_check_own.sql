@@ -8,6 +8,8 @@
 --            p_record        leave a row even for a peek
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
+--            p_checks        null: an ordinary check. Else so many checks which were answered blocked from
+--                            memory are recorded as one row: nothing is decided or spent
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
 --            remaining, retry_after_us, created_at, replayed; id and seq are null for a peek
 -- Locks      the bucket's row, until it returns
@@ -23,7 +25,8 @@ create procedure zone_check_own(
     in p_cost       bigint,
     in p_fresh      boolean,
     in p_record     boolean,
-    in p_lock_wait_s int
+    in p_lock_wait_s int,
+    in p_checks     int
 )
 sql security definer
 begin
@@ -51,8 +54,8 @@ begin
         set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
         start transaction;
         call zone_decide(
-            p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, false, v_id, v_zone_version, v_seq,
-            v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+            p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, false, p_checks, v_id, v_zone_version,
+            v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
         );
         commit;
         set innodb_lock_wait_timeout = v_lock_wait_s;

@@ -13,6 +13,8 @@
 --            p_fresh       the caller just made p_txn_id, so it need not be looked for
 --            p_record      leave a row even for a peek
 --            p_joined      the transaction is the caller's and may be of any isolation level
+--            p_checks      null: an ordinary check. Else so many checks which were answered blocked from
+--                          memory are recorded as one row: nothing is decided or spent
 -- Result     o_*: the columns of a decision, see zone_check
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) the transaction was decided with another
@@ -27,6 +29,7 @@ create procedure zone_decide(
     in    p_fresh          boolean,
     in    p_record         boolean,
     in    p_joined         boolean,
+    in    p_checks         int,
     out   o_id             bigint,
     out   o_zone_version   int,
     out   o_seq            bigint,
@@ -40,7 +43,9 @@ create procedure zone_decide(
 )
 sql security definer
 decide: begin
-    declare v_recorded     boolean default p_cost > 0 or coalesce(p_record, false);
+    declare v_recorded     boolean default p_cost > 0 or coalesce(p_record, false) or p_checks is not null;
+    -- What is decided about: where nothing is, only the bucket's state is brought to now.
+    declare v_cost         bigint default if(p_checks is null, p_cost, 0);
     -- When the call began; not the time of the decision, which is read after the lock.
     declare v_asked_at     datetime(6) default timestamp(utc_date(), utc_time(6));
     declare v_key          varbinary(4000) default cast(p_bucket_key as binary);
@@ -86,6 +91,10 @@ decide: begin
     if p_txn_id = repeat(x'00', 16) then
         signal sqlstate 'TG003'
             set mysql_errno = 31003, message_text = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
+    end if;
+    if p_checks < 1 then
+        set v_message = concat('a row cannot stand for ', p_checks, ' checks; use 1 to 2147483647');
+        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
     end if;
 
     -- 2. Lock the bucket. A peek only looks. Where the isolation level is not ours to choose, looking for a
@@ -225,14 +234,14 @@ decide: begin
                 set v_level = v_level + v_elapsed_us * v_per_us;
             end if;
         end if;
-        if p_cost > v_limit then
+        if v_cost > v_limit then
             set o_reason = 'exceeds_limit';
-        elseif p_cost * v_per_token > v_level then
+        elseif v_cost * v_per_token > v_level then
             set o_reason = 'over_limit';
-            set o_retry_after_us = (p_cost * v_per_token - v_level + (v_per_us - 1)) div v_per_us;
+            set o_retry_after_us = (v_cost * v_per_token - v_level + (v_per_us - 1)) div v_per_us;
         else
-            set v_level = v_level - p_cost * v_per_token;
-            set v_spent = p_cost;
+            set v_level = v_level - v_cost * v_per_token;
+            set v_spent = v_cost;
         end if;
         set o_remaining = v_level div v_per_token;
     else
@@ -270,12 +279,12 @@ decide: begin
             set v_base = v_row_before;
         end if;
         set o_remaining = greatest(v_limit - (v_spent_total - v_base), 0);
-        if p_cost > v_limit then
+        if v_cost > v_limit then
             set o_reason = 'exceeds_limit';
-        elseif v_spent_total - v_base > v_limit - p_cost then
+        elseif v_spent_total - v_base > v_limit - v_cost then
             set o_reason = 'over_limit';
             -- The first charge by which enough had been spent; once it has left the window, the cost fits.
-            set v_must_leave = v_spent_total - v_limit + p_cost;
+            set v_must_leave = v_spent_total - v_limit + v_cost;
             set v_row_seq = v_seq + 1;
             set v_row_before = v_spent_total;
             set v_row_prev_at = v_last_at;
@@ -303,9 +312,13 @@ decide: begin
             end if;
             set o_retry_after_us = timestampdiff(microsecond, v_start, v_row_at);
         else
-            set o_remaining = o_remaining - p_cost;
-            set v_spent = p_cost;
+            set o_remaining = o_remaining - v_cost;
+            set v_spent = v_cost;
         end if;
+    end if;
+    if p_checks is not null then
+        set o_reason = 'over_limit';
+        set o_retry_after_us = null;
     end if;
 
     -- 6. Append, and move the head.
@@ -322,12 +335,13 @@ decide: begin
         end if;
         set o_seq = v_seq + 1;
         insert into zone_txn (
-            txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total,
-            remaining, retry_after_us, level, created_at, prev_at
+            txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, cost, spent,
+            spent_total, remaining, retry_after_us, level, created_at, prev_at
         )
         values (
-            p_txn_id, p_zone_id, v_version, v_key, o_seq, 'check', o_blocked, o_reason, p_cost, v_spent,
-            v_spent_total + v_spent, o_remaining, o_retry_after_us, v_level, v_now, v_last_at
+            p_txn_id, p_zone_id, v_version, v_key, o_seq, if(p_checks is null, 'check', 'coalesced'),
+            coalesce(p_checks, 1), o_blocked, o_reason, p_cost, v_spent, v_spent_total + v_spent, o_remaining,
+            o_retry_after_us, v_level, v_now, v_last_at
         );
         set o_id = last_insert_id();
         update zone_bucket_lock b

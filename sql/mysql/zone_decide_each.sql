@@ -111,8 +111,8 @@ begin
         end if;
         set v_bucket_key = convert(v_key using utf8mb4);
         call zone_decide(
-            v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_recorded, true, v_id, v_zone_version, v_seq,
-            v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+            v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_recorded, true, null, v_id, v_zone_version,
+            v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
         );
         insert into zone_decision (
             position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,

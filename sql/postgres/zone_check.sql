@@ -10,6 +10,10 @@
 --            p_record        leave a row even for a peek
 --            p_lock_wait_ms  the longest wait for a lock, up to the end of the transaction; null leaves
 --                            the session's lock_timeout as it is
+--            p_own           the transaction is this call's own: where the zone is relaxed, its commit need
+--                            not wait for the disk
+--            p_checks        null: an ordinary check. Else so many checks which were answered blocked from
+--                            memory are recorded as one row: nothing is decided or spent
 -- Result     one zone_decision
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     TG001 there is no such zone; TG002 the transaction was decided with another cost;
@@ -22,7 +26,9 @@ create function zone_check(
     p_cost         bigint  default 1,
     p_fresh        boolean default false,
     p_record       boolean default false,
-    p_lock_wait_ms int     default null
+    p_lock_wait_ms int     default null,
+    p_own          boolean default false,
+    p_checks       int     default null
 )
 returns zone_decision
 language plpgsql
@@ -33,7 +39,9 @@ set search_path from current
 set enable_sort = off
 as $$
 declare
-    v_recorded    constant boolean := p_cost > 0 or coalesce(p_record, false);
+    v_recorded    constant boolean := p_cost > 0 or coalesce(p_record, false) or p_checks is not null;
+    -- what is decided about: where nothing is, only the bucket's state is brought to now
+    v_cost        constant bigint := case when p_checks is null then p_cost else 0 end;
     v_txn_id      uuid := p_txn_id;
     -- the bucket's head
     v_seq         bigint;
@@ -44,6 +52,7 @@ declare
     -- the policy
     v_version     int;
     v_algorithm   text;
+    v_durability  text;
     v_limit       bigint;
     v_window      interval;
     v_per_us      bigint;
@@ -68,6 +77,9 @@ begin
     end if;
     if p_txn_id = '00000000-0000-0000-0000-000000000000' then
         perform zone_error('nil txn');
+    end if;
+    if p_checks < 1 then
+        perform zone_error('checks', p_checks::text);
     end if;
 
     -- 2. Lock the bucket. A peek only looks.
@@ -100,12 +112,15 @@ begin
 
     -- 4. Policy and ledger, each by a statement that began after the lock.
     select z.version, z.algorithm, coalesce(z.burst, z.rate), z.window_us * interval '1 microsecond',
-        z.rate / z.rate_gcd, z.window_us / z.rate_gcd
-    into v_version, v_algorithm, v_limit, v_window, v_per_us, v_per_token
+        z.rate / z.rate_gcd, z.window_us / z.rate_gcd, z.durability
+    into v_version, v_algorithm, v_limit, v_window, v_per_us, v_per_token, v_durability
     from zone_master z
     where z.id = p_zone_id;
     if not found then
         perform zone_error('no zone', p_zone_id::text);
+    end if;
+    if v_recorded and p_own and v_durability = 'relaxed' then
+        perform set_config('synchronous_commit', 'off', true);
     end if;
 
     if v_txn_id is null then
@@ -148,14 +163,14 @@ begin
                 v_level := v_level + v_elapsed_us * v_per_us;
             end if;
         end if;
-        if p_cost > v_limit then
+        if v_cost > v_limit then
             v_reason := 'exceeds_limit';
-        elsif p_cost * v_per_token > v_level then
+        elsif v_cost * v_per_token > v_level then
             v_reason := 'over_limit';
-            v_wait_us := (p_cost * v_per_token - v_level + (v_per_us - 1)) / v_per_us;
+            v_wait_us := (v_cost * v_per_token - v_level + (v_per_us - 1)) / v_per_us;
         else
-            v_level := v_level - p_cost * v_per_token;
-            v_spent := p_cost;
+            v_level := v_level - v_cost * v_per_token;
+            v_spent := v_cost;
         end if;
         v_remaining := v_level / v_per_token;
     else
@@ -174,15 +189,15 @@ begin
             end if;
         end if;
         v_remaining := greatest(v_limit - (v_spent_total - v_base), 0);
-        if p_cost > v_limit then
+        if v_cost > v_limit then
             v_reason := 'exceeds_limit';
-        elsif v_spent_total - v_base > v_limit - p_cost then
+        elsif v_spent_total - v_base > v_limit - v_cost then
             v_reason := 'over_limit';
             select t.created_at
             into v_reached_at
             from zone_txn t
             where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-                and t.spent > 0 and t.spent_total >= v_spent_total - v_limit + p_cost
+                and t.spent > 0 and t.spent_total >= v_spent_total - v_limit + v_cost
             order by t.spent_total
             limit 1;
             if not found then
@@ -190,9 +205,13 @@ begin
             end if;
             v_wait_us := extract(epoch from v_reached_at - v_start) * 1000000;
         else
-            v_remaining := v_remaining - p_cost;
-            v_spent := p_cost;
+            v_remaining := v_remaining - v_cost;
+            v_spent := v_cost;
         end if;
+    end if;
+    if p_checks is not null then
+        v_reason := 'over_limit';
+        v_wait_us := null;
     end if;
 
     -- 6. Append, and move the head.
@@ -202,12 +221,13 @@ begin
         end if;
         v_seq := v_seq + 1;
         insert into zone_txn (
-            txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total,
-            remaining, retry_after_us, level, created_at, prev_at
+            txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, cost, spent,
+            spent_total, remaining, retry_after_us, level, created_at, prev_at
         )
         values (
-            v_txn_id, p_zone_id, v_version, p_bucket_key, v_seq, 'check', v_reason <> 'within_limit', v_reason,
-            p_cost, v_spent, v_spent_total + v_spent, v_remaining, v_wait_us, v_level, v_now, v_last_at
+            v_txn_id, p_zone_id, v_version, p_bucket_key, v_seq,
+            case when p_checks is null then 'check' else 'coalesced' end, coalesce(p_checks, 1),
+            v_reason <> 'within_limit', v_reason, p_cost, v_spent, v_spent_total + v_spent, v_remaining, v_wait_us, v_level, v_now, v_last_at
         )
         returning zone_txn.id into v_id;
         update zone_bucket_lock b

@@ -7,6 +7,7 @@
 --            p_lock_wait_ms as there
 --            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
 --                            undecided and leave nothing behind
+--            p_own           as in zone_check; one zone that is durable makes the whole call wait
 -- Result     one zone_decision for each, in the order of the arrays; blocked is null where it is undecided
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_check
@@ -18,7 +19,8 @@ create function zone_check_many(
     p_fresh        boolean[],
     p_record       boolean[],
     p_lock_wait_ms int     default null,
-    p_skip_locked  boolean default false
+    p_skip_locked  boolean default false,
+    p_own          boolean default false
 )
 returns setof zone_decision
 language plpgsql
@@ -47,6 +49,7 @@ declare
     v_position     int;
     -- a bucket: its policy, and its head as the checks move it
     v_bucket       record;
+    v_durable      boolean := false;
     v_now          timestamptz;
     v_seq          bigint;
     v_last_at      timestamptz;
@@ -147,7 +150,7 @@ begin
     -- 5. Policy and ledger, by a statement that began after the locks; and decide.
     for v_bucket in
         select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.now, k.position,
-            z.version, z.algorithm, z.zone_limit, z.window_us, z.window_start, z.per_us, z.per_token,
+            z.version, z.algorithm, z.durability, z.zone_limit, z.window_us, z.window_start, z.per_us, z.per_token,
             case when k.head_version < z.version then c.o_level else k.level end as level,
             case when k.head_version < z.version then c.o_at else k.last_at end as level_at,
             w.base
@@ -160,7 +163,7 @@ begin
             )
         ) k
         left join lateral (
-            select z.version, z.algorithm, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
+            select z.version, z.algorithm, z.durability, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
                 k.now - z.window_us * interval '1 microsecond' as window_start, z.rate / z.rate_gcd as per_us,
                 z.window_us / z.rate_gcd as per_token
             from zone_master z
@@ -184,6 +187,9 @@ begin
     loop
         if v_bucket.version is null then
             perform zone_error('no zone', v_bucket.zone_id::text);
+        end if;
+        if v_bucket.held and v_bucket.seq is not null and v_bucket.durability <> 'relaxed' then
+            v_durable := true;
         end if;
         v_now := v_bucket.now;
         v_seq := coalesce(v_bucket.seq, 0);
@@ -329,6 +335,10 @@ begin
             v_decision.retry_after_us := v_wait_times[v_wait_of[v_position]];
             v_decisions[v_position] := v_decision;
         end loop;
+    end if;
+
+    if p_own and not v_durable then
+        perform set_config('synchronous_commit', 'off', true);
     end if;
 
     -- 6. Append, and move the heads.

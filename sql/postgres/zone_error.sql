@@ -23,6 +23,9 @@ begin
         when 'cost' then
             v_code := 'TG003';
             v_message := 'cost %s is out of range; use 0 to 1099511627776';
+        when 'checks' then
+            v_code := 'TG003';
+            v_message := 'a row cannot stand for %s checks; use 1 to 2147483647';
         when 'nil txn' then
             v_code := 'TG003';
             v_message := 'the nil UUID names no transaction; use a version 4 or 7 UUID';

@@ -25,7 +25,7 @@ Newest first. Times are the database's, in UTC.";
 const PAGE: u32 = 1_000;
 
 /// The fields of an entry, in the order in which serde writes them.
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "id",
     "decided_at",
     "zone",
@@ -33,6 +33,7 @@ const FIELDS: [&str; 16] = [
     "seq",
     "txn_id",
     "kind",
+    "checks",
     "blocked",
     "reason",
     "cost",
@@ -199,7 +200,7 @@ pub fn entries(rows: &[Entry]) -> comfy_table::Table {
             plain(&row.zone),
             plain(&row.key),
             row.seq.to_string(),
-            row.reason.to_string(),
+            decision(row),
             row.cost.to_string(),
             row.remaining.to_string(),
             row.retry_after_us.map(duration::show_wait).unwrap_or_default(),
@@ -207,6 +208,14 @@ pub fn entries(rows: &[Entry]) -> comfy_table::Table {
         ]);
     }
     table
+}
+
+/// `within_limit`; `over_limit, 17 checks` where one row stands for many.
+fn decision(row: &Entry) -> String {
+    match row.checks {
+        1 => row.reason.to_string(),
+        checks => format!("{}, {checks} checks", row.reason),
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +233,7 @@ mod tests {
             seq: 1,
             txn_id: Uuid::nil(),
             kind: "check".into(),
+            checks: 1,
             blocked: false,
             reason: Reason::WithinLimit,
             cost: 1,

@@ -4,9 +4,10 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::Table;
 use serde::Serialize;
-use tallygate::{Algorithm, Limiter, Policy, Zone, ZoneVersion};
+use tallygate::{Algorithm, BlockedRows, Durability, Limiter, Policy, Zone, ZoneVersion};
 
 use super::output::{Format, bold, plain, render, table};
 use super::{Failure, Result, duration, units};
@@ -15,6 +16,7 @@ const SET_EXAMPLES: &str = "\
 Examples:
   tallygate zone set login --rate 5 --per 60s
   tallygate zone set api --rate 100 --per 1s --algorithm token-bucket --burst 500
+  tallygate zone set search --rate 10 --per 1s --durability relaxed --blocked-rows coalesced
   tallygate zone set payments --rate 50000 --per 24h --description \"cents per card and day\"
 
 Setting what is already set changes nothing and makes no version. The next check anywhere decides \
@@ -72,6 +74,13 @@ pub struct SetArgs {
     /// Capacity of a token bucket [default: the rate]
     #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
     burst: Option<i64>,
+    /// durable waits with each answer until it is on the disk; relaxed does not, and a crash can forget the
+    /// last decisions
+    #[arg(long, default_value = "durable", value_parser = durability())]
+    durability: Durability,
+    /// each writes a row for every blocked check; with coalesced one row may stand for many
+    #[arg(long, value_name = "ROWS", default_value = "each", value_parser = blocked_rows())]
+    blocked_rows: BlockedRows,
     /// What the zone is for [default: as it was]
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -83,10 +92,19 @@ pub struct SetArgs {
     format: Format,
 }
 
-fn algorithm() -> impl clap::builder::TypedValueParser<Value = Algorithm> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser};
-    PossibleValuesParser::new([Algorithm::SlidingLog.as_str(), Algorithm::TokenBucket.as_str()])
+fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
+    PossibleValuesParser::new([Algorithm::SlidingLog, Algorithm::TokenBucket].map(Algorithm::as_str))
         .try_map(|name| name.parse::<Algorithm>())
+}
+
+fn durability() -> impl TypedValueParser<Value = Durability> {
+    PossibleValuesParser::new([Durability::Durable, Durability::Relaxed].map(Durability::as_str))
+        .try_map(|name| name.parse::<Durability>())
+}
+
+fn blocked_rows() -> impl TypedValueParser<Value = BlockedRows> {
+    PossibleValuesParser::new([BlockedRows::Each, BlockedRows::Coalesced].map(BlockedRows::as_str))
+        .try_map(|name| name.parse::<BlockedRows>())
 }
 
 /// A zone with its history, as JSON shows it.
@@ -106,7 +124,9 @@ pub async fn run(url: &str, command: Command) -> Result {
 }
 
 async fn set(url: &str, args: SetArgs) -> Result {
-    let policy = Policy::new(args.algorithm, args.rate, args.per, args.burst)?;
+    let policy = Policy::new(args.algorithm, args.rate, args.per, args.burst)?
+        .with_durability(args.durability)
+        .with_blocked_rows(args.blocked_rows);
     let by = args.by.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned());
     let limiter = Limiter::connect(url).await?;
     let zone = limiter.set_zone(&args.name, &policy, args.description.as_deref(), &by).await?;
@@ -180,8 +200,17 @@ fn versions_table(versions: &[ZoneVersion]) -> String {
     render(&table, 0)
 }
 
-/// `5 per 1m`, `100 per 1s, burst 500`.
+/// `5 per 1m`; `100 per 1s, burst 500, relaxed, blocked rows coalesced`.
 fn policy(policy: &Policy) -> String {
-    let burst = policy.burst().map(|burst| format!(", burst {burst}")).unwrap_or_default();
-    format!("{} per {}{burst}", policy.rate(), duration::show(policy.window_us()))
+    let mut text = format!("{} per {}", policy.rate(), duration::show(policy.window_us()));
+    if let Some(burst) = policy.burst() {
+        text += &format!(", burst {burst}");
+    }
+    if policy.durability() != Durability::default() {
+        text += &format!(", {}", policy.durability());
+    }
+    if policy.blocked_rows() != BlockedRows::default() {
+        text += &format!(", blocked rows {}", policy.blocked_rows());
+    }
+    text
 }

@@ -1,5 +1,7 @@
 //! MySQL and MariaDB: the stored procedures decide.
 
+mod zones;
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,7 +19,6 @@ use super::{Address, Isolation, Of, Request, Span, Terms};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::zone::{Policy, Zone, ZoneVersion};
 
 /// A pool of connections to MySQL or MariaDB.
 #[derive(Clone)]
@@ -78,77 +79,11 @@ impl MySql {
         decide(connection, requests, Owner::Caller, None).await
     }
 
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        let begin = "set transaction isolation level read committed; start transaction";
-        let mut lease = self.lease().await?;
-        let mut tx = lease.begin_with(begin).await.map_err(error)?;
-        sqlx::query(include_str!("mysql/zone_add.sql"))
-            .bind(name)
-            .bind(description)
-            .bind(policy.algorithm().as_str())
-            .bind(policy.rate())
-            .bind(policy.window_us())
-            .bind(policy.burst())
-            .bind(policy.gcd())
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-        let mut zone = lock_zone(&mut tx, name).await?;
-        let description = description.unwrap_or(&zone.description);
-        if zone.policy != *policy || zone.description != description {
-            sqlx::query(include_str!("mysql/zone_set.sql"))
-                .bind(description)
-                .bind(policy.algorithm().as_str())
-                .bind(policy.rate())
-                .bind(policy.window_us())
-                .bind(policy.burst())
-                .bind(policy.gcd())
-                .bind(zone.id)
-                .execute(&mut *tx)
-                .await
-                .map_err(error)?;
-            zone = lock_zone(&mut tx, name).await?;
-        }
-        sqlx::query(include_str!("mysql/zone_version_add.sql"))
-            .bind(by)
-            .bind(zone.id)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-        tx.commit().await.map_err(error)?;
-        Ok(zone)
-    }
-
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows = sqlx::query(include_str!("mysql/zones.sql"))
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(zone).collect()
-    }
-
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        let rows = sqlx::query(include_str!("mysql/zone.sql"))
-            .bind(name)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.first().map(zone).transpose()
-    }
-
-    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
-        let rows = sqlx::query(include_str!("mysql/zone_versions.sql"))
-            .bind(zone_id)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(|row| zone_version!(row)).collect()
+    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let recorded = decide_one(&mut lease, request, Owner::Routine, wait_s(terms), Some(checks)).await;
+        lease.end(recorded.map(drop))
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
@@ -260,9 +195,20 @@ async fn decide(
         let undecided = || Error::database("a check was left undecided");
         return decisions.into_iter().map(|decision| decision.ok_or_else(undecided)).collect();
     };
+    Ok(vec![decide_one(connection, request, owner, wait_s, None).await?])
+}
+
+/// With `checks` nothing is decided, and the row stands for so many.
+async fn decide_one(
+    connection: &mut MySqlConnection,
+    request: &Request,
+    owner: Owner,
+    wait_s: Option<i32>,
+    checks: Option<i32>,
+) -> Result<Decision> {
     let call = match owner {
-        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?)",
-        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?)",
+        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?)",
+        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?)",
     };
     let query = sqlx::query(call)
         .bind(request.zone_id)
@@ -271,9 +217,11 @@ async fn decide(
         .bind(request.cost)
         .bind(request.fresh)
         .bind(request.record)
-        .bind(wait_s);
+        .bind(wait_s)
+        .bind(checks);
     let rows = rows(connection, query, 1).await?;
-    rows.iter().map(|row| decision!(row, request)).collect()
+    let row = rows.first().ok_or_else(|| Error::database("a check got no decision"))?;
+    decision!(row, request)
 }
 
 async fn decide_many(
@@ -324,22 +272,6 @@ async fn rows(
 /// A JSON string. Keys have no control characters, so two characters are left to escape.
 fn json_string(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Zone> {
-    let rows = sqlx::query(include_str!("mysql/zone_lock.sql"))
-        .bind(name)
-        .fetch_all(connection)
-        .await
-        .map_err(error)?;
-    rows.first()
-        .map(zone)
-        .transpose()?
-        .ok_or_else(|| Error::database(format!("zone {name:?} was not stored")))
-}
-
-fn zone(row: &MySqlRow) -> Result<Zone> {
-    zone!(row)
 }
 
 fn time(row: &MySqlRow, column: &str) -> Result<DateTime<Utc>> {

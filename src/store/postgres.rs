@@ -74,7 +74,15 @@ impl Postgres {
 
     /// The caller's own `lock_timeout` holds.
     pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, None, Held::Wait).await?)
+        all(decide(connection, requests, Owner::Caller, Held::Wait).await?)
+    }
+
+    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
+        let recorded = decide_one(&mut lease, request, owner, Some(checks)).await;
+        lease.end(recorded.map(drop))
     }
 
     pub async fn set_zone(
@@ -95,6 +103,8 @@ impl Postgres {
                 .bind(policy.window_us())
                 .bind(policy.burst())
                 .bind(policy.gcd())
+                .bind(policy.durability().as_str())
+                .bind(policy.blocked_rows().as_str())
         };
         bind(include_str!("postgres/zone_add.sql")).execute(&mut *tx).await.map_err(error)?;
         let row = bind(include_str!("postgres/zone_set.sql")).fetch_one(&mut *tx).await.map_err(error)?;
@@ -187,14 +197,13 @@ async fn check_on(
     terms: Terms,
     held: Held,
 ) -> Result<Vec<Option<Decision>>> {
-    let lock_wait = terms.until.saturating_duration_since(Instant::now());
-    let lock_wait_ms = Some(i32::try_from(lock_wait.as_millis().max(1)).unwrap_or(i32::MAX));
+    let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
     match terms.isolation {
         // A statement of its own is a transaction of its own: one round trip.
-        Isolation::RowLock => decide(connection, requests, lock_wait_ms, held).await,
+        Isolation::RowLock => decide(connection, requests, owner, held).await,
         Isolation::Serializable => {
             let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, lock_wait_ms, held).await;
+            let decisions = decide(&mut tx, requests, owner, held).await;
             // Said now: a rollback that is left to the driver waits for the connection's next user.
             let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
             ended.map_err(error)?;
@@ -203,25 +212,41 @@ async fn check_on(
     }
 }
 
+/// Whose transaction a decision is made in.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The call's own: it says how long to wait for locks, and the zones how long the commit waits for the disk.
+    Call { lock_wait_ms: i32 },
+    /// Nothing of it is ours to choose.
+    Caller,
+}
+
+impl Owner {
+    fn lock_wait_ms(self) -> Option<i32> {
+        match self {
+            Self::Call { lock_wait_ms } => Some(lock_wait_ms),
+            Self::Caller => None,
+        }
+    }
+
+    fn is_call(self) -> bool {
+        matches!(self, Self::Call { .. })
+    }
+}
+
+fn lock_wait_ms(terms: Terms) -> i32 {
+    let wait = terms.until.saturating_duration_since(Instant::now());
+    i32::try_from(wait.as_millis().max(1)).unwrap_or(i32::MAX)
+}
+
 async fn decide(
     connection: &mut PgConnection,
     requests: &[Request],
-    lock_wait_ms: Option<i32>,
+    owner: Owner,
     held: Held,
 ) -> Result<Vec<Option<Decision>>> {
     if let ([request], Held::Wait) = (requests, held) {
-        let row = sqlx::query(include_str!("postgres/check.sql"))
-            .bind(request.zone_id)
-            .bind(&request.key)
-            .bind(request.txn)
-            .bind(request.cost)
-            .bind(request.fresh)
-            .bind(request.record)
-            .bind(lock_wait_ms)
-            .fetch_one(connection)
-            .await
-            .map_err(error)?;
-        return Ok(vec![decision(&row, request)?]);
+        return Ok(vec![decide_one(connection, request, owner, None).await?]);
     }
     let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
     let rows = sqlx::query(include_str!("postgres/check_many.sql"))
@@ -231,12 +256,36 @@ async fn decide(
         .bind(requests.iter().map(|r| r.cost).collect::<Vec<_>>())
         .bind(column(|r| r.fresh))
         .bind(column(|r| r.record))
-        .bind(lock_wait_ms)
+        .bind(owner.lock_wait_ms())
         .bind(held == Held::Skip)
+        .bind(owner.is_call())
         .fetch_all(connection)
         .await
         .map_err(error)?;
     rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
+}
+
+/// With `checks` nothing is decided, and the row stands for so many.
+async fn decide_one(
+    connection: &mut PgConnection,
+    request: &Request,
+    owner: Owner,
+    checks: Option<i32>,
+) -> Result<Option<Decision>> {
+    let row = sqlx::query(include_str!("postgres/check.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .bind(request.txn)
+        .bind(request.cost)
+        .bind(request.fresh)
+        .bind(request.record)
+        .bind(owner.lock_wait_ms())
+        .bind(owner.is_call())
+        .bind(checks)
+        .fetch_one(connection)
+        .await
+        .map_err(error)?;
+    decision(&row, request)
 }
 
 /// None for a request that was left undecided.

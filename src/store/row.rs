@@ -36,12 +36,16 @@ macro_rules! decision {
 macro_rules! policy {
     ($row:ident) => {{
         let algorithm: &str = get!($row, "algorithm");
+        let durability: &str = get!($row, "durability");
+        let blocked_rows: &str = get!($row, "blocked_rows");
         Policy::from_columns(
             algorithm.parse()?,
             get!($row, "rate"),
             get!($row, "window_us"),
             get!($row, "burst"),
         )?
+        .with_durability(durability.parse()?)
+        .with_blocked_rows(blocked_rows.parse()?)
     }};
 }
 
@@ -85,6 +89,7 @@ macro_rules! entry {
             seq: get!($row, "seq"),
             txn_id: get!($row, "txn_id"),
             kind: get!($row, "kind"),
+            checks: get!($row, "checks"),
             blocked: get!($row, "blocked"),
             reason: reason.parse()?,
             cost: get!($row, "cost"),

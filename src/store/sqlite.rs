@@ -3,6 +3,7 @@
 mod batch;
 mod bucket;
 mod list;
+mod relaxed;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -25,7 +26,8 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Tries;
-use crate::zone::{Policy, Zone, ZoneVersion};
+use crate::zone::{Durability, Policy, Zone, ZoneVersion};
+use relaxed::Relaxed;
 
 /// How long SQLite itself waits for another process before a call is tried again.
 pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
@@ -34,6 +36,9 @@ pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
 #[derive(Clone)]
 pub(crate) struct Sqlite {
     connections: Connections<sqlx::Sqlite>,
+    /// The one connection whose commits do not wait for the disk. None beside a pool of the caller's, and in memory.
+    quick: Option<Connections<sqlx::Sqlite>>,
+    relaxed: Arc<Relaxed>,
     /// Writers of this process queue here, in order, instead of polling for the file's lock.
     writer: Arc<Mutex<()>>,
     clock: Clock,
@@ -60,11 +65,11 @@ impl Clock {
 
 impl Sqlite {
     pub fn new(pool: SqlitePool) -> Self {
-        Self::over(Connections::shared(pool))
+        Self::over(Connections::shared(pool), None)
     }
 
-    fn over(connections: Connections<sqlx::Sqlite>) -> Self {
-        Self { connections, writer: Arc::default(), clock: Clock::Host }
+    fn over(connections: Connections<sqlx::Sqlite>, quick: Option<Connections<sqlx::Sqlite>>) -> Self {
+        Self { connections, quick, relaxed: Arc::default(), writer: Arc::default(), clock: Clock::Host }
     }
 
     #[cfg(feature = "test-clock")]
@@ -83,18 +88,18 @@ impl Sqlite {
         }
         // Each connection to a database in memory would be a database of its own.
         let connections = if in_memory(&options) { 1 } else { connections };
-        let pool = PoolOptions::new()
-            .max_connections(connections)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_lazy_with(options);
+        let quick = (!in_memory(&options)).then(|| {
+            let options = options.clone().synchronous(SqliteSynchronous::Normal);
+            Connections::own(pool(options, 1), 1)
+        });
+        let pool = pool(options, connections);
         let mut connection = pool.acquire().await.map_err(|e| error(e).at(address))?;
         prepare(&mut connection).await?;
         drop(connection);
         if let Some(first) = first {
             first.close().await.map_err(error)?;
         }
-        Ok(Self::over(Connections::own(pool, connections)))
+        Ok(Self::over(Connections::own(pool, connections), quick))
     }
 
     pub fn connections(&self) -> u32 {
@@ -121,22 +126,48 @@ impl Sqlite {
             let decisions = self.check_in(&mut lease, requests).await;
             return lease.end(decisions);
         }
-        let busy = |_| Error::transient("the database file was busy until the deadline; try again");
-        let _turn = tokio::time::timeout_at(terms.until, self.writer.lock()).await.map_err(busy)?;
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = self.check_on(&mut lease, requests).await;
-        lease.end(decisions)
+        self.write(requests, None, terms).await
     }
 
-    async fn check_on(
+    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
+        let request = Request { record: true, ..request.clone() };
+        self.write(&[request], Some(checks), terms).await.map(drop)
+    }
+
+    /// Decides and commits, without waiting for the disk where every zone is known as relaxed. A zone that is
+    /// durable again since then is seen under the lock; then the call begins anew and waits.
+    async fn write(&self, requests: &[Request], checks: Option<i32>, terms: Terms) -> Result<Vec<Decision>> {
+        let busy = |_| Error::transient("the database file was busy until the deadline; try again");
+        let _turn = tokio::time::timeout_at(terms.until, self.writer.lock()).await.map_err(busy)?;
+        if let Some(quick) = self.quick.as_ref().filter(|_| self.relaxed.has_all_of(requests)) {
+            let mut lease = quick.lease(terms.until).await.map_err(error)?;
+            let decisions = self.write_on(&mut lease, requests, checks, Durability::Relaxed).await;
+            if let Some(decisions) = lease.end(decisions)? {
+                return Ok(decisions);
+            }
+        }
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = self.write_on(&mut lease, requests, checks, Durability::Durable).await;
+        lease.end(decisions)?.ok_or_else(|| Error::database("a durable commit was refused as too weak"))
+    }
+
+    /// None, and nothing is written, when the connection's commits are weaker than a zone asks for.
+    async fn write_on(
         &self,
         connection: &mut SqliteConnection,
         requests: &[Request],
-    ) -> Result<Vec<Decision>> {
+        checks: Option<i32>,
+        commits: Durability,
+    ) -> Result<Option<Vec<Decision>>> {
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let decisions = self.check_in(&mut tx, requests).await?;
+        let done = batch::check(&mut tx, requests, checks, &self.clock).await?;
+        self.relaxed.learn(done.durabilities);
+        if commits == Durability::Relaxed && !self.relaxed.has_all_of(requests) {
+            tx.rollback().await.map_err(error)?;
+            return Ok(None);
+        }
         tx.commit().await.map_err(error)?;
-        Ok(decisions)
+        Ok(Some(done.decisions))
     }
 
     /// There is nothing to skip: whoever has the write lock has every bucket.
@@ -144,12 +175,13 @@ impl Sqlite {
         Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
     }
 
+    /// The caller's connection, and how long its commits wait for the disk, stay as they are.
     pub async fn check_in(
         &self,
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        batch::check(connection, requests, &self.clock).await
+        Ok(batch::check(connection, requests, None, &self.clock).await?.decisions)
     }
 
     pub async fn set_zone(
@@ -172,6 +204,8 @@ impl Sqlite {
                 .bind(policy.window_us())
                 .bind(policy.burst())
                 .bind(policy.gcd())
+                .bind(policy.durability().as_str())
+                .bind(policy.blocked_rows().as_str())
                 .bind(now_us)
         };
         bind(include_str!("sqlite/zone_add.sql")).execute(&mut *tx).await.map_err(error)?;
@@ -260,6 +294,14 @@ pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
             result => return result.map_err(|failed| failed.at(address)),
         }
     }
+}
+
+fn pool(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
+    PoolOptions::new()
+        .max_connections(connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_lazy_with(options)
 }
 
 /// Gives an empty database its schema.

@@ -399,6 +399,8 @@ impl Connected {
 pub struct Clocked {
     pub limiter: Limiter,
     session: Session,
+    /// The pool for what only a store can do, on SQLite.
+    file: Option<sqlx::SqlitePool>,
 }
 
 enum Session {
@@ -425,7 +427,7 @@ impl Clocked {
                     .await
                     .unwrap();
                 let limiter = Limiter::with_pool(pool.clone(), config).await.unwrap();
-                Self { limiter, session: Session::$session(pool) }
+                Self { limiter, session: Session::$session(pool), file: None }
             }};
         }
         match db.engine {
@@ -434,7 +436,8 @@ impl Clocked {
             Engine::Sqlite => {
                 let counter = Arc::new(AtomicI64::new(0));
                 let limiter = db.limiter_with(config).await.with_test_clock(Arc::clone(&counter));
-                Self { limiter, session: Session::Counter(counter) }
+                let file = sqlx::SqlitePool::connect(&db.url).await.unwrap();
+                Self { limiter, session: Session::Counter(counter), file: Some(file) }
             }
         }
     }
@@ -457,6 +460,19 @@ impl Clocked {
                     .unwrap();
             }
             Session::Counter(counter) => counter.store(us, Ordering::SeqCst),
+        }
+    }
+
+    /// The store itself, by the same clock.
+    pub fn pool(&self) -> tallygate::Pool {
+        match &self.session {
+            Session::Postgres(pool) => pool.clone().into(),
+            Session::MySql(pool) => pool.clone().into(),
+            Session::Counter(counter) => {
+                let mut pool = tallygate::Pool::from(self.file.clone().unwrap());
+                pool.set_test_clock(Arc::clone(counter));
+                pool
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tallygate::{Check, Policy, UNITS_MAX};
+use tallygate::{Check, Durability, Policy, UNITS_MAX};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Connected, Db, Engine};
@@ -76,6 +76,9 @@ impl World {
             let batch: Vec<Step> = (0..batch).map(|_| self.step()).collect();
             steps += batch.len();
             self.decide(clocked, batch).await;
+            if self.rng.u8(..8) == 0 {
+                self.record_blocked(clocked).await;
+            }
         }
         self.assert_heads(connection).await;
         steps
@@ -127,6 +130,24 @@ impl World {
         };
         for ((decision, expected), check) in decisions.iter().zip(&expected).zip(&checks) {
             assert_eq!(Expected::from(decision), *expected, "{check:?} in world {}", self.seed);
+        }
+    }
+
+    /// Records checks that nobody decided, and asks what was recorded.
+    async fn record_blocked(&mut self, clocked: &Clocked) {
+        let Step { zone, key, txn, cost } = self.step();
+        let txn = txn.unwrap_or_else(Uuid::now_v7);
+        let id = clocked.limiter.zone(&zone).await.unwrap().unwrap().id;
+        let checks = self.rng.u32(1..1_000);
+        let recorded = clocked.pool().record_blocked(id, &key, txn, cost, checks).await;
+        match self.model.record_blocked(&zone, &key, txn, cost, self.now_us) {
+            Ok(()) => {
+                recorded.unwrap();
+                if cost > 0 {
+                    self.decide(clocked, vec![Step { zone, key, txn: Some(txn), cost }]).await;
+                }
+            }
+            Err(_) => assert!(recorded.unwrap_err().is_conflict(), "in world {}", self.seed),
         }
     }
 
@@ -203,7 +224,10 @@ impl World {
 
     /// Makes or changes the zone at the test's time, which the library's own way of changing would not take.
     async fn set_zone(&mut self, zone: &str, clocked: &Clocked, connection: &mut Connected, engine: Engine) {
-        let policy = self.policy();
+        let mut policy = self.policy();
+        if !engine.is_mysql() && self.rng.bool() {
+            policy = policy.with_durability(Durability::Relaxed);
+        }
         clocked.set(self.now_us).await;
         let before = self.model.zones.get(zone).map_or(0, Vec::len);
         if before > 0 && self.model.policy(zone) == policy {

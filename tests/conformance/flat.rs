@@ -159,7 +159,7 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
         }
         Connected::MySql(_) => {
             let txn = Uuid::now_v7().simple();
-            let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5)");
+            let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5, null)");
             session.execute(&check).await.unwrap();
             session.execute("flush status").await.unwrap();
             session

@@ -112,7 +112,7 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
         }
     } else {
         for call in [
-            format!("call zone_check_own(1, '42', unhex('{}'), 1, null, null, null)", txn.simple()),
+            format!("call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, null)", txn.simple()),
             format!(
                 r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null, false)"#
             ),

@@ -190,7 +190,7 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
     let own = [
         "call check_velocity(1, '42')",
         "call rate_limiting_request('42', 1, 10)",
-        "call zone_check_own(1, '42', null, 1, 1, 0, null)",
+        "call zone_check_own(1, '42', null, 1, 1, 0, null, null)",
         "call zone_check_many_own('[]', null, false)",
     ];
     for (id, sql) in own.iter().enumerate() {
@@ -211,7 +211,9 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
 pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
     let mut caller = db.connect().await;
-    for sql in ["call zone_check(1, '42', null, 1, 1, 0, null)", "call zone_check_many('[]', null, false)"] {
+    for sql in
+        ["call zone_check(1, '42', null, 1, 1, 0, null, null)", "call zone_check_many('[]', null, false)"]
+    {
         let error = caller.execute(sql).await.unwrap_err();
         assert!(error.to_string().contains("begin one"), "{error}");
         // The next transaction has the session's own isolation level: its snapshot stands still.
@@ -222,7 +224,7 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
         caller.execute("commit").await.unwrap();
     }
     caller
-        .execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0, null); rollback")
+        .execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0, null, null); rollback")
         .await
         .unwrap();
     assert_eq!(db.rows().await, 0);

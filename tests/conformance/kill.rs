@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use tallygate::{Check, Config, Limiter};
+use tallygate::{Check, Config, Durability, Limiter};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -40,6 +40,77 @@ pub async fn a_killed_server_keeps_every_decision_it_gave(mut db: Db) {
         db.assert_ledger_is_whole().await;
         db.assert_first_come(LIMIT).await;
     }
+}
+
+/// A durable and a relaxed zone on one server. Its log is one, so what was relaxed and answered before a durable
+/// check began is on the disk when that one is answered.
+pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_what_was_relaxed(mut db: Db) {
+    let engine = db.engine;
+    let config = Config { deadline: Duration::from_secs(1), ..Config::default() };
+    let mut lost = 0;
+    for round in 0..rounds(3, 20) {
+        let limiter = db.limiter_with(config).await;
+        let (durable, relaxed) = (format!("durable {round}"), format!("relaxed {round}"));
+        let policy = log(1_000_000, 86_400);
+        limiter.set_zone(&durable, &policy, None, "test").await.unwrap();
+        let policy = policy.with_durability(Durability::Relaxed);
+        limiter.set_zone(&relaxed, &policy, None, "test").await.unwrap();
+        let clock = Arc::<AtomicUsize>::default();
+        let mut callers = Vec::new();
+        for caller in 0..9 {
+            // One caller of the durable zone, who rests between its checks.
+            let zone = if caller == 0 { &durable } else { &relaxed };
+            let (limiter, zone, clock) = (limiter.clone(), zone.clone(), Arc::clone(&clock));
+            callers.push(tokio::spawn(async move {
+                let mut answers = Vec::new();
+                loop {
+                    let asked = clock.fetch_add(1, Ordering::SeqCst);
+                    let key = format!("{}", fastrand::u8(..4));
+                    let Ok(decision) = limiter.check(Check::new(&zone, key).txn(Uuid::now_v7())).await else {
+                        return answers;
+                    };
+                    answers.push((asked, clock.fetch_add(1, Ordering::SeqCst), decision));
+                    if caller == 0 {
+                        sleep(Duration::from_millis(fastrand::u64(100..200))).await;
+                    }
+                }
+            }));
+        }
+        sleep(Duration::from_millis(fastrand::u64(500..1000))).await;
+        db.server().kill().await;
+        let mut answers = join_all(callers).await.into_iter().map(Result::unwrap);
+        let of_durable = answers.next().unwrap();
+        let of_relaxed: Vec<_> = answers.flatten().collect();
+        assert!(!of_durable.is_empty() && !of_relaxed.is_empty());
+        db.server().restart(engine).await;
+
+        db.assert_ledger_is_whole().await;
+        let told_all: Vec<Told> = of_durable.iter().map(|(_, _, decision)| told(decision)).collect();
+        db.assert_ledger_says(&durable, &told_all).await;
+        let last_asked = of_durable.iter().map(|(asked, _, _)| *asked).max().unwrap();
+        let mut kept = Vec::new();
+        for key in 0..4 {
+            let zone_rows = format!(
+                "select count(*) from zone_txn t join zone_master z on z.id = t.zone_id
+                where z.name = '{relaxed}' and t.bucket_key = '{key}'"
+            );
+            let rows = db.number(&zone_rows).await;
+            for (_, answered, decision) in of_relaxed.iter().filter(|(_, _, d)| d.key == key.to_string()) {
+                // The ledger has no gap, so a row is there when there are as many.
+                if decision.seq.unwrap() <= rows {
+                    kept.push(told(decision));
+                } else {
+                    lost += 1;
+                    assert!(
+                        *answered > last_asked,
+                        "lost, though a later commit was waited for: {decision:?}"
+                    );
+                }
+            }
+        }
+        db.assert_ledger_says(&relaxed, &kept).await;
+    }
+    assert!(lost > 0, "nothing was lost: the relaxed zone waited for the disk");
 }
 
 /// Callers that go on until they are told to end, and ask again until they are answered.

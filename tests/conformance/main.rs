@@ -6,8 +6,10 @@
 
 mod child;
 mod clock;
+mod coalesced;
 mod db;
 mod differential;
+mod durability;
 mod exact;
 mod flat;
 mod gate;
@@ -71,6 +73,10 @@ fn main() -> std::process::ExitCode {
 
     on!([Postgres, MySql, MariaDb, Sqlite] =>
         clock::a_clock_that_goes_backwards_never_moves_a_bucket_back,
+        coalesced::a_coalesced_row_stands_for_many_checks_and_spends_nothing,
+        coalesced::what_comes_after_a_coalesced_row_is_decided_as_without_it,
+        coalesced::a_row_that_stands_for_no_check_is_refused,
+        durability::a_zone_keeps_its_choices_in_every_version,
         differential::the_database_decides_what_the_core_decides,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
@@ -152,6 +158,7 @@ fn main() -> std::process::ExitCode {
     );
     on!([Postgres] =>
         clock::a_hostile_search_path_changes_nothing,
+        durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own,
         hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         joined::two_checks_in_one_transaction_both_count,
         seeds::serializable_by_default_changes_nothing,
@@ -172,6 +179,7 @@ fn main() -> std::process::ExitCode {
         kill::a_killed_server_keeps_every_decision_it_gave,
     );
     on!(apart [Postgres] =>
+        kill::a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_what_was_relaxed,
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
     );
 

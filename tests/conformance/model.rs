@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tallygate::{Algorithm, Decision, Head, Policy, Reason, Version, Window, decide, probe};
+use tallygate::{Algorithm, Decision, Head, Outcome, Policy, Reason, Version, Window, decide, probe};
 use uuid::Uuid;
 
 #[derive(Default)]
@@ -77,17 +77,59 @@ impl Model {
         cost: i64,
         now_us: i64,
     ) -> Result<Expected, Conflict> {
+        if cost > 0
+            && let Some(past) = self.past(zone, key, txn, cost)
+        {
+            return past;
+        }
+        let (mut expected, outcome) = self.decide(zone, key, cost, now_us);
+        if cost > 0 {
+            expected.seq = Some(outcome.head.seq);
+            self.append(zone, key, Row::of(txn, cost, &outcome, expected));
+        }
+        Ok(expected)
+    }
+
+    /// A row for checks that were blocked without asking: as one of cost 0, but for what it says.
+    pub fn record_blocked(
+        &mut self,
+        zone: &str,
+        key: &str,
+        txn: Uuid,
+        cost: i64,
+        now_us: i64,
+    ) -> Result<(), Conflict> {
+        if let Some(past) = self.past(zone, key, txn, cost) {
+            return past.map(drop);
+        }
+        let (expected, outcome) = self.decide(zone, key, 0, now_us);
+        let expected = Expected {
+            blocked: true,
+            reason: Reason::OverLimit,
+            retry_after_us: None,
+            seq: Some(outcome.head.seq),
+            ..expected
+        };
+        self.append(zone, key, Row::of(txn, cost, &outcome, expected));
+        Ok(())
+    }
+
+    fn past(&self, zone: &str, key: &str, txn: Uuid, cost: i64) -> Option<Result<Expected, Conflict>> {
+        let bucket = self.buckets.get(&(zone.to_owned(), key.to_owned()))?;
+        let row = bucket.rows.iter().find(|row| row.txn == txn)?;
+        let same = Expected { replayed: true, ..row.expected };
+        Some(if row.cost == cost { Ok(same) } else { Err(Conflict) })
+    }
+
+    fn append(&mut self, zone: &str, key: &str, (row, head): (Row, Head)) {
+        let bucket = self.buckets.entry((zone.to_owned(), key.to_owned())).or_default();
+        bucket.rows.push(row);
+        bucket.head = head;
+    }
+
+    fn decide(&mut self, zone: &str, key: &str, cost: i64, now_us: i64) -> (Expected, Outcome) {
         let versions = &self.zones[zone];
         let bucket = self.buckets.entry((zone.to_owned(), key.to_owned())).or_default();
-        if cost > 0
-            && let Some(row) = bucket.rows.iter().find(|row| row.txn == txn)
-        {
-            return if row.cost == cost {
-                Ok(Expected { replayed: true, ..row.expected })
-            } else {
-                Err(Conflict)
-            };
-        }
         let first =
             if bucket.head.seq == 0 { versions.len() - 1 } else { bucket.head.zone_version as usize - 1 };
         let policy = versions.last().unwrap().policy;
@@ -113,17 +155,20 @@ impl Model {
             limit: policy.limit(),
             remaining: outcome.remaining,
             retry_after_us: outcome.retry_after_us,
-            seq: (cost > 0).then_some(outcome.head.seq),
+            seq: None,
             zone_version: outcome.head.zone_version,
             decided_us: outcome.decided_us,
             replayed: false,
         };
-        if cost > 0 {
-            let (spent, spent_total) = (outcome.spent, outcome.head.spent_total);
-            bucket.rows.push(Row { txn, cost, spent, spent_total, expected });
-            bucket.head = outcome.head;
-        }
-        Ok(expected)
+        (expected, outcome)
+    }
+}
+
+impl Row {
+    /// A row, and the head that it leaves behind.
+    fn of(txn: Uuid, cost: i64, outcome: &Outcome, expected: Expected) -> (Self, Head) {
+        let (spent, spent_total) = (outcome.spent, outcome.head.spent_total);
+        (Self { txn, cost, spent, spent_total, expected }, outcome.head)
     }
 }
 

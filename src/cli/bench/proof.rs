@@ -184,6 +184,7 @@ mod tests {
             seq,
             txn_id: Uuid::from_u128(seq as u128),
             kind: "check".to_owned(),
+            checks: 1,
             blocked: false,
             reason: Reason::WithinLimit,
             cost: 1,

@@ -1,8 +1,9 @@
 -- A first version, unless the zone is there. Not an upsert, which would use up a number each time.
 insert into zone_master (
-    name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
+    name, description, algorithm, rate, window_us, burst, rate_gcd, durability, blocked_rows, version,
+    created_at, updated_at
 )
-select $1, coalesce($2, ''), $3, $4, $5, $6, $7, 1, c.now, c.now
+select $1, coalesce($2, ''), $3, $4, $5, $6, $7, $8, $9, 1, c.now, c.now
 from (select pg_catalog.clock_timestamp() as now offset 0) c
 where not exists (select from zone_master z where z.name = $1)
 on conflict (name) do nothing

@@ -1,4 +1,5 @@
-select v.version, v.description, v.algorithm, v.rate, v.window_us, v.burst, v.changed_at, v.changed_by
+select v.version, v.description, v.algorithm, v.rate, v.window_us, v.burst, v.durability, v.blocked_rows, v.changed_at,
+    v.changed_by
 from zone_version v
 where v.zone_id = $1
 order by v.version

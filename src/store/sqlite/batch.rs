@@ -13,7 +13,7 @@ use crate::decide::{Head, Version};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::Request;
-use crate::zone::Policy;
+use crate::zone::{Durability, Policy};
 
 /// How a check of the batch is answered.
 enum Answer<'b> {
@@ -24,12 +24,20 @@ enum Answer<'b> {
     Again(usize),
 }
 
-/// Decides the requests in order, at one reading of the clock. The caller holds the write lock.
+pub(super) struct Done {
+    pub decisions: Vec<Decision>,
+    /// Of each zone, by the version that decided.
+    pub durabilities: Vec<(i32, Durability)>,
+}
+
+/// Decides the requests in order, at one reading of the clock. The caller holds the write lock. With `checks`
+/// nothing is decided: each row stands for so many checks that were blocked without asking.
 pub(super) async fn check(
     connection: &mut SqliteConnection,
     requests: &[Request],
+    checks: Option<i32>,
     clock: &Clock,
-) -> Result<Vec<Decision>> {
+) -> Result<Done> {
     let (names, places) = names(requests);
     let heads = load_heads(connection, &names).await?;
     let zones = load_versions(connection, &names, &heads).await?;
@@ -52,11 +60,14 @@ pub(super) async fn check(
             if named {
                 decided.insert((place, request.txn), n);
             }
-            Answer::New(buckets[place].decide(request.cost, request.leaves_row())?)
+            Answer::New(match checks {
+                None => buckets[place].decide(request.cost, request.leaves_row())?,
+                Some(_) => buckets[place].stay_blocked()?,
+            })
         });
     }
     load_waits(connection, &buckets, &places, &mut answers).await?;
-    append(connection, requests, &answers).await?;
+    append(connection, requests, checks, &answers).await?;
 
     let mut decisions: Vec<Decision> = Vec::with_capacity(requests.len());
     for (request, answer) in requests.iter().zip(answers) {
@@ -66,7 +77,10 @@ pub(super) async fn check(
             Answer::Again(first) => Decision { replayed: true, ..decisions[first].clone() },
         });
     }
-    Ok(decisions)
+    let current =
+        |(&zone_id, versions): (_, &Vec<Version>)| Some((zone_id, versions.last()?.policy.durability()));
+    let durabilities = zones.iter().filter_map(current).collect();
+    Ok(Done { decisions, durabilities })
 }
 
 type Name<'r> = (i32, &'r str);
@@ -200,8 +214,10 @@ async fn load_waits(
 async fn append(
     connection: &mut SqliteConnection,
     requests: &[Request],
+    checks: Option<i32>,
     answers: &[Answer<'_>],
 ) -> Result<()> {
+    let kind = if checks.is_some() { "coalesced" } else { "check" };
     let mut list = List::default();
     for (request, answer) in requests.iter().zip(answers) {
         let Answer::New(Turn { outcome, before, .. }) = answer else { continue };
@@ -215,6 +231,8 @@ async fn append(
             head.zone_version.into(),
             request.key.as_str().into(),
             head.seq.into(),
+            kind.into(),
+            checks.unwrap_or(1).into(),
             i64::from(outcome.blocked).into(),
             outcome.reason.as_str().into(),
             request.cost.into(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decide::{Head, Outcome, Probe, Version, Window, decide, probe};
+use crate::decision::Reason;
 use crate::error::{Error, Result};
 
 /// What was loaded of a bucket, and what the checks of the batch have made of it.
@@ -86,6 +87,16 @@ impl<'b> Bucket<'b> {
             self.versions = std::slice::from_ref(current);
         }
         Ok(Turn { outcome, current, before, cost, base: self.base, search })
+    }
+
+    /// A row for checks that were blocked without asking: it brings the state to now and spends nothing.
+    pub fn stay_blocked(&mut self) -> Result<Turn<'b>> {
+        let mut turn = self.decide(0, true)?;
+        turn.outcome.blocked = true;
+        turn.outcome.reason = Reason::OverLimit;
+        turn.outcome.retry_after_us = None;
+        turn.search = None;
+        Ok(turn)
     }
 
     fn probe(&self, cost: i64) -> Option<Probe> {

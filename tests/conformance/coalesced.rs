@@ -1,0 +1,87 @@
+//! Checks that were answered blocked from memory: one row stands for many, and nothing is decided by it.
+
+use tallygate::{Check, Decision, History, Reason};
+use uuid::Uuid;
+
+use crate::db::{Clocked, Db, Engine, bucket, log};
+
+const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
+
+pub async fn a_coalesced_row_stands_for_many_checks_and_spends_nothing(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let (limiter, store) = (&clocked.limiter, clocked.pool());
+    for (zone, policy) in [("log", log(5, 60)), ("bucket", bucket(1, 1, 5))] {
+        clocked.set(START_US).await;
+        let id = limiter.set_zone(zone, &policy, None, "test").await.unwrap().id;
+        limiter.check(Check::new(zone, "42").cost(4)).await.unwrap();
+        assert!(limiter.check(Check::new(zone, "42").cost(2)).await.unwrap().blocked);
+        clocked.set(START_US + 700_000).await;
+        let txn = Uuid::now_v7();
+        for _ in 0..2 {
+            store.record_blocked(id, "42", txn, 2, 17).await.unwrap();
+        }
+        let other = store.record_blocked(id, "42", txn, 3, 17).await.unwrap_err();
+        assert!(other.is_conflict(), "{other}");
+
+        let history = History { zone: Some(zone.into()), ..History::default() };
+        let rows = limiter.history(&history).await.unwrap().rows;
+        assert_eq!(rows.len(), 3, "once for each transaction");
+        let row = &rows[0];
+        assert_eq!((row.kind.as_str(), row.checks, row.txn_id, row.seq), ("coalesced", 17, txn, 3));
+        assert_eq!((row.blocked, row.reason, row.retry_after_us), (true, Reason::OverLimit, None));
+        assert_eq!((row.cost, row.spent, row.spent_total, row.remaining), (2, 0, 4, 1));
+        assert_eq!(row.decided_at.timestamp_micros(), START_US + 700_000);
+        // One token, and 0.7 of the next; a token is a second's 1,000,000 parts.
+        assert_eq!(row.level, (zone == "bucket").then_some(1_700_000));
+        assert!(rows[1..].iter().all(|row| row.kind == "check" && row.checks == 1));
+        let told = limiter.check(Check::new(zone, "42").cost(2).txn(txn)).await.unwrap();
+        assert!(told.replayed && told.blocked && told.seq == Some(3), "{told:?}");
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// Beside a bucket with such a row stands one with a peek that was recorded at the same time: as it goes on, so
+/// does the other.
+pub async fn what_comes_after_a_coalesced_row_is_decided_as_without_it(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let (limiter, store) = (&clocked.limiter, clocked.pool());
+    for (zone, policy) in [("log", log(5, 60)), ("bucket", bucket(7, 60, 5))] {
+        clocked.set(START_US).await;
+        let id = limiter.set_zone(zone, &policy, None, "test").await.unwrap().id;
+        // The first row of a bucket may be one, too.
+        for at_us in [0, 999_983, 3_000_001, 59_999_999, 60_000_000, 61_000_000, 200_000_000] {
+            clocked.set(START_US + at_us).await;
+            store.record_blocked(id, "flooded", Uuid::now_v7(), 2, 5).await.unwrap();
+            limiter.check(Check::new(zone, "quiet").cost(0).recorded()).await.unwrap();
+            for cost in [2, 1, 3] {
+                let told = async |key: &str| {
+                    let told = limiter.check(Check::new(zone, key).cost(cost)).await.unwrap();
+                    Decision { key: String::new(), txn_id: Uuid::nil(), ..told }
+                };
+                assert_eq!(told("flooded").await, told("quiet").await, "{zone} {at_us} {cost}");
+            }
+        }
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn a_row_that_stands_for_no_check_is_refused(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let zone = clocked.limiter.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    for checks in [0, u32::MAX] {
+        let refused = clocked.pool().record_blocked(zone.id, "42", Uuid::now_v7(), 1, checks).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.is_invalid() && refused.to_string().contains(&checks.to_string()), "{refused}");
+    }
+    for checks in [0, -1] {
+        let call = match db.engine {
+            Engine::Postgres => format!("select zone_check({}, '42', p_checks => {checks})", zone.id),
+            Engine::Sqlite => continue,
+            _ => format!("call zone_check_own({}, '42', null, 1, 0, 0, null, {checks})", zone.id),
+        };
+        let refused = db.connect().await.execute(&call).await.unwrap_err();
+        let code = refused.as_database_error().and_then(|error| error.code().map(String::from));
+        assert_eq!(code.as_deref(), Some("TG003"), "{refused}");
+    }
+    assert_eq!(db.rows().await, 0);
+}
