@@ -227,7 +227,8 @@ begin
         values (
             v_txn_id, p_zone_id, v_version, p_bucket_key, v_seq,
             case when p_checks is null then 'check' else 'coalesced' end, coalesce(p_checks, 1),
-            v_reason <> 'within_limit', v_reason, p_cost, v_spent, v_spent_total + v_spent, v_remaining, v_wait_us, v_level, v_now, v_last_at
+            v_reason <> 'within_limit', v_reason, p_cost, v_spent, v_spent_total + v_spent,
+            v_remaining, v_wait_us, v_level, v_now, v_last_at
         )
         returning zone_txn.id into v_id;
         update zone_bucket_lock b

@@ -37,6 +37,13 @@ pub async fn a_coalesced_row_stands_for_many_checks_and_spends_nothing(db: Db) {
         let told = limiter.check(Check::new(zone, "42").cost(2).txn(txn)).await.unwrap();
         assert!(told.replayed && told.blocked && told.seq == Some(3), "{told:?}");
     }
+    // Even where more was spent than the limit now is, it promises no wait; and a cost of 0 is a row like any other.
+    let id = limiter.set_zone("log", &log(1, 60), None, "test").await.unwrap().id;
+    store.record_blocked(id, "42", Uuid::now_v7(), 0, 1).await.unwrap();
+    let history = History { zone: Some("log".into()), ..History::default() };
+    let row = limiter.history(&history).await.unwrap().rows.remove(0);
+    assert_eq!((row.kind.as_str(), row.checks, row.cost, row.seq), ("coalesced", 1, 0, 4));
+    assert_eq!((row.remaining, row.retry_after_us), (0, None));
     db.assert_ledger_is_whole().await;
 }
 
