@@ -2,11 +2,12 @@
 
 mod combiner;
 mod config;
+mod floods;
 mod history;
 mod trace;
+mod zones;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -21,8 +22,10 @@ use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Tries;
 use crate::store::{Address, Joined, Pool, Request, Store, Terms};
-use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
+use crate::zone::{BlockedRows, Policy, Zone, ZoneVersion, validate_name, validate_text};
 use combiner::Combiner;
+use floods::Floods;
+use zones::Zones;
 
 pub use config::{BatchConfig, Config};
 
@@ -60,8 +63,9 @@ struct Inner {
     store: Store,
     config: Config,
     combiner: Arc<Combiner>,
-    /// Numbers of the zones by name. Names never change and zones are never removed.
-    zones: Mutex<HashMap<String, i32>>,
+    /// Blocked checks that no row stands for yet.
+    floods: Floods,
+    zones: Zones,
 }
 
 impl Limiter {
@@ -92,7 +96,15 @@ impl Limiter {
 
     fn over(store: Store, config: Config) -> Self {
         let combiner = Combiner::new(store.clone(), &config);
-        Self { inner: Arc::new(Inner { store, config, combiner, zones: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                config,
+                combiner,
+                floods: Floods::default(),
+                zones: Zones::default(),
+            }),
+        }
     }
 
     /// Decides one check and records it; the answer is a committed ledger row.
@@ -168,13 +180,14 @@ impl Limiter {
         let inner = &self.inner;
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
         // The caller's own connection looks for the zone: another one might not be had while this one is held.
-        let zone_id = match inner.known_zone(&check.zone) {
-            Some(id) => id,
+        let zone = match inner.zones.known(&check.zone) {
+            Some(zone) => zone,
             None => {
-                inner.remember_zone(&check.zone, inner.store.find_zone_in(&mut caller, &check.zone).await?)?
+                let found = inner.store.find_zone_in(&mut caller, &check.zone).await?;
+                inner.zones.remember(&check.zone, found)?
             }
         };
-        let requests = [request(check, zone_id, txn)];
+        let requests = [request(check, zone.id, txn)];
         let asked = Instant::now();
         let decisions = trace::call(1, inner.store.check_in(caller, &requests)).await;
         let decision = decisions.and_then(only);
@@ -185,6 +198,17 @@ impl Limiter {
     /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
     pub async fn peek(&self, zone: &str, key: &str) -> Result<Decision> {
         self.check(Check::new(zone, key).cost(0)).await
+    }
+
+    /// Records the blocked checks that were answered from memory and have no row yet, in zones whose
+    /// [`BlockedRows`] are coalesced. They get theirs within a second or so by themselves; call this before the
+    /// program ends.
+    pub async fn flush(&self) -> Result<()> {
+        let mut result = Ok(());
+        for bucket in self.inner.floods.buckets() {
+            result = result.and(self.inner.record(&bucket).await);
+        }
+        result
     }
 
     /// Reads the ledger, newest row first, a page at a time.
@@ -257,24 +281,36 @@ impl Limiter {
 
 impl Inner {
     async fn check(self: &Arc<Self>, check: Check, txn: Uuid, until: Instant) -> Result<Decision> {
-        if self.known_zone(&check.zone).is_none() {
-            let (this, zone) = (Arc::clone(self), check.zone.clone());
-            flat(tokio::spawn(async move { this.zone_id(&zone).await }).await)?;
+        let asked = Instant::now();
+        let zone = match self.zones.known(&check.zone) {
+            Some(zone) => zone,
+            None => {
+                let (this, zone) = (Arc::clone(self), check.zone.clone());
+                flat(tokio::spawn(async move { this.find_zone(&zone).await }).await)?
+            }
+        };
+        let request = request(check, zone.id, txn);
+        if !request.leaves_row() {
+            let this = Arc::clone(self);
+            return only(flat(tokio::spawn(async move { this.decide(vec![request], until).await }).await)?);
         }
-        let zone_id = self.zone_id(&check.zone).await?;
-        let request = request(check, zone_id, txn);
-        if request.leaves_row() {
+        if zone.blocked_rows == BlockedRows::Each {
             return self.combiner.check(request, until).await;
         }
-        let this = Arc::clone(self);
-        only(flat(tokio::spawn(async move { this.decide(vec![request], until).await }).await)?)
+        if let Some(decision) = self.floods.answer(&request, asked) {
+            trace::decided(&request.zone, Ok(&decision), asked.elapsed());
+            return Ok(decision);
+        }
+        let decision = self.combiner.check(request.clone(), until).await?;
+        self.watch(&request, &decision, zone.version, asked);
+        Ok(decision)
     }
 
     async fn check_many(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
         let mut requests = Vec::with_capacity(checks.len());
         for (check, txn) in checks.into_iter().zip(txns) {
-            let zone_id = self.zone_id(&check.zone).await?;
-            requests.push(request(check, zone_id, txn));
+            let zone = self.zone(&check.zone).await?;
+            requests.push(request(check, zone.id, txn));
         }
         self.decide(requests, until).await
     }
@@ -312,33 +348,6 @@ impl Inner {
         let late =
             |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
         timeout_at(until(deadline), work).await.unwrap_or_else(late)
-    }
-
-    async fn zone_id(&self, name: &str) -> Result<i32> {
-        if let Some(id) = self.known_zone(name) {
-            return Ok(id);
-        }
-        let mut tries = self.tries(until(self.config.deadline));
-        loop {
-            match self.store.find_zone(name).await {
-                Err(error) if tries.again(&error).await => {}
-                found => return self.remember_zone(name, found?),
-            }
-        }
-    }
-
-    fn known_zone(&self, name: &str) -> Option<i32> {
-        self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
-    }
-
-    fn remember_zone(&self, name: &str, found: Option<i32>) -> Result<i32> {
-        let Some(id) = found else {
-            return Err(Error::invalid(format!(
-                "there is no zone {name:?}; make it with: tallygate zone set {name:?} --rate 5 --per 60s"
-            )));
-        };
-        self.zones.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), id);
-        Ok(id)
     }
 }
 

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::decision::Decision;
 use crate::entry::{Cursor, Entry, History};
 use crate::error::{Error, Result};
-use crate::zone::{Policy, Zone, ZoneVersion};
+use crate::zone::{BlockedRows, Policy, Zone, ZoneVersion};
 
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
@@ -72,6 +72,15 @@ impl Request {
     pub fn leaves_row(&self) -> bool {
         self.cost > 0 || self.record
     }
+}
+
+/// What is known of a zone before it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub id: i32,
+    pub version: i32,
+    /// May a row of that version stand for many blocked checks?
+    pub blocked_rows: BlockedRows,
 }
 
 /// How to carry out a call.
@@ -237,12 +246,12 @@ impl Store {
         each!(self, s => s.schema_version().await)
     }
 
-    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+    pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         each!(self, s => s.find_zone(name).await)
     }
 
     /// On the caller's connection.
-    pub async fn find_zone_in(&self, caller: &mut Caller<'_>, name: &str) -> Result<Option<i32>> {
+    pub async fn find_zone_in(&self, caller: &mut Caller<'_>, name: &str) -> Result<Option<Found>> {
         match caller {
             #[cfg(feature = "postgres")]
             Caller::Postgres(connection) => postgres::find_zone(connection, name).await,
@@ -286,7 +295,6 @@ impl Store {
 
     /// Records so many checks that were answered blocked from memory as one row, in a transaction of its own.
     /// Nothing is decided or spent; the bucket's state is brought to now. Once for each transaction id.
-    #[allow(dead_code, reason = "for whoever answers from memory")]
     pub async fn record_blocked(&self, request: &Request, checks: u32, terms: Terms) -> Result<()> {
         let checks = i32::try_from(checks).ok().filter(|&checks| checks >= 1).ok_or_else(|| {
             Error::invalid(format!("a row cannot stand for {checks} checks; use 1 to {}", i32::MAX))

@@ -80,7 +80,7 @@ impl Client {
         let done = match &mut self.connection {
             Connected::Postgres(connection) => postgres(connection, way, zone_id, &key, n).await,
             Connected::MySql(connection) => mysql(connection, way, zone_id, &key, n).await,
-            Connected::Sqlite(file) => sqlite(&mut *file.lock().await, way, zone_id, &key, n).await,
+            Connected::Sqlite(file) => sqlite(&mut *file.lock().await, way, zone_id, &key).await,
         };
         done.expect("a decision");
     }
@@ -127,21 +127,18 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
 }
 
 /// The statements in a transaction that takes the file's write lock at its beginning.
-async fn sqlite(file: &mut SqliteConnection, way: Way, zone_id: i32, key: &str, n: i64) -> Result<()> {
+async fn sqlite(file: &mut SqliteConnection, way: Way, zone_id: i32, key: &str) -> Result<()> {
     let mut tx = file.begin_with("begin immediate").await?;
     match way {
         Way::Bare => {
-            let now_us = Utc::now().timestamp_micros();
-            for sql in [include_str!("sqlite/bare_head.sql"), include_str!("sqlite/bare_append.sql")] {
-                sqlx::query(sql)
-                    .bind(zone_id)
-                    .bind(key)
-                    .bind(n)
-                    .bind(now_us)
-                    .bind(Uuid::now_v7())
-                    .execute(&mut *tx)
-                    .await?;
-            }
+            let wrote = sqlx::query(include_str!("sqlite/bare.sql"))
+                .bind(zone_id)
+                .bind(key)
+                .bind(Utc::now().timestamp_micros())
+                .bind(Uuid::now_v7())
+                .execute(&mut *tx)
+                .await?;
+            assert_eq!(wrote.rows_affected(), 1, "{key} was made beforehand");
         }
         _ => {
             sqlx::query(include_str!("sqlite/seed_bucket.sql")).bind(key).execute(&mut *tx).await?;

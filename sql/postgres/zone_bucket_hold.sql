@@ -70,6 +70,7 @@ begin
                 select b as head
                 from zone_bucket_lock b
                 where not k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+                offset 0 -- keeps the subquery whole: its condition is looked at before the index
             ) s on true;
             return v_heads;
         end if;
@@ -86,6 +87,7 @@ begin
             select b as head
             from zone_bucket_lock b
             where not k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+            offset 0
         ) s on true;
         -- One that was removed while this call waited is made again.
         exit when not exists (

@@ -1,16 +1,16 @@
--- zone_find: the number of a zone by its name; null when there is none.
+-- zone_find: what a caller must know of a zone before it asks, by the zone's name.
 --
 -- Arguments  p_name  the name
--- Result     its id
+-- Result     one row: its id, the version in force, and blocked_rows of that; none when there is no such zone
 -- Locks      nothing
 create function zone_find(p_name text)
-returns int
+returns table (id int, version int, blocked_rows text)
 language sql
 stable
 security definer
 set search_path from current
 as $$
-    select z.id
+    select z.id, z.version, z.blocked_rows
     from zone_master z
     where z.name = p_name
 $$;

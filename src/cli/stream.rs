@@ -56,6 +56,8 @@ pub async fn run(url: &str, concurrency: u16) -> Result {
         writeln!(stdout(), "{line}")?;
         progress.inc(1);
     }
+    drop(answers);
+    limiter.flush().await?;
     progress.finish_and_clear();
     Ok(ExitCode::from(if refused { 2 } else { 0 }))
 }

@@ -4,15 +4,17 @@
 //! further checks that ask as much or more need no database: they are counted here and recorded together as one
 //! row. So the one who floods a bucket does not decide how much is written.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use uuid::Uuid;
 
+use super::{GRACE, Inner, trace, until};
 use crate::decision::{Decision, Reason};
-use crate::store::Request;
+use crate::error::{Error, Result};
+use crate::store::{Isolation, Request, Terms};
 
 /// What is counted is recorded no later than this; it is also how late a change of policy is noticed.
 const KEPT: Duration = Duration::from_secs(1);
@@ -85,7 +87,10 @@ impl Floods {
 
     /// Forgets a bucket. Returns how many checks were answered, and under which request they are recorded.
     pub fn take(&self, bucket: &Bucket) -> Option<(Request, u32)> {
-        self.floods().remove(bucket).map(|flood| (flood.request, flood.checks)).filter(|(_, checks)| *checks > 0)
+        self.floods()
+            .remove(bucket)
+            .map(|flood| (flood.request, flood.checks))
+            .filter(|(_, checks)| *checks > 0)
     }
 
     /// Every bucket that is remembered.
@@ -95,6 +100,51 @@ impl Floods {
 
     fn floods(&self) -> MutexGuard<'_, HashMap<Bucket, Flood>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Has a look at a decision of a zone whose blocked rows are coalesced.
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        request: &Request,
+        decision: &Decision,
+        version: i32,
+        asked: Instant,
+    ) {
+        if decision.zone_version != version {
+            // The zone may have chosen otherwise since it was found.
+            let (this, zone) = (Arc::clone(self), request.zone.clone());
+            tokio::spawn(async move { this.find_zone(&zone).await });
+        } else if let Some(until) = self.floods.remember(request, decision, asked, Instant::now()) {
+            let (this, bucket) = (Arc::clone(self), request.bucket());
+            tokio::spawn(async move {
+                sleep_until(until).await;
+                if let Err(error) = this.record(&bucket).await {
+                    tracing::error!(%error, "checks that were answered blocked have no row");
+                }
+            });
+        }
+    }
+
+    /// Records what was answered from memory in a bucket, and forgets it.
+    pub(super) async fn record(&self, bucket: &Bucket) -> Result<()> {
+        let Some((request, checks)) = self.floods.take(bucket) else { return Ok(()) };
+        let until = until(self.config.deadline);
+        let terms = Terms { isolation: Isolation::RowLock, until };
+        let silent = |_| Err(Error::transient("the database did not answer; try again"));
+        let recorded = async {
+            let _entered = self.combiner.enter(BTreeSet::from([bucket.clone()]), until).await?;
+            let mut tries = self.tries(until);
+            loop {
+                let call = trace::call(1, self.store.record_blocked(&request, checks, terms));
+                match timeout_at(until + GRACE, call).await.unwrap_or_else(silent) {
+                    Err(error) if tries.again(&error).await => trace::count_retry(),
+                    result => return result,
+                }
+            }
+        };
+        recorded.await.inspect_err(|_| trace::count_unrecorded(&request.zone, checks))
     }
 }
 

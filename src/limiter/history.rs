@@ -9,7 +9,7 @@ impl Limiter {
     pub(super) async fn read_history(&self, history: &History) -> Result<Page> {
         let store = &self.inner.store;
         let zone_id = match &history.zone {
-            Some(zone) => Some(self.inner.zone_id(zone).await?),
+            Some(zone) => Some(self.inner.zone(zone).await?.id),
             None => None,
         };
         let mut rows = match (history.txn, zone_id, &history.key) {

@@ -5,6 +5,7 @@
 //! | `tallygate_checks_total` | counter | `zone`, `outcome`: allowed, blocked or error |
 //! | `tallygate_retries_total` | counter | |
 //! | `tallygate_check_seconds` | histogram | |
+//! | `tallygate_unrecorded_total` | counter | `zone` |
 //! | `tallygate_call_checks` | histogram | |
 //! | `tallygate_call_seconds` | histogram | |
 //!
@@ -53,4 +54,9 @@ pub(super) fn all_decided(requests: &[Request], result: &Result<Vec<Decision>>, 
 
 pub(super) fn count_retry() {
     metrics::counter!("tallygate_retries_total").increment(1);
+}
+
+/// Counts checks that were answered from memory and could not be recorded.
+pub(super) fn count_unrecorded(zone: &str, checks: u32) {
+    metrics::counter!("tallygate_unrecorded_total", "zone" => zone.to_owned()).increment(checks.into());
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Isolation, Of, Request, Span, Terms};
+use super::{Address, Found, Isolation, Of, Request, Span, Terms};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl MySql {
         }
     }
 
-    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+    pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         find_zone(&mut *self.lease().await?, name).await
     }
 
@@ -115,10 +115,9 @@ impl MySql {
     }
 }
 
-pub(crate) async fn find_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<i32>> {
-    let rows =
-        sqlx::query_scalar("call zone_find(?)").bind(name).fetch_all(connection).await.map_err(error)?;
-    Ok(rows.into_iter().next().flatten())
+pub(crate) async fn find_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
+    let rows = sqlx::query("call zone_find(?)").bind(name).fetch_all(connection).await.map_err(error)?;
+    rows.first().map(|row| found!(row)).transpose()
 }
 
 /// Opens one connection, outside any pool.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Held, Isolation, Of, Request, Span, Terms, all};
+use super::{Address, Found, Held, Isolation, Of, Request, Span, Terms, all};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::Result;
@@ -55,7 +55,7 @@ impl Postgres {
         }
     }
 
-    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+    pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         find_zone(&mut *self.lease().await?, name).await
     }
 
@@ -176,8 +176,10 @@ impl Postgres {
     }
 }
 
-pub(crate) async fn find_zone(connection: &mut PgConnection, name: &str) -> Result<Option<i32>> {
-    sqlx::query_scalar("select zone_find($1)").bind(name).fetch_one(connection).await.map_err(error)
+pub(crate) async fn find_zone(connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
+    let find = sqlx::query("select z.id, z.version, z.blocked_rows from zone_find($1) z").bind(name);
+    let row = find.fetch_optional(connection).await.map_err(error)?;
+    row.map(|row| found!(row)).transpose()
 }
 
 /// Opens one connection, outside any pool.

@@ -49,6 +49,18 @@ macro_rules! policy {
     }};
 }
 
+/// What `zone_find` tells.
+macro_rules! found {
+    ($row:ident) => {{
+        let blocked_rows: &str = get!($row, "blocked_rows");
+        Ok(Found {
+            id: get!($row, "id"),
+            version: get!($row, "version"),
+            blocked_rows: blocked_rows.parse()?,
+        })
+    }};
+}
+
 /// A zone from a row of `zone_master`.
 macro_rules! zone {
     ($row:ident) => {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Of, Request, Span, Terms};
+use super::{Address, Found, Of, Request, Span, Terms};
 use crate::decision::Decision;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ impl Sqlite {
         }
     }
 
-    pub async fn find_zone(&self, name: &str) -> Result<Option<i32>> {
+    pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         find_zone(&mut *self.lease().await?, name).await
     }
 
@@ -276,9 +276,10 @@ impl Sqlite {
     }
 }
 
-pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<i32>> {
-    let find = sqlx::query_scalar("select id from zone_master where name = ?").bind(name);
-    find.fetch_optional(connection).await.map_err(error)
+pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
+    let find = sqlx::query("select id, version, blocked_rows from zone_master where name = ?").bind(name);
+    let row = find.fetch_optional(connection).await.map_err(error)?;
+    row.map(|row| found!(row)).transpose()
 }
 
 /// Opens one connection, outside any pool.

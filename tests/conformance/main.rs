@@ -12,6 +12,7 @@ mod differential;
 mod durability;
 mod exact;
 mod flat;
+mod floods;
 mod gate;
 mod hazards;
 mod idempotence;
@@ -87,6 +88,10 @@ fn main() -> std::process::ExitCode {
         exact::sixteen_processes_on_one_key_get_exactly_the_limit,
         exact::no_window_of_a_random_load_holds_more_than_the_limit,
         flat::a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one,
+        floods::a_change_of_policy_ends_what_was_remembered,
+        floods::a_flood_of_blocked_checks_is_counted_in_a_few_rows,
+        floods::a_txn_of_the_callers_own_always_has_its_row,
+        floods::what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough,
         gate::an_unmigrated_database_says_what_to_run,
         gate::a_newer_schema_says_that_the_program_is_old,
         gate::an_older_schema_says_what_to_run,

@@ -1,0 +1,96 @@
+//! Zones whose blocked rows are coalesced: what a flood of blocked checks leaves behind.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tallygate::{BlockedRows, Check, Config, Decision, History, Limiter, Policy, Result};
+use uuid::Uuid;
+
+use crate::db::{Db, log};
+
+async fn limiter(db: &Db, policy: Policy) -> Limiter {
+    let limiter = db.limiter_with(Config { deadline: Duration::from_secs(30), ..Config::default() }).await;
+    set(&limiter, policy).await;
+    limiter
+}
+
+async fn set(limiter: &Limiter, policy: Policy) {
+    let policy = policy.with_blocked_rows(BlockedRows::Coalesced);
+    limiter.set_zone("login", &policy, None, "test").await.unwrap();
+}
+
+async fn flood(limiter: &Limiter, checks: usize) -> Vec<Decision> {
+    let decisions = join_all((0..checks).map(|_| limiter.check(Check::new("login", "42")))).await;
+    decisions.into_iter().collect::<Result<_>>().unwrap()
+}
+
+pub async fn a_flood_of_blocked_checks_is_counted_in_a_few_rows(db: Db) {
+    let limiter = limiter(&db, log(5, 3600)).await;
+    let first = flood(&limiter, 10).await;
+    assert_eq!(first.iter().filter(|d| d.is_allowed()).count(), 5);
+    let rows = db.rows().await;
+    let decisions = flood(&limiter, 1_000).await;
+    assert!(decisions.iter().all(|d| d.blocked && d.limit == 5 && d.remaining == 0));
+    assert!(decisions.iter().all(|d| d.retry_after().is_some_and(|wait| wait <= Duration::from_secs(3600))));
+    limiter.flush().await.unwrap();
+    let told = History { zone: Some("login".into()), limit: 1_000, ..History::default() };
+    let ledger = limiter.history(&told).await.unwrap().rows;
+    assert_eq!(ledger.iter().filter(|row| row.blocked).map(|row| row.checks).sum::<i32>(), 1_005);
+    assert!(
+        ledger.iter().all(|row| (row.kind == "coalesced")
+            == (row.checks > 1 || row.retry_after_us.is_none() && row.blocked))
+    );
+    // One for what was counted and one for the check that began it, again for each second that this took.
+    assert!(db.rows().await <= rows + 20, "{} rows for 1,000 blocked checks", db.rows().await - rows);
+    limiter.flush().await.unwrap();
+    assert_eq!(db.rows().await as usize, ledger.len());
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough(db: Db) {
+    let limiter = limiter(&db, Policy::sliding_log(1, Duration::from_millis(500)).unwrap()).await;
+    let decisions = flood(&limiter, 50).await;
+    // In memory or not: whoever waits as long as told passes.
+    let wait = decisions.iter().filter_map(Decision::retry_after).max().unwrap();
+    tokio::time::sleep(wait).await;
+    assert!(limiter.check(Check::new("login", "42")).await.unwrap().is_allowed());
+    let blocked = flood(&limiter, 30).await.iter().filter(|d| d.blocked).count();
+    for _ in 0..200 {
+        let sum = db
+            .number("select cast(coalesce(sum(checks), 0) as decimal(20, 0)) from zone_txn where blocked")
+            .await;
+        if sum as usize >= 49 + blocked {
+            return db.assert_ledger_is_whole().await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not everything was recorded by itself");
+}
+
+pub async fn a_txn_of_the_callers_own_always_has_its_row(db: Db) {
+    let limiter = limiter(&db, log(2, 3600)).await;
+    let passed = Uuid::now_v7();
+    limiter.check(Check::new("login", "42").txn(passed)).await.unwrap();
+    flood(&limiter, 20).await;
+    // Decided before the flood: not what the flood is told.
+    let again = limiter.check(Check::new("login", "42").txn(passed)).await.unwrap();
+    assert!(again.is_allowed() && again.replayed);
+    let blocked = Uuid::now_v7();
+    assert!(limiter.check(Check::new("login", "42").txn(blocked)).await.unwrap().blocked);
+    let told = History { txn: Some(blocked), ..History::default() };
+    assert_eq!(limiter.history(&told).await.unwrap().rows.len(), 1);
+}
+
+pub async fn a_change_of_policy_ends_what_was_remembered(db: Db) {
+    let limiter = limiter(&db, log(5, 3600)).await;
+    flood(&limiter, 50).await;
+    set(&limiter, log(1_000_000, 3600)).await;
+    for _ in 0..600 {
+        if limiter.check(Check::new("login", "42")).await.unwrap().is_allowed() {
+            limiter.flush().await.unwrap();
+            return db.assert_ledger_is_whole().await;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("blocked for ever by a policy that is no more");
+}
