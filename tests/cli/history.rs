@@ -3,7 +3,7 @@ use std::process::Stdio;
 
 use super::program::Program;
 
-const HEADER: &str = "id,decided_at,zone,key,seq,txn_id,kind,blocked,reason,cost,spent,spent_total,remaining,\
+const HEADER: &str = "id,decided_at,zone,key,seq,txn_id,kind,checks,blocked,reason,cost,spent,spent_total,remaining,\
                       retry_after_us,level,zone_version";
 
 /// 3 allowed and 2 blocked for `a`, 1 allowed for `b`.
