@@ -252,7 +252,7 @@ begin
     into v_position
     from zone_decision d
     where d.reason is null
-        or d.reason = 'over_limit' and d.retry_after_us is null
+        or d.reason = 'over_limit' and d.retry_after_us is null and not d.replayed
         or d.appends and d.spent_total > 9223372036854775807;
     if v_position is not null then
         call zone_batch_refuse(v_position);

@@ -29,6 +29,22 @@ fn a_change_makes_a_version_that_says_who_and_no_change_makes_none() {
 }
 
 #[test]
+fn a_zone_that_is_set_without_its_choices_has_the_usual_ones() {
+    let program = Program::new();
+    let set = ["zone", "set", "search", "--rate", "5", "--per", "1s"];
+    let choices = ["--durability", "relaxed", "--blocked-rows", "coalesced"];
+    let table = program.ok(&[&set[..], &choices].concat());
+    assert!(table.contains("5 per 1s, relaxed, blocked rows coalesced"), "{table}");
+    program.ok(&set);
+    let shown = program.run(&["zone", "show", "search", "--format", "json"]).json();
+    assert_eq!((&shown["durability"], &shown["blocked_rows"]), (&"durable".into(), &"each".into()));
+    let first = &shown["versions"][0];
+    assert_eq!((&first["durability"], &first["blocked_rows"]), (&"relaxed".into(), &"coalesced".into()));
+    let refused = program.run(&[&set[..], &["--durability", "lazy"]].concat());
+    assert!(refused.err.contains("durable, relaxed"), "{}", refused.err);
+}
+
+#[test]
 fn the_description_stays_when_it_is_not_given() {
     let program = Program::new();
     program.ok(&["zone", "set", "a", "--rate", "5", "--per", "60s", "--description", "kept"]);

@@ -34,8 +34,10 @@ pub async fn a_coalesced_row_stands_for_many_checks_and_spends_nothing(db: Db) {
         // One token, and 0.7 of the next; a token is a second's 1,000,000 parts.
         assert_eq!(row.level, (zone == "bucket").then_some(1_700_000));
         assert!(rows[1..].iter().all(|row| row.kind == "check" && row.checks == 1));
-        let told = limiter.check(Check::new(zone, "42").cost(2).txn(txn)).await.unwrap();
+        let again = Check::new(zone, "42").cost(2).txn(txn);
+        let told = limiter.check(again.clone()).await.unwrap();
         assert!(told.replayed && told.blocked && told.seq == Some(3), "{told:?}");
+        assert_eq!(limiter.check_many(vec![again; 2]).await.unwrap(), [told.clone(), told]);
     }
     // Even where more was spent than the limit now is, it promises no wait; and a cost of 0 is a row like any other.
     let id = limiter.set_zone("log", &log(1, 60), None, "test").await.unwrap().id;

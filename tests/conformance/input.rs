@@ -169,6 +169,13 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     assert!(!zone("a", "token-bucket", "5", "60000000", "0", "5").await, "burst 0");
     assert!(!zone("a", "token-bucket", "5", "60000000", "7", "7").await, "no divisor");
     assert!(!zone("a", "token-bucket", "7", "315000001000000", "1099511627776", "7").await, "overflow");
+    let mut choose = async |column: &str, value: &str| {
+        let sql = format!("update zone_master set {column} = '{value}' where name = 'good'");
+        connection.execute(&sql).await.is_ok()
+    };
+    assert!(choose("durability", "durable").await && !choose("durability", "lazy").await);
+    assert_eq!(choose("durability", "relaxed").await, !db.engine.is_mysql());
+    assert!(choose("blocked_rows", "coalesced").await && !choose("blocked_rows", "none").await);
     let key = async |key: &str| {
         let head = if db.engine == Engine::Sqlite { ", seq, last_at, spent_total, zone_version" } else { "" };
         let values = if db.engine == Engine::Sqlite { ", 1, 1, 1, 1" } else { "" };
