@@ -36,7 +36,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The longest deadline; a longer one counts as this.
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
-/// Decides checks, and reads what was decided. Cheap to clone; clones share their connections.
+/// Decides checks, and reads what was decided. Cheap to clone; clones share their connections, so use them from
+/// one runtime.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]

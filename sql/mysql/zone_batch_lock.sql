@@ -6,7 +6,8 @@
 -- locks in the order of its input.
 --
 -- Arguments  p_skip_locked  leave out the buckets that somebody else holds
--- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
+-- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends; with
+--            p_skip_locked it waits for no row but a second for new ones that another transaction makes too
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) a key cannot be stored
 drop procedure if exists zone_batch_lock;
 create procedure zone_batch_lock(in p_skip_locked boolean)
@@ -51,15 +52,28 @@ begin
                 on v_skip_locked and b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
             where c.recorded and b.zone_id is null
             group by c.bucket;
-            insert into zone_bucket_lock (zone_id, bucket_key)
-            select s.zone_id, s.bucket_key
-            from (
-                select h.zone_id, h.bucket_key
-                from zone_batch_head h
-                order by h.bucket
-                limit 18446744073709551615
-            ) s
-            on duplicate key update seq = zone_bucket_lock.seq;
+            begin
+                declare exit handler for 1205
+                begin
+                    -- Somebody makes one of them too. Then none is made, and those that are missing are left out.
+                    if not v_skip_locked then
+                        resignal;
+                    end if;
+                end;
+                if v_skip_locked then
+                    -- The shortest that there is; the caller sets it back.
+                    set innodb_lock_wait_timeout = 1;
+                end if;
+                insert into zone_bucket_lock (zone_id, bucket_key)
+                select s.zone_id, s.bucket_key
+                from (
+                    select h.zone_id, h.bucket_key
+                    from zone_batch_head h
+                    order by h.bucket
+                    limit 18446744073709551615
+                ) s
+                on duplicate key update seq = zone_bucket_lock.seq;
+            end;
             delete from zone_batch_head;
         end if;
         if v_skip_locked then

@@ -9,6 +9,11 @@ sql security definer
 begin
     declare v_heap_size bigint unsigned default @@session.max_heap_table_size;
     -- In memory, where a row is as long as its longest key: room for half a million checks.
+    declare exit handler for sqlexception
+    begin
+        set max_heap_table_size = v_heap_size;
+        resignal;
+    end;
     set max_heap_table_size = 268435456;
     create temporary table if not exists zone_batch_check (
         position   int not null primary key,

@@ -5,14 +5,16 @@
 --            p_held         false for a bucket that is only looked at: it is neither made nor locked
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
 -- Result     their rows in the same order; null for one that was left out, or looked at and not there
--- Locks      the buckets' rows in that order, until the transaction ends
+-- Locks      the buckets' rows in that order, until the transaction ends; with p_skip_locked it waits for no row
+--            but 20 ms for new ones that another transaction makes too
 -- Errors     TG003 a key cannot be stored
 create function zone_bucket_hold(p_zone_ids int[], p_bucket_keys text[], p_held boolean[], p_skip_locked boolean)
 returns zone_bucket_lock[]
 language plpgsql
 as $$
 declare
-    v_heads zone_bucket_lock[];
+    v_heads        zone_bucket_lock[];
+    v_lock_timeout constant text := current_setting('lock_timeout');
 begin
     loop
         if exists (
@@ -27,6 +29,8 @@ begin
         ) then
             begin
                 if p_skip_locked then
+                    -- A row that somebody has made and not committed can be waited for only.
+                    perform set_config('lock_timeout', '20', true);
                     insert into zone_bucket_lock (zone_id, bucket_key)
                     select k.zone_id, k.bucket_key
                     from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality
@@ -34,6 +38,7 @@ begin
                     where k.held
                     order by k.position
                     on conflict (zone_id, bucket_key) do nothing;
+                    perform set_config('lock_timeout', v_lock_timeout, true);
                 else
                     -- Makes or locks each in its turn. To lock some, make others and lock the rest would be out of
                     -- order, and two such calls could wait for each other.
@@ -48,6 +53,11 @@ begin
                     where false;
                 end if;
             exception
+                when lock_not_available then
+                    -- Then none is made, and those that are missing are left out.
+                    if not p_skip_locked then
+                        raise;
+                    end if;
                 when check_violation or not_null_violation then
                     -- One by one, to say which it is.
                     perform zone_bucket_open(k.zone_id, k.bucket_key)

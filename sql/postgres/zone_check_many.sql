@@ -3,8 +3,8 @@
 -- Joins the caller's transaction. All or nothing happens: an error in one check undoes the others. Whatever N
 -- is, the tables are touched by the same few statements; the decisions in between touch none.
 --
--- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's;
---            p_lock_wait_ms as there
+-- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's; p_fresh and
+--            p_record may be null, which is false for all; p_lock_wait_ms as there
 --            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
 --                            undecided and leave nothing behind
 --            p_own           as in zone_check; one zone that is durable makes the whole call wait
@@ -35,7 +35,8 @@ set enable_sort = off
 as $$
 declare
     v_asked_at     constant timestamptz := pg_catalog.statement_timestamp();
-    c_nothing      constant bigint[] := array_fill(null::bigint, array[cardinality(p_zone_ids)]);
+    c_count        constant int := coalesce(cardinality(p_zone_ids), 0);
+    c_nothing      constant bigint[] := array_fill(null::bigint, array[c_count]);
     -- the buckets in byte order, and how many checks each has
     v_zone_ids     int[];
     v_bucket_keys  text[];
@@ -51,6 +52,7 @@ declare
     v_bucket       record;
     v_durable      boolean := false;
     v_now          timestamptz;
+    v_decided_at   timestamptz;
     v_seq          bigint;
     v_last_at      timestamptz;
     v_spent_total  bigint;
@@ -69,10 +71,10 @@ declare
     v_decision     zone_decision;
     v_past         record;
     -- what comes of the checks, by position
-    v_decisions    zone_decision[] := array_fill(null::zone_decision, array[cardinality(p_zone_ids)]);
+    v_decisions    zone_decision[] := array_fill(null::zone_decision, array[c_count]);
     v_spent_totals bigint[] := c_nothing;
     v_levels       bigint[] := c_nothing;
-    v_prev_ats     timestamptz[] := array_fill(null::timestamptz, array[cardinality(p_zone_ids)]);
+    v_prev_ats     timestamptz[] := array_fill(null::timestamptz, array[c_count]);
     -- the totals that must leave a window that began at v_wait_starts, and which of them a check waits for
     v_waits        int := 0;
     v_wait_zones   int[];
@@ -83,6 +85,14 @@ declare
     v_wait_of      bigint[] := c_nothing;
 begin
     -- 1. Validate. Keys are looked at when the bucket's row is made: where it exists, they are good.
+    perform zone_error('arrays', c_count::text)
+    from (
+        values (cardinality(p_bucket_keys), array_lower(p_bucket_keys, 1)), (cardinality(p_txn_ids), array_lower(p_txn_ids, 1)),
+            (cardinality(p_costs), array_lower(p_costs, 1)), (c_count, array_lower(p_zone_ids, 1)),
+            (coalesce(cardinality(p_fresh), c_count), array_lower(p_fresh, 1)),
+            (coalesce(cardinality(p_record), c_count), array_lower(p_record, 1))
+    ) as a (count, first)
+    where a.count is distinct from c_count or a.first <> 1;
     perform zone_error('cost', c.cost::text)
     from unnest(p_costs) as c (cost)
     where c.cost is null or c.cost not between 0 and 1099511627776;
@@ -124,7 +134,15 @@ begin
                 )::zone_decision as decision
             from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
                 as c (zone_id, bucket_key, txn_id, cost, record, position)
-            join zone_txn t on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+            -- A row or none, which a limit tells the planner. It would go by zone alone where the ledger was small
+            -- when it planned.
+            cross join lateral (
+                select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
+                    t.remaining, t.retry_after_us, t.created_at
+                from zone_txn t
+                where t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+                limit 1
+            ) t
             join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
             where c.cost > 0 or c.record
         loop
@@ -135,7 +153,7 @@ begin
             v_decisions[v_past.position] := v_decision;
         end loop;
     end if;
-    if cardinality(v_zone_ids) < cardinality(p_zone_ids) then
+    if cardinality(v_zone_ids) < c_count then
         select array_agg(c.first order by c.position)
         into v_first
         from (
@@ -191,14 +209,14 @@ begin
         if v_bucket.held and v_bucket.seq is not null and v_bucket.durability <> 'relaxed' then
             v_durable := true;
         end if;
-        v_now := v_bucket.now;
+        v_decided_at := v_bucket.now;
         v_seq := coalesce(v_bucket.seq, 0);
         v_last_at := v_bucket.last_at;
         v_spent_total := coalesce(v_bucket.spent_total, 0);
         v_level := null;
         if v_bucket.algorithm = 'token-bucket' then
             v_missing := v_bucket.zone_limit * v_bucket.per_token - v_bucket.level;
-            v_elapsed_us := extract(epoch from v_now - v_bucket.level_at) * 1000000;
+            v_elapsed_us := extract(epoch from v_decided_at - v_bucket.level_at) * 1000000;
             if v_bucket.level is null
                 or v_missing <= 0
                 or v_elapsed_us >= (v_missing + (v_bucket.per_us - 1)) / v_bucket.per_us
@@ -286,7 +304,7 @@ begin
             if not v_recorded then
                 v_decisions[v_position] := (
                     null, v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, null,
-                    v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_now,
+                    v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_decided_at,
                     false
                 )::zone_decision;
                 continue;
@@ -298,12 +316,12 @@ begin
             v_spent_total := v_spent_total + v_spent;
             v_decisions[v_position] := (
                 nextval('zone_txn_id_seq'), v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, v_seq,
-                v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_now, false
+                v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_decided_at, false
             )::zone_decision;
             v_spent_totals[v_position] := v_spent_total;
             v_levels[v_position] := v_level;
             v_prev_ats[v_position] := v_last_at;
-            v_last_at := v_now;
+            v_last_at := v_decided_at;
         end loop;
         if v_seq > v_bucket.seq then
             v_heads[v_bucket.position] := (

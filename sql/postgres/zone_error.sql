@@ -26,6 +26,9 @@ begin
         when 'checks' then
             v_code := 'TG003';
             v_message := 'a row cannot stand for %s checks; use 1 to 2147483647';
+        when 'arrays' then
+            v_code := 'TG003';
+            v_message := 'the arrays of %s checks differ in length, or do not begin at 1; give each check one element in all';
         when 'nil txn' then
             v_code := 'TG003';
             v_message := 'the nil UUID names no transaction; use a version 4 or 7 UUID';

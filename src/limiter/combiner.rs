@@ -42,8 +42,10 @@ pub(super) struct Combiner {
     /// Checks that wait for a call.
     most_waiting: usize,
     state: Mutex<State>,
-    /// Calls that may wait in the database for a bucket; the other connections are for those that do not.
+    /// Calls that may wait in the database for a bucket. Of the connections that are not the lanes' they may use
+    /// half, and calls of the callers' own the other half.
     patient: Arc<Semaphore>,
+    visitors: Arc<Semaphore>,
 }
 
 struct State {
@@ -66,12 +68,18 @@ impl Drop for Pass {
 }
 
 /// The right to make calls of what is ready; given back when dropped.
-struct Lane(Arc<Combiner>);
+struct Lane {
+    combiner: Arc<Combiner>,
+    /// A runtime that ends drops what is spawned on it before it begins. Such a lane opens no other.
+    began: bool,
+}
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.0.state().free_lanes += 1;
-        self.0.open_lane();
+        self.combiner.state().free_lanes += 1;
+        if self.began {
+            self.combiner.open_lane();
+        }
     }
 }
 
@@ -83,8 +91,13 @@ impl Combiner {
         let connections = store.connections().max(1) as usize;
         let alone = BatchConfig { size: 1, lanes: connections, ..BatchConfig::default() };
         let batch = config.batch.unwrap_or(alone);
-        let lanes = batch.lanes.clamp(1, connections);
-        let patient = if config.batch.is_some() { (connections - lanes).max(1) } else { connections };
+        let (lanes, patient) = match config.batch {
+            Some(batch) => {
+                let lanes = batch.lanes.clamp(1, (connections - 1).max(1));
+                (lanes, (connections - lanes).div_ceil(2).max(1))
+            }
+            None => (connections, connections),
+        };
         Arc::new(Self {
             store,
             isolation: config.isolation,
@@ -93,6 +106,7 @@ impl Combiner {
             most_waiting: batch.queue,
             state: Mutex::new(State { queue: Queue::default(), free_lanes: lanes }),
             patient: Arc::new(Semaphore::new(patient)),
+            visitors: Arc::new(Semaphore::new(patient)),
         })
     }
 
@@ -106,13 +120,19 @@ impl Combiner {
 
     fn push(&self, request: Request, caller: Caller) -> Result<()> {
         let mut state = self.state();
-        let waiting = state.queue.waiting();
+        let (bucket, waiting) = (request.bucket(), state.queue.waiting());
         if waiting >= self.most_waiting {
             return Err(Error::transient(format!(
                 "{waiting} checks wait already and the database does not keep up; send fewer"
             )));
         }
-        state.queue.push_check(request.bucket(), (request, caller));
+        let before = state.queue.waiting_for(&bucket);
+        if before >= self.most_waiting.div_ceil(4) {
+            return Err(Error::transient(format!(
+                "{before} checks of this bucket wait already; they are more than can be decided one after the other"
+            )));
+        }
+        state.queue.push_check(bucket, (request, caller));
         Ok(())
     }
 
@@ -123,6 +143,12 @@ impl Combiner {
         until: Instant,
     ) -> Result<(Vec<Pass>, Option<Permit>)> {
         let busy = || Error::transient("the bucket was busy until the deadline");
+        if buckets.is_empty() {
+            return Ok((Vec::new(), None));
+        }
+        // The permit first: who waits for one keeps no bucket from others.
+        let permit =
+            timeout_at(until, Arc::clone(&self.visitors).acquire_owned()).await.map_err(|_| busy())?;
         let mut passes = Vec::with_capacity(buckets.len());
         for bucket in buckets {
             let (turn, pass) = oneshot::channel();
@@ -130,22 +156,18 @@ impl Combiner {
             self.grant(granted);
             passes.push(timeout_at(until, pass).await.ok().and_then(Result::ok).ok_or_else(busy)?);
         }
-        let permit = match passes.is_empty() {
-            true => None,
-            false => timeout_at(until, self.permit()).await.map_err(|_| busy())?,
-        };
-        Ok((passes, permit))
+        Ok((passes, permit.ok()))
     }
 
-    /// One that no longer waits drops its pass, and so the next in line gets it.
-    fn grant(self: &Arc<Self>, granted: Granted<oneshot::Sender<Pass>>) {
-        if let Some((bucket, turn)) = granted {
-            turn.send(Pass { combiner: Arc::clone(self), bucket }).ok();
+    /// Gives the bucket to the first who still waits for it.
+    fn grant(self: &Arc<Self>, mut granted: Granted<oneshot::Sender<Pass>>) {
+        while let Some((bucket, turn)) = granted {
+            if !turn.is_closed() {
+                turn.send(Pass { combiner: Arc::clone(self), bucket }).ok();
+                return;
+            }
+            granted = self.state().queue.release(bucket);
         }
-    }
-
-    async fn permit(&self) -> Option<Permit> {
-        Arc::clone(&self.patient).acquire_owned().await.ok()
     }
 
     fn open_lane(self: &Arc<Self>) {
@@ -155,7 +177,7 @@ impl Combiner {
         if state.free_lanes > 0 && state.queue.is_ready() {
             state.free_lanes -= 1;
             drop(state);
-            runtime.spawn(Lane(Arc::clone(self)).run());
+            runtime.spawn(Lane { combiner: Arc::clone(self), began: false }.run());
         }
     }
 
@@ -185,52 +207,55 @@ impl Combiner {
     }
 
     /// Decides a batch and answers its callers. With a permit it waits for a bucket that somebody else holds;
-    /// without one such a bucket is left to a call of its own.
+    /// without one it returns the checks of such buckets, for a call each.
     ///
     /// Boxed, because it calls itself.
     fn decide<'a>(
         self: &'a Arc<Self>,
         batch: Batch,
         permit: Option<&'a Permit>,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Vec<Batch>> + Send + 'a>> {
         Box::pin(self.decide_batch(batch, permit))
     }
 
-    async fn decide_batch(self: &Arc<Self>, mut batch: Batch, permit: Option<&Permit>) {
+    async fn decide_batch(self: &Arc<Self>, mut batch: Batch, permit: Option<&Permit>) -> Vec<Batch> {
         batch.drop_who_left();
-        let Some(until) = batch.until() else { return };
+        let Some(until) = batch.until() else { return Vec::new() };
         let terms = Terms { isolation: self.isolation, until };
         let mut tries = Tries::new(self.attempts, until);
+        let mut whole = true;
         loop {
             let error = match self.call(&batch.requests, terms, permit).await {
-                Ok(decisions) => {
-                    for held in batch.answer(decisions) {
-                        tokio::spawn(Arc::clone(self).decide_patiently(held));
-                    }
-                    return;
-                }
+                Ok(decisions) => return batch.answer(decisions),
                 Err(error) => error,
             };
             let again = tries.again(&error).await;
             if again {
                 trace::count_retry();
             }
-            if error.is_transient() {
-                // This attempt may have been committed after all.
-                batch.requests.iter_mut().for_each(|request| request.fresh = false);
+            // This attempt may have been committed, whatever the error is.
+            batch.requests.iter_mut().for_each(|request| request.fresh = false);
+            // A conflict or a lost connection is most likely gone when all is tried once more.
+            if again && std::mem::take(&mut whole) {
+                continue;
             }
-            if let Some(rest) = batch.split() {
-                self.decide(batch, permit).await;
-                return self.decide(rest, permit).await;
+            if let Some(mut rest) = batch.split() {
+                let mut held = self.decide(batch, permit).await;
+                // Those of a bucket stay together, and in their order.
+                held.iter_mut().for_each(|held| held.take_of_its_bucket(&mut rest));
+                held.extend(self.decide(rest, permit).await);
+                return held;
             }
             if !again {
-                return batch.fail(error);
+                batch.fail(error);
+                return Vec::new();
             }
         }
     }
 
+    /// Decides what a call left because somebody else holds the bucket.
     async fn decide_patiently(self: Arc<Self>, batch: Batch) {
-        let permit = self.permit().await;
+        let permit = Arc::clone(&self.patient).acquire_owned().await.ok();
         self.decide(batch, permit.as_ref()).await;
     }
 
@@ -253,23 +278,27 @@ impl Combiner {
 
 impl Lane {
     /// Makes calls for as long as something is ready.
-    async fn run(self) {
-        let combiner = Arc::clone(&self.0);
+    async fn run(mut self) {
+        self.began = true;
+        let combiner = Arc::clone(&self.combiner);
         while let Some(batch) = combiner.take() {
             let permit = match batch.is_of_one_bucket() {
                 true => Arc::clone(&combiner.patient).try_acquire_owned().ok(),
                 false => None,
             };
             if permit.is_none() {
-                combiner.decide(batch, None).await;
+                for held in combiner.decide(batch, None).await {
+                    tokio::spawn(Arc::clone(&combiner).decide_patiently(held));
+                }
                 continue;
             }
             let mut call = combiner.decide(batch, permit.as_ref());
             tokio::select! {
-                () = &mut call => {}
+                _ = &mut call => {}
                 () = sleep(PATIENCE) => {
                     drop(self);
-                    return call.await;
+                    call.await;
+                    return;
                 }
             }
         }

@@ -35,8 +35,9 @@ pub struct BatchConfig {
     /// waits for the disk; with more of them each carries fewer checks. A call that waits for a bucket which
     /// another process holds gives its lane back. Default: 2.
     pub lanes: usize,
-    /// Checks that wait for a call at most; one more is refused at once with a transient error. Bounds the memory
-    /// of a process whose database stands still: some 500 bytes each. Default: 16,384.
+    /// Checks that wait for a call at most, and a quarter of them for one bucket; one more is refused at once with
+    /// a transient error. Bounds the memory of a process whose database stands still: some 500 bytes each.
+    /// Default: 16,384.
     pub queue: usize,
 }
 

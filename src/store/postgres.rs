@@ -14,7 +14,7 @@ use super::fault::{self, Fault};
 use super::{Address, Found, Held, Isolation, Of, Request, Span, Terms, all};
 use crate::decision::Decision;
 use crate::entry::Entry;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::zone::{Policy, Zone, ZoneVersion};
 
 /// A pool of connections to PostgreSQL.
@@ -264,6 +264,9 @@ async fn decide(
         .fetch_all(connection)
         .await
         .map_err(error)?;
+    if rows.len() != requests.len() {
+        return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));
+    }
     rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
 }
 

@@ -187,3 +187,28 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     assert!(!key("''").await, "empty key");
     assert!(!key(&format!("'{}'", "k".repeat(256))).await, "256 bytes");
 }
+
+pub async fn arrays_of_different_lengths_are_refused(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let mut session = db.connect().await;
+    for arguments in [
+        "array[1, 1], array['a'], array[null, null]::uuid[], array[1, 1], null, null",
+        "array[1, 1], array['a', 'b'], array[null]::uuid[], array[1, 1], null, null",
+        "array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[1], null, null",
+        "array[1], array['a'], array[null]::uuid[], array[1], '{}', null",
+        "array[1], array['a'], array[null]::uuid[], array[1], null, array[true, true]",
+        "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null, null",
+        "array[1], null, array[null]::uuid[], array[1], null, null",
+        "null, array['a'], array[null]::uuid[], array[1], null, null",
+    ] {
+        let call = format!("select count(*) from zone_check_many({arguments})");
+        let error = session.try_number(&call).await.unwrap_err().to_string();
+        assert!(error.contains("differ in length"), "{arguments}: {error}");
+    }
+    assert_eq!(
+        session.number("select count(*) from zone_check_many('{}', '{}', '{}', '{}', null, null)").await,
+        0
+    );
+    assert_eq!(db.rows().await, 0);
+}

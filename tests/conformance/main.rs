@@ -124,6 +124,7 @@ fn main() -> std::process::ExitCode {
         hazards::h12_blocked_checks_consume_nothing,
         hazards::h13_a_long_idle_gives_no_extra_token,
         together::a_bad_check_fails_alone,
+        together::a_runtime_may_end_while_checks_wait,
         together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,
         together::callers_that_leave_harm_no_other,
         vectors::every_vector_is_decided_as_written,
@@ -151,7 +152,9 @@ fn main() -> std::process::ExitCode {
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        together::a_bucket_keeps_its_order_when_its_call_is_split,
         together::a_held_bucket_delays_none_that_travel_with_it,
+        together::an_uncommitted_new_bucket_delays_none_that_travel_with_it,
         together::each_caller_has_its_own_deadline,
         together::what_waits_is_bounded,
         seeds::check_velocity_answers_as_in_the_seed,
@@ -165,7 +168,9 @@ fn main() -> std::process::ExitCode {
         clock::a_hostile_search_path_changes_nothing,
         durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own,
         hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
+        input::arrays_of_different_lengths_are_refused,
         joined::two_checks_in_one_transaction_both_count,
+        together::many_who_leave_before_their_turn_are_passed_over,
         seeds::serializable_by_default_changes_nothing,
     );
     on!([MySql, MariaDb] =>

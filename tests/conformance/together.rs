@@ -147,7 +147,7 @@ pub async fn each_caller_has_its_own_deadline(db: Db) {
 }
 
 pub async fn what_waits_is_bounded(db: Db) {
-    let batch = Some(BatchConfig { queue: 10, ..BatchConfig::default() });
+    let batch = Some(BatchConfig { queue: 40, ..BatchConfig::default() });
     let config = Config { batch, deadline: Duration::from_secs(60), ..Config::default() };
     let limiter = limiter(&db, 1000, config).await;
     limiter.check(Check::new("login", "held")).await.unwrap();
@@ -161,11 +161,96 @@ pub async fn what_waits_is_bounded(db: Db) {
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     let error = limiter.check(Check::new("login", "held")).await.unwrap_err();
-    assert!(error.is_transient() && error.to_string().starts_with("10 checks wait already"), "{error}");
+    assert!(
+        error.is_transient() && error.to_string().starts_with("10 checks of this bucket wait"),
+        "{error}"
+    );
+    // Others have their place.
+    limiter.check(Check::new("login", "other")).await.unwrap();
     holder.execute("rollback").await.unwrap();
     waiting.push(first);
     for result in join_all(waiting).await {
         result.unwrap().unwrap();
     }
-    assert_eq!(db.rows().await, 12);
+    assert_eq!(db.rows().await, 13);
+}
+
+pub async fn an_uncommitted_new_bucket_delays_none_that_travel_with_it(db: Db) {
+    let limiter = limiter(&db, 1000, Config::default()).await;
+    limiter.check(Check::new("login", "0")).await.unwrap();
+    let mut payment = db.connect().await;
+    payment.begin().await;
+    limiter.check_in(payment.joined(), Check::new("login", "new")).await.unwrap();
+    let key = |n: usize| if n == 50 { "new".to_owned() } else { n.to_string() };
+    let checks: Vec<_> = (0..120).map(|n| start(&limiter, Check::new("login", key(n)))).collect();
+    for (n, result) in join_all(checks).await.into_iter().enumerate() {
+        // The one that is held waits for the payment, until its deadline.
+        assert_eq!(result.unwrap().is_ok(), n != 50, "{n}");
+    }
+    payment.execute("commit").await.unwrap();
+    limiter.check(Check::new("login", "new")).await.unwrap();
+    db.assert_ledger_is_whole().await;
+}
+
+pub async fn a_bucket_keeps_its_order_when_its_call_is_split(db: Db) {
+    let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
+    let limiter = limiter(&db, 1000, config).await;
+    let txn = Uuid::now_v7();
+    limiter.check(Check::new("login", "other").txn(txn)).await.unwrap();
+    limiter.check(Check::new("login", "held")).await.unwrap();
+    let mut holder = hold(&db, "held").await;
+    let checks = (0..13).map(|n| match n {
+        // Keeps the only lane while the others gather.
+        0 => Check::new("login", "first"),
+        // Decided before with another cost.
+        12 => Check::new("login", "other").txn(txn).cost(2),
+        _ => Check::new("login", "held"),
+    });
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        holder.execute("rollback").await.unwrap();
+    };
+    let decided = join_all(checks.map(|check| limiter.check(check)));
+    let (results, ()) = futures_util::future::join(decided, release).await;
+    let seqs: Vec<_> = results[1..12].iter().map(|result| result.as_ref().unwrap().seq).collect();
+    assert_eq!(seqs, (2..13).map(Some).collect::<Vec<_>>());
+    assert!(results[12].as_ref().unwrap_err().is_conflict());
+}
+
+pub async fn many_who_leave_before_their_turn_are_passed_over(db: Db) {
+    let limiter = limiter(&db, 1000, Config::default()).await;
+    limiter.check(Check::new("login", "held")).await.unwrap();
+    let mut holder = hold(&db, "held").await;
+    let check = |ms| vec![Check::new("login", "held").deadline(Duration::from_millis(ms))];
+    let own = |ms| {
+        let (limiter, checks) = (limiter.clone(), check(ms));
+        tokio::spawn(async move { limiter.check_many(checks).await })
+    };
+    let first = own(30_000);
+    let others: Vec<_> = (0..20_000).map(|_| own(500)).collect();
+    assert!(join_all(others).await.into_iter().all(|result| result.unwrap().is_err()));
+    holder.execute("rollback").await.unwrap();
+    first.await.unwrap().unwrap();
+    limiter.check(Check::new("login", "held")).await.unwrap();
+}
+
+pub async fn a_runtime_may_end_while_checks_wait(db: Db) {
+    let url = db.url.clone();
+    let ended = std::thread::spawn(move || {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let limiter = runtime.block_on(async {
+            let limiter = Limiter::connect(&url).await.unwrap();
+            limiter.set_zone("login", &log(1000, 3600), None, "test").await.unwrap();
+            for n in 0..2_000 {
+                start(&limiter, Check::new("login", n.to_string()));
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            limiter
+        });
+        drop(runtime);
+        drop(limiter);
+    });
+    tokio::task::spawn_blocking(move || ended.join().unwrap()).await.unwrap();
+    db.assert_ledger_is_whole().await;
 }

@@ -58,7 +58,7 @@ impl Batch {
         self.callers.iter().map(|(caller, _)| caller.until).max()
     }
 
-    /// Drops the checks whose callers no longer wait: they were not sent, and so not decided.
+    /// Drops the checks whose callers no longer wait.
     pub fn drop_who_left(&mut self) {
         let now = Instant::now();
         let left = |caller: &Caller| caller.reply.is_closed() || caller.until <= now;
@@ -66,10 +66,7 @@ impl Batch {
             let all = std::mem::take(self);
             for (request, (caller, pass)) in all.requests.into_iter().zip(all.callers) {
                 if left(&caller) {
-                    caller.answer(
-                        &request.zone,
-                        Err(Error::transient("the deadline passed before it was sent")),
-                    );
+                    caller.answer(&request.zone, Err(Error::transient("the deadline passed")));
                 } else {
                     self.push(request, caller, pass);
                 }
@@ -83,6 +80,14 @@ impl Batch {
         let rest =
             Self { requests: self.requests.split_off(middle), callers: self.callers.split_off(middle) };
         (!rest.is_empty()).then_some(rest)
+    }
+
+    /// Moves those of the same bucket from the beginning of another batch to the end of this one.
+    pub fn take_of_its_bucket(&mut self, other: &mut Self) {
+        let Some(own) = self.requests.first() else { return };
+        let count = other.requests.iter().take_while(|request| request.is_beside(own)).count();
+        self.requests.extend(other.requests.drain(..count));
+        self.callers.extend(other.callers.drain(..count));
     }
 
     /// Answers the decided checks. Returns the others, a batch for each of their buckets.

@@ -40,6 +40,11 @@ impl<C, T> Queue<C, T> {
         self.waiting
     }
 
+    /// Those of them that are before one bucket.
+    pub fn waiting_for(&self, bucket: &Bucket) -> usize {
+        self.lines.get(bucket).map_or(0, Line::len)
+    }
+
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
