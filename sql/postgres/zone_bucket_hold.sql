@@ -25,6 +25,7 @@ begin
                     select
                     from zone_bucket_lock b
                     where b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+                    offset 0 -- keeps the subquery whole: as a join it could be read by zone alone
                 )
         ) then
             begin

@@ -34,9 +34,10 @@ returns zone_decision
 language plpgsql
 security definer
 set search_path from current
--- Both reads of the ledger want the first row of an index range. Where the statistics know no row of the
--- bucket yet, the planner holds reading the whole range and sorting it for as cheap.
+-- Each read of the ledger wants the first row of an index range. Where the statistics know no row of the bucket
+-- yet, the planner holds reading the whole range and sorting it for as cheap.
 set enable_sort = off
+set enable_incremental_sort = off
 as $$
 declare
     v_recorded    constant boolean := p_cost > 0 or coalesce(p_record, false) or p_checks is not null;
@@ -130,10 +131,18 @@ begin
         -- attempt of the same check, whose first one lost its caller.
         and not (coalesce(p_fresh, false) and v_last_at < pg_catalog.statement_timestamp())
     then
+        -- The first row from there on: in this order there is one index only to read it by.
         select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
             coalesce(v.burst, v.rate), t.remaining, t.retry_after_us, t.created_at, true
         into v_past
-        from zone_txn t
+        from (
+            select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
+                t.remaining, t.retry_after_us, t.created_at
+            from zone_txn t
+            where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, v_txn_id)
+            order by t.zone_id, t.bucket_key, t.txn_id
+            limit 1
+        ) t
         join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = v_txn_id;
         if found then

@@ -32,6 +32,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_sort = off
+set enable_incremental_sort = off
 as $$
 declare
     v_asked_at     constant timestamptz := pg_catalog.statement_timestamp();
@@ -134,17 +135,19 @@ begin
                 )::zone_decision as decision
             from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
                 as c (zone_id, bucket_key, txn_id, cost, record, position)
-            -- A row or none, which a limit tells the planner. It would go by zone alone where the ledger was small
-            -- when it planned.
+            -- The first row from there on: in this order there is one index only to read it by. Asked for the row
+            -- itself, a plan that was made while the ledger was small may go by zone or by bucket alone.
             cross join lateral (
                 select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
                     t.remaining, t.retry_after_us, t.created_at
                 from zone_txn t
-                where t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+                where (t.zone_id, t.bucket_key, t.txn_id) >= (c.zone_id, c.bucket_key, c.txn_id)
+                order by t.zone_id, t.bucket_key, t.txn_id
                 limit 1
             ) t
             join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
-            where c.cost > 0 or c.record
+            where (c.cost > 0 or c.record)
+                and t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
         loop
             v_decision := v_past.decision;
             if v_decision.cost <> v_past.asked then
@@ -186,6 +189,7 @@ begin
                 z.window_us / z.rate_gcd as per_token
             from zone_master z
             where z.id = k.zone_id
+            offset 0 -- keeps the subquery whole: as a join it could be read in full
         ) z on true
         left join lateral (
             select c.o_level, c.o_at

@@ -123,6 +123,8 @@ async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize)
                 array_fill(1::bigint, array[{count}]), null, null)",
             keys.join(",")
         );
+        // What earlier transactions read is told as long as it was not handed over.
+        session.execute("select pg_stat_force_next_flush()").await.unwrap();
         session.execute("begin").await.unwrap();
         session.execute(&call).await.unwrap();
         let rows = session.number(ROWS_READ).await;
@@ -134,11 +136,22 @@ async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize)
         format!(r#"{{"zone_id":{zone_id},"key":"{key}","txn":"{txn}","cost":1}}"#)
     };
     let checks: Vec<_> = (0..count).map(check).collect();
-    session.execute("flush status").await.unwrap();
     let call = format!("call zone_check_many_own('[{}]', 5, false)", checks.join(","));
-    session.execute(&call).await.unwrap();
-    // MariaDB does not count as read what its index condition turned away.
-    session.status("Handler_read%").await + session.status("Handler_icp_attempts").await
+    handlers_read(session, &call).await
+}
+
+/// What a statement reads on MySQL and MariaDB. The counters are never set back: that would set back those of all
+/// sessions of the server.
+async fn handlers_read(session: &mut Connected, call: &str) -> i64 {
+    let counters = async |session: &mut Connected| {
+        // MariaDB does not count as read what its index condition turned away.
+        session.status("Handler_read%").await + session.status("Handler_icp_attempts").await
+    };
+    let first = counters(session).await;
+    let before = counters(session).await;
+    session.execute(call).await.unwrap();
+    // To look at the counters is counted too.
+    counters(session).await - before - (before - first)
 }
 
 /// What PostgreSQL read in the transaction that is open.
@@ -150,6 +163,8 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
     let zone_id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
     match session {
         Connected::Postgres(_) => {
+            // What earlier transactions read is told as long as it was not handed over.
+            session.execute("select pg_stat_force_next_flush()").await.unwrap();
             session.execute("begin").await.unwrap();
             let check = format!("select zone_check({zone_id}, 'hot', gen_random_uuid())");
             session.execute(&check).await.unwrap();
@@ -161,12 +176,8 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
             let txn = Uuid::now_v7().simple();
             let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5, null)");
             session.execute(&check).await.unwrap();
-            session.execute("flush status").await.unwrap();
-            session
-                .execute(&check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string()))
-                .await
-                .unwrap();
-            session.status("Handler_read%").await
+            let check = check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string());
+            handlers_read(session, &check).await
         }
         // Of the embedded engine's statements SQLite tells how it would read.
         Connected::Sqlite(_) => {
