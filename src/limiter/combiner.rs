@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::GRACE;
 use super::config::{BatchConfig, Config};
@@ -293,13 +293,10 @@ impl Lane {
                 continue;
             }
             let mut call = combiner.decide(batch, permit.as_ref());
-            tokio::select! {
-                _ = &mut call => {}
-                () = sleep(PATIENCE) => {
-                    drop(self);
-                    call.await;
-                    return;
-                }
+            if timeout(PATIENCE, &mut call).await.is_err() {
+                drop(self);
+                call.await;
+                return;
             }
         }
     }
