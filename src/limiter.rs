@@ -153,7 +153,8 @@ impl Limiter {
     /// taken back, together.
     ///
     /// One round trip, and one more the first time that a zone is named. Holds the bucket's lock until the
-    /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back and runs its transaction again. The database's
+    /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back
+    /// and runs its transaction again. The database's
     /// own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
     ///
     /// ```
@@ -295,15 +296,19 @@ impl Inner {
             let this = Arc::clone(self);
             return only(flat(tokio::spawn(async move { this.decide(vec![request], until).await }).await)?);
         }
-        if zone.blocked_rows == BlockedRows::Each {
-            return self.combiner.check(request, until).await;
-        }
-        if let Some(decision) = self.floods.answer(&request, asked) {
+        let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());
+        if let Some(request) = &coalesced
+            && let Some(decision) = self.floods.answer(request, asked)
+        {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
             return Ok(decision);
         }
-        let decision = self.combiner.check(request.clone(), until).await?;
-        self.watch(&request, &decision, zone.version, asked);
+        let decision = self.combiner.check(request, until).await?;
+        if decision.zone_version > zone.version {
+            self.renew_zone(&decision.zone);
+        } else if let Some(request) = &coalesced {
+            self.watch(request, &decision, asked);
+        }
         Ok(decision)
     }
 

@@ -105,26 +105,15 @@ impl Floods {
 
 impl Inner {
     /// Has a look at a decision of a zone whose blocked rows are coalesced.
-    pub(super) fn watch(
-        self: &Arc<Self>,
-        request: &Request,
-        decision: &Decision,
-        version: i32,
-        asked: Instant,
-    ) {
-        if decision.zone_version != version {
-            // The zone may have chosen otherwise since it was found.
-            let (this, zone) = (Arc::clone(self), request.zone.clone());
-            tokio::spawn(async move { this.find_zone(&zone).await });
-        } else if let Some(until) = self.floods.remember(request, decision, asked, Instant::now()) {
-            let (this, bucket) = (Arc::clone(self), request.bucket());
-            tokio::spawn(async move {
-                sleep_until(until).await;
-                if let Err(error) = this.record(&bucket).await {
-                    tracing::error!(%error, "checks that were answered blocked have no row");
-                }
-            });
-        }
+    pub(super) fn watch(self: &Arc<Self>, request: &Request, decision: &Decision, asked: Instant) {
+        let Some(until) = self.floods.remember(request, decision, asked, Instant::now()) else { return };
+        let (this, bucket) = (Arc::clone(self), request.bucket());
+        tokio::spawn(async move {
+            sleep_until(until).await;
+            if let Err(error) = this.record(&bucket).await {
+                tracing::error!(%error, "checks that were answered blocked have no row");
+            }
+        });
     }
 
     /// Records what was answered from memory in a bucket, and forgets it.

@@ -1,7 +1,7 @@
 //! The zones that were asked for, by name. Names and numbers never change and zones are never removed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Inner, until};
 use crate::error::{Error, Result};
@@ -36,6 +36,12 @@ impl Inner {
             Some(zone) => Ok(zone),
             None => self.find_zone(name).await,
         }
+    }
+
+    /// Looks, without anybody waiting, what a zone chose when it changed.
+    pub(super) fn renew_zone(self: &Arc<Self>, name: &str) {
+        let (this, name) = (Arc::clone(self), name.to_owned());
+        tokio::spawn(async move { this.find_zone(&name).await });
     }
 
     /// Asks the database, also for a zone that is known.

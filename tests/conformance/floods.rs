@@ -98,3 +98,18 @@ pub async fn a_change_of_policy_ends_what_was_remembered(db: Db) {
     }
     panic!("blocked for ever by a policy that is no more");
 }
+
+pub async fn a_zone_may_choose_it_while_it_is_in_use(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    assert!(flood(&limiter, 10).await.iter().all(|decision| decision.seq.is_some()));
+    set(&limiter, log(1, 3600)).await;
+    for _ in 0..600 {
+        if limiter.check(Check::new("login", "42")).await.unwrap().seq.is_none() {
+            limiter.flush().await.unwrap();
+            return db.assert_ledger_is_whole().await;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the choice was not noticed");
+}

@@ -91,6 +91,7 @@ fn main() -> std::process::ExitCode {
         floods::a_change_of_policy_ends_what_was_remembered,
         floods::a_flood_of_blocked_checks_is_counted_in_a_few_rows,
         floods::a_txn_of_the_callers_own_always_has_its_row,
+        floods::a_zone_may_choose_it_while_it_is_in_use,
         floods::what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough,
         gate::an_unmigrated_database_says_what_to_run,
         gate::a_newer_schema_says_that_the_program_is_old,
