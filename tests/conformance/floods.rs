@@ -48,7 +48,7 @@ pub async fn a_flood_of_blocked_checks_is_counted_in_a_few_rows(db: Db) {
 }
 
 pub async fn what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough(db: Db) {
-    let limiter = limiter(&db, Policy::sliding_log(1, Duration::from_millis(500)).unwrap()).await;
+    let limiter = limiter(&db, Policy::sliding_log(1, Duration::from_secs(2)).unwrap()).await;
     // The first are decided by the database, the others are told by the memory of that.
     let mut decisions = flood(&limiter, 3).await;
     decisions.extend(flood(&limiter, 50).await);
