@@ -38,8 +38,8 @@ struct Flood {
 }
 
 impl Floods {
-    /// Remembers a blocked decision, if it says how long it holds. Returns when what was counted by then must be
-    /// taken.
+    /// Remembers a blocked decision, if it was made now and says how long it holds. Returns when what was counted
+    /// by then must be taken.
     ///
     /// The database decided between the asking and the answer. Counted from the asking, nothing is blocked longer
     /// than it promised; counted from the answer, whoever waits as long as he is told waits long enough.
@@ -50,7 +50,8 @@ impl Floods {
         asked: Instant,
         answered: Instant,
     ) -> Option<Instant> {
-        let wait = decision.retry_after().filter(|_| decision.reason == Reason::OverLimit)?;
+        let blocks = decision.reason == Reason::OverLimit && !decision.replayed;
+        let wait = decision.retry_after().filter(|_| blocks)?;
         let mut floods = self.floods();
         let bucket = request.bucket();
         if floods.len() >= MOST || floods.contains_key(&bucket) {
@@ -190,6 +191,15 @@ mod tests {
         assert_eq!(floods.answer(&Request { fresh: false, ..request(2) }, start), None);
         assert_eq!(floods.answer(&Request { key: "43".to_owned(), ..request(2) }, start), None);
         assert!(floods.take(&first.bucket()).is_none());
+    }
+
+    #[test]
+    fn a_decision_of_earlier_says_nothing_about_now() {
+        let (floods, start) = (Floods::default(), Instant::now());
+        let first = request(2);
+        let replayed = Decision { replayed: true, ..blocked(&first, 500_000) };
+        assert_eq!(floods.remember(&first, &replayed, start, start), None);
+        assert_eq!(floods.answer(&request(2), start), None);
     }
 
     #[test]
