@@ -325,13 +325,11 @@ impl Inner {
     async fn decide(&self, mut requests: Vec<Request>, until: Instant) -> Result<Vec<Decision>> {
         let asked = Instant::now();
         let terms = Terms { isolation: self.config.isolation, until };
-        let silent = |_| Err(Error::transient("the database did not answer; try again"));
         let held = requests.iter().filter(|request| request.leaves_row()).map(Request::bucket).collect();
         let _entered = self.combiner.enter(held, until).await?;
         let mut tries = self.tries(until);
         let result = loop {
-            let call = trace::call(requests.len(), self.store.check(&requests, terms));
-            match timeout_at(until + GRACE, call).await.unwrap_or_else(silent) {
+            match call(requests.len(), until, self.store.check(&requests, terms)).await {
                 Err(error) if tries.again(&error).await => {
                     trace::count_retry();
                     // This attempt may have been committed after all.
@@ -355,6 +353,12 @@ impl Inner {
             |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
         timeout_at(until(deadline), work).await.unwrap_or_else(late)
     }
+}
+
+/// Makes a call to the database that carries so many checks and ends soon after the deadline in any case.
+async fn call<T>(checks: usize, until: Instant, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let silent = |_| Err(Error::transient("the database did not answer; try again"));
+    timeout_at(until + GRACE, trace::call(checks, call)).await.unwrap_or_else(silent)
 }
 
 /// What the caller of a check is told: an error that may hide a decision says how that is learned.

@@ -44,6 +44,9 @@ pub enum Isolation {
     Serializable,
 }
 
+/// A bucket's name: the zone's number and the key.
+pub(crate) type Bucket = (i32, String);
+
 /// A check as a store wants it: validated, its zone resolved, its transaction named.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -58,8 +61,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Its bucket's name.
-    pub fn bucket(&self) -> (i32, String) {
+    /// Its bucket.
+    pub fn bucket(&self) -> Bucket {
         (self.zone_id, self.key.clone())
     }
 

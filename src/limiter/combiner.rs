@@ -20,15 +20,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::GRACE;
 use super::config::{BatchConfig, Config};
 use super::trace;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Isolation, Request, Store, Terms};
+use crate::store::{Bucket, Isolation, Request, Store, Terms};
 use batch::{Batch, Caller};
-use queue::{Bucket, Granted, Queue};
+use queue::{Granted, Queue};
 
 /// A call that waits for a bucket longer than this keeps its lane no more.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -89,14 +88,12 @@ type Permit = OwnedSemaphorePermit;
 impl Combiner {
     pub fn new(store: Store, config: &Config) -> Arc<Self> {
         let connections = store.connections().max(1) as usize;
-        let alone = BatchConfig { size: 1, lanes: connections, ..BatchConfig::default() };
-        let batch = config.batch.unwrap_or(alone);
-        let (lanes, patient) = match config.batch {
-            Some(batch) => {
-                let lanes = batch.lanes.clamp(1, (connections - 1).max(1));
-                (lanes, (connections - lanes).div_ceil(2).max(1))
-            }
-            None => (connections, connections),
+        let batch = config.batch.unwrap_or(BatchConfig { size: 1, ..BatchConfig::default() });
+        let (lanes, patient) = if config.batch.is_some() {
+            let lanes = batch.lanes.clamp(1, (connections - 1).max(1));
+            (lanes, (connections - lanes).div_ceil(2).max(1))
+        } else {
+            (connections, connections)
         };
         Arc::new(Self {
             store,
@@ -183,23 +180,15 @@ impl Combiner {
 
     /// What is ready, for one call; None when nothing is.
     fn take(self: &Arc<Self>) -> Option<Batch> {
-        loop {
-            let taken = self.state().queue.take(self.size);
-            if taken.is_empty() {
-                return None;
-            }
-            let mut batch = Batch::default();
-            for (bucket, checks) in taken {
-                let pass = Arc::new(Pass { combiner: Arc::clone(self), bucket });
-                for (request, caller) in checks {
-                    batch.push(request, caller, Arc::clone(&pass));
-                }
-            }
-            batch.drop_who_left();
-            if !batch.is_empty() {
-                return Some(batch);
+        let taken = self.state().queue.take(self.size);
+        let mut batch = Batch::default();
+        for (bucket, checks) in taken {
+            let pass = Arc::new(Pass { combiner: Arc::clone(self), bucket });
+            for (request, caller) in checks {
+                batch.push(request, caller, Arc::clone(&pass));
             }
         }
+        (!batch.is_empty()).then_some(batch)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -265,14 +254,13 @@ impl Combiner {
         terms: Terms,
         permit: Option<&Permit>,
     ) -> Result<Vec<Option<Decision>>> {
-        let call = async {
+        let decisions = async {
             match permit {
                 Some(_) => Ok(self.store.check(requests, terms).await?.into_iter().map(Some).collect()),
                 None => self.store.check_free(requests, terms).await,
             }
         };
-        let silent = |_| Err(Error::transient("the database did not answer; try again"));
-        timeout_at(terms.until + GRACE, trace::call(requests.len(), call)).await.unwrap_or_else(silent)
+        super::call(requests.len(), terms.until, decisions).await
     }
 }
 

@@ -8,21 +8,19 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::{GRACE, Inner, trace, until};
+use super::{Inner, call, trace, until};
 use crate::decision::{Decision, Reason};
-use crate::error::{Error, Result};
-use crate::store::{Isolation, Request, Terms};
+use crate::error::Result;
+use crate::store::{Bucket, Isolation, Request, Terms};
 
 /// What is counted is recorded no later than this; it is also how late a change of policy is noticed.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Buckets that are remembered at most. A flood over more of them is recorded row by row.
 const MOST: usize = 16_384;
-
-type Bucket = (i32, String);
 
 #[derive(Default)]
 pub(super) struct Floods(Mutex<HashMap<Bucket, Flood>>);
@@ -122,13 +120,11 @@ impl Inner {
         let Some((request, checks)) = self.floods.take(bucket) else { return Ok(()) };
         let until = until(self.config.deadline);
         let terms = Terms { isolation: Isolation::RowLock, until };
-        let silent = |_| Err(Error::transient("the database did not answer; try again"));
         let recorded = async {
             let _entered = self.combiner.enter(BTreeSet::from([bucket.clone()]), until).await?;
             let mut tries = self.tries(until);
             loop {
-                let call = trace::call(1, self.store.record_blocked(&request, checks, terms));
-                match timeout_at(until + GRACE, call).await.unwrap_or_else(silent) {
+                match call(1, until, self.store.record_blocked(&request, checks, terms)).await {
                     Err(error) if tries.again(&error).await => trace::count_retry(),
                     result => return result,
                 }

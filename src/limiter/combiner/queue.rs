@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// The zone's number and the key.
-pub(super) type Bucket = (i32, String);
+use crate::store::Bucket;
 
 /// A line of waiting callers for each bucket that somebody is in or before; others are not remembered.
 ///
