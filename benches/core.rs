@@ -1,5 +1,5 @@
-//! What a decision costs without a database: nanoseconds of the pure core, for each algorithm, and of what is
-//! looked at before the database is asked.
+//! What a decision costs without a database: nanoseconds of the pure core, for each algorithm, and of what is looked at
+//! before the database is asked. What the ledger knows is at hand.
 //!
 //! `cargo bench --bench core`
 
@@ -7,33 +7,84 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tallygate::{Check, Head, Policy, Version, Window, decide};
+use tallygate::{
+    Algorithm, Ask, Bucket, CalendarUnit, Check, Head, Hold, Ledger, Need, Policy, Version, decide,
+};
 
-const NOW_US: i64 = 1_767_225_600_000_000;
+const NOW_US: i64 = 1_767_225_630_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
+/// A token of 100 in 60,000,000 µs, both divided by 100: 600,000 units of level, one more each microsecond.
+const TOKEN: i64 = 600_000;
+const SPENT: i64 = 1_000;
 
-fn sliding_log(criterion: &mut Criterion) {
-    let versions = versions(Policy::sliding_log(100, MINUTE).expect("a policy"));
-    let head = head(None);
-    let first_us = NOW_US - 30_000_000;
-    // 40 of 100 were spent in the window, or all of them.
-    let some = Window { base: head.spent_total - 40, reached_us: None };
-    let all = Window { base: head.spent_total - 100, reached_us: Some(first_us) };
-    measure(criterion, "sliding-log/allowed", &versions, &head, Some(some), false);
-    measure(criterion, "sliding-log/blocked", &versions, &head, Some(all), true);
+/// A ledger in whose window so much was spent.
+struct Known {
+    in_window: i64,
 }
 
-fn token_bucket(criterion: &mut Criterion) {
-    let policy = Policy::token_bucket(100, MINUTE, None).expect("a policy");
-    // 100 in 60,000,000 µs, both divided by 100: a token is 600,000 units of level, one more each microsecond.
-    let token = 600_000;
-    let versions = versions(policy);
-    measure(criterion, "token-bucket/allowed", &versions, &head(Some(40 * token)), None, false);
-    measure(criterion, "token-bucket/blocked", &versions, &head(Some(token / 2)), None, true);
+impl Ledger for Known {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        // All of it a second ago.
+        Ok(if at_us <= NOW_US - 1_000_000 { SPENT - self.in_window } else { SPENT })
+    }
+
+    fn reached(&self, _: i64) -> Result<Option<i64>, Need> {
+        Ok(Some(NOW_US - 1_000_000))
+    }
+
+    fn strikes_before(&self, _: i64) -> Result<i64, Need> {
+        Ok(0)
+    }
+}
+
+fn windows(criterion: &mut Criterion) {
+    let zone = "Europe/Berlin".parse().expect("a time zone");
+    let policies = [
+        ("sliding-log", Policy::sliding_log(100, MINUTE)),
+        ("fixed-window", Policy::fixed_window(100, MINUTE)),
+        ("fixed-window by calendar", Policy::calendar(100, CalendarUnit::Day, zone)),
+        ("sliding-counter", Policy::sliding_counter(100, MINUTE, 1)),
+        ("sliding-counter of 60 slots", Policy::sliding_counter(100, MINUTE, 60)),
+    ];
+    for (name, policy) in policies {
+        let policy = policy.expect("a policy");
+        let head = head(None);
+        measure(criterion, &format!("{name}/allowed"), policy, &head, &[], 40, false);
+        measure(criterion, &format!("{name}/blocked"), policy, &head, &[], 100, true);
+    }
+}
+
+fn levels(criterion: &mut Criterion) {
+    use Algorithm::{LeakyBucket, LeakyQueue, TokenBucket, Uniform};
+    for algorithm in [TokenBucket, LeakyBucket, LeakyQueue, Uniform] {
+        let policy = Policy::new(algorithm, 100, MINUTE, None).expect("a policy");
+        let full = if algorithm == Uniform { TOKEN } else { 40 * TOKEN };
+        measure(criterion, &format!("{algorithm}/allowed"), policy, &head(Some(full)), &[], 0, false);
+        measure(criterion, &format!("{algorithm}/blocked"), policy, &head(Some(TOKEN / 2)), &[], 0, true);
+    }
     // Neighbours in Fibonacci's sequence, for which Euclid needs the most steps.
-    let window = Duration::from_micros(1_346_269);
-    let versions = self::versions(Policy::token_bucket(832_040, window, None).expect("a policy"));
-    measure(criterion, "token-bucket/odd rate", &versions, &head(Some(40 * 1_346_269)), None, false);
+    let policy = Policy::token_bucket(832_040, Duration::from_micros(1_346_269), None).expect("a policy");
+    measure(criterion, "token-bucket/odd rate", policy, &head(Some(40 * 1_346_269)), &[], 0, false);
+}
+
+/// 40 members or slots of 100, or all of them.
+fn held(criterion: &mut Criterion) {
+    for policy in [Policy::distinct(100, MINUTE), Policy::concurrency(100, MINUTE)] {
+        let policy = policy.expect("a policy");
+        for (held, name) in [(40, "allowed"), (100, "blocked")] {
+            let holds: Vec<Hold> = (1..=held).map(|seq| hold(&policy, seq)).collect();
+            let name = format!("{}/{name}, {held} held", policy.algorithm());
+            measure(criterion, &name, policy, &head(None), &holds, 0, held == 100);
+        }
+    }
+}
+
+/// What was given back stays with a window until its charge leaves.
+fn refunds(criterion: &mut Criterion) {
+    let policy = Policy::sliding_log(100, MINUTE).expect("a policy");
+    let given_back = |seq| Hold { ends_us: NOW_US - 1_000, ..hold(&policy, seq) };
+    let holds: Vec<Hold> = (1..=20).map(given_back).collect();
+    measure(criterion, "sliding-log/allowed, 20 refunds", policy, &head(None), &holds, 60, false);
 }
 
 fn validate(criterion: &mut Criterion) {
@@ -46,28 +97,47 @@ fn validate(criterion: &mut Criterion) {
 fn measure(
     criterion: &mut Criterion,
     name: &str,
-    versions: &[Version],
+    policy: Policy,
     head: &Head,
-    window: Option<Window>,
+    holds: &[Hold],
+    in_window: i64,
     blocked: bool,
 ) {
-    let once = || decide(black_box(versions), black_box(head), black_box(window), black_box(1), NOW_US);
-    assert_eq!(once().expect("a decision").blocked, blocked, "{name}");
+    let versions = [Version { version: 1, policy, changed_us: 0 }];
+    let ledger = Known { in_window };
+    let member = (policy.algorithm() == Algorithm::Distinct).then_some("card:new");
+    let ask = Ask { cost: 1, member, ..Ask::default() };
+    let once = || {
+        let bucket =
+            Bucket { versions: black_box(&versions), head: black_box(head), holds: black_box(holds) };
+        let outcome = decide(bucket, black_box(&ledger), black_box(&ask), NOW_US).expect("a decision");
+        black_box(&outcome).blocked
+    };
+    assert_eq!(once(), blocked, "{name}");
     criterion.bench_function(name, |bencher| bencher.iter(once));
-}
-
-fn versions(policy: Policy) -> [Version; 1] {
-    [Version { version: 1, policy, changed_us: 0 }]
 }
 
 /// A bucket that was checked a millisecond ago.
 fn head(level: Option<i64>) -> Head {
-    Head { seq: 1_000, last_us: NOW_US - 1_000, spent_total: 1_000, level, zone_version: 1 }
+    let level = level.map(|level| level - 1_000);
+    Head {
+        seq: 1_000,
+        last_us: NOW_US - 1_000,
+        spent_total: SPENT,
+        level,
+        zone_version: 1,
+        ..Head::default()
+    }
+}
+
+fn hold(policy: &Policy, seq: i64) -> Hold {
+    let member = (policy.algorithm() == Algorithm::Distinct).then(|| format!("card:{seq}"));
+    Hold { seq, charged_us: NOW_US - 1_000_000, amount: 1, ends_us: NOW_US + 30_000_000 + seq, member }
 }
 
 criterion_group! {
     name = core;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = sliding_log, token_bucket, validate
+    targets = windows, levels, held, refunds, validate
 }
 criterion_main!(core);

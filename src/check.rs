@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::zone::{UNITS_MAX, validate_name};
+use crate::zone::{UNITS_MAX, WINDOW_US_MAX, micros, validate_name};
 
 /// A request: may this transaction pass, and if so, spend its cost.
 ///
@@ -22,6 +22,9 @@ pub struct Check {
     pub(crate) txn: Option<Uuid>,
     pub(crate) cost: i64,
     pub(crate) record: bool,
+    pub(crate) critical: bool,
+    pub(crate) member: Option<String>,
+    pub(crate) ttl: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
 }
 
@@ -29,7 +32,17 @@ impl Check {
     /// A check of cost 1 in `zone` for the bucket named `key`: 1 to 255 bytes of UTF-8 without control
     /// characters, compared byte by byte.
     pub fn new(zone: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { zone: zone.into(), key: key.into(), txn: None, cost: 1, record: false, deadline: None }
+        Self {
+            zone: zone.into(),
+            key: key.into(),
+            txn: None,
+            cost: 1,
+            record: false,
+            critical: false,
+            member: None,
+            ttl: None,
+            deadline: None,
+        }
     }
 
     /// How much to spend, in the zone's unit: 0 to 2^40. Cost 0 is a peek: it is answered, spends nothing
@@ -52,6 +65,26 @@ impl Check {
         self
     }
 
+    /// May take from what the zone keeps in reserve.
+    pub fn critical(mut self) -> Self {
+        self.critical = true;
+        self
+    }
+
+    /// Whom the check is about, in a zone that counts distinct members: 1 to 255 bytes, as a key. "Five cards per
+    /// address": the address is the key, the card the member.
+    pub fn member(mut self, member: impl Into<String>) -> Self {
+        self.member = Some(member.into());
+        self
+    }
+
+    /// A reservation: what it charges is given back by itself after so long (1 µs to 10 years), unless it is settled or
+    /// cancelled before; see [`Limiter::reserve`](crate::Limiter::reserve).
+    pub fn reserved_for(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
     /// Give up after this time instead of the limiter's own deadline.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -62,6 +95,20 @@ impl Check {
     pub fn validate(&self) -> Result<()> {
         validate_name(&self.zone)?;
         validate_key(&self.key)?;
+        if let Some(member) = &self.member {
+            validate_bytes("member", "member", member)?;
+        }
+        if let Some(ttl) = self.ttl {
+            if !(1..=WINDOW_US_MAX).contains(&micros(ttl)) {
+                return Err(Error::invalid(format!(
+                    "a reservation for {} µs is out of range; use 1 µs to 10 years",
+                    ttl.as_micros()
+                )));
+            }
+            if self.cost == 0 {
+                return Err(Error::invalid("a reservation of cost 0 reserves nothing; use 1 or more"));
+            }
+        }
         if !(0..=UNITS_MAX).contains(&self.cost) {
             return Err(Error::invalid(format!("cost {} is out of range; use 0 to {UNITS_MAX}", self.cost)));
         }
@@ -73,17 +120,21 @@ impl Check {
 }
 
 pub(crate) fn validate_key(key: &str) -> Result<()> {
-    if key.is_empty() {
-        return Err(Error::invalid("bucket key is empty; a key is 1 to 255 bytes"));
+    validate_bytes("bucket key", "key", key)
+}
+
+fn validate_bytes(what: &str, noun: &str, text: &str) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid(format!("{what} is empty; a {noun} is 1 to 255 bytes")));
     }
-    if key.len() > 255 {
+    if text.len() > 255 {
         return Err(Error::invalid(format!(
-            "bucket key has {} bytes; a key is 1 to 255 bytes, so store a digest of longer ones",
-            key.len()
+            "{what} has {} bytes; a {noun} is 1 to 255 bytes, so store a digest of longer ones",
+            text.len()
         )));
     }
-    if key.chars().any(char::is_control) {
-        return Err(Error::invalid(format!("bucket key {key:?} has a control character; remove it")));
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("{what} {text:?} has a control character; remove it")));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The command line: what can be asked, and where it goes.
 
+mod action;
+mod apply;
 mod bench;
 mod check;
 mod completions;
@@ -12,6 +14,7 @@ mod lines;
 mod migrate;
 mod most;
 mod output;
+mod policy;
 mod stream;
 mod units;
 mod zone;
@@ -34,6 +37,8 @@ Examples:
   tallygate demo                                    watch a login storm being limited
   tallygate zone set login --rate 5 --per 60s       make a zone: 5 logins per minute
   tallygate check login user:42                     may user 42 log in now?
+  tallygate refund TXN                              give an attempt back
+  tallygate apply zones.toml --dry-run              zones as code
   tallygate history --zone login --blocked          who was blocked, and when
   tallygate bench --database URL                    how many decisions does it carry?
 
@@ -56,7 +61,17 @@ enum Command {
     Migrate(migrate::Args),
     #[command(subcommand)]
     Zone(zone::Command),
+    Apply(apply::Args),
     Check(check::Args),
+    Reserve(check::ReserveArgs),
+    Settle(action::Settle),
+    Cancel(action::Cancel),
+    Refund(action::Refund),
+    Release(action::Release),
+    Ban(action::Ban),
+    Unban(action::Unban),
+    #[command(subcommand)]
+    Override(action::Overrides),
     History(history::Args),
     Demo(demo::Args),
     Bench(bench::Args),
@@ -73,7 +88,16 @@ pub async fn run() -> Result {
     match cli.command {
         Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
         Command::Zone(command) => zone::run(&url(cli.database)?, command).await,
+        Command::Apply(args) => apply::run(&url(cli.database)?, args).await,
         Command::Check(args) => check::run(&url(cli.database)?, args).await,
+        Command::Reserve(args) => check::reserve(&url(cli.database)?, args).await,
+        Command::Settle(args) => action::settle(&url(cli.database)?, args).await,
+        Command::Cancel(args) => action::cancel(&url(cli.database)?, args).await,
+        Command::Refund(args) => action::refund(&url(cli.database)?, args).await,
+        Command::Release(args) => action::release(&url(cli.database)?, args).await,
+        Command::Ban(args) => action::ban(&url(cli.database)?, args).await,
+        Command::Unban(args) => action::unban(&url(cli.database)?, args).await,
+        Command::Override(command) => action::overrides(&url(cli.database)?, command).await,
         Command::History(args) => history::run(&url(cli.database)?, args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
@@ -90,6 +114,11 @@ fn url(flag: Option<String>) -> Result<String> {
         }
         (None, None) => Ok(URL_DEFAULT.to_owned()),
     }
+}
+
+/// Who does it, for the history: the flag, or the user's name.
+fn who(flag: Option<String>) -> String {
+    flag.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Logs to stderr, when `RUST_LOG` asks for it.

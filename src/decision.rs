@@ -19,7 +19,7 @@ pub struct Decision {
     pub key: String,
     /// The transaction that was decided: the caller's own id, or the one that was made for it.
     pub txn_id: Uuid,
-    /// True when the transaction may not pass; it spent nothing.
+    /// True when the transaction may not pass. It spent nothing, unless the zone counts blocked checks.
     pub blocked: bool,
     /// Why.
     pub reason: Reason,
@@ -30,6 +30,11 @@ pub struct Decision {
     /// The least wait, in microseconds from `decided_at`, after which the same request passes if nothing
     /// else arrives. None when it was allowed, and when it can never pass.
     pub retry_after_us: Option<i64>,
+    /// How long, in microseconds from `decided_at`, the caller is to wait for its turn before it goes on, where it was
+    /// allowed into a queue; None for other algorithms.
+    pub delay_us: Option<i64>,
+    /// When what it took ends by itself: a reservation, a slot, a member.
+    pub ends_at: Option<DateTime<Utc>>,
     /// Position in the bucket's ledger, from 1 without gaps. None for a peek.
     pub seq: Option<i64>,
     /// The version of the zone's policy that decided.
@@ -46,6 +51,16 @@ impl Decision {
         !self.blocked
     }
 
+    /// True when it would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::Mode::Shadow).
+    pub fn is_shadowed(&self) -> bool {
+        !self.blocked && !self.reason.allows()
+    }
+
+    /// How long to wait for its turn before going on; zero but for a leaky queue.
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0))
+    }
+
     /// The least wait as a duration; None when it was allowed or can never pass.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
@@ -57,20 +72,55 @@ impl Decision {
 pub enum Reason {
     /// Allowed: the cost fitted.
     WithinLimit,
+    /// Allowed with a warning: the cost fitted, beyond the soft limit.
+    Soft,
+    /// Allowed: the zone is switched off.
+    Off,
+    /// Allowed while the database did not answer: the zone says so.
+    Unchecked,
     /// Blocked: the cost does not fit now; it will after the wait.
     OverLimit,
     /// Blocked: the cost is more than the whole limit and can never pass.
     ExceedsLimit,
+    /// Blocked: the bucket is banned.
+    Banned,
+    /// Blocked: it would have passed, but another limit of the same request did not.
+    HeldBack,
+    /// No decision: the row records another event.
+    Recorded,
 }
 
 impl Reason {
+    const ALL: [Self; 9] = [
+        Self::WithinLimit,
+        Self::Soft,
+        Self::Off,
+        Self::Unchecked,
+        Self::OverLimit,
+        Self::ExceedsLimit,
+        Self::Banned,
+        Self::HeldBack,
+        Self::Recorded,
+    ];
+
     /// Its name in SQL and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WithinLimit => "within_limit",
+            Self::Soft => "soft",
+            Self::Off => "off",
+            Self::Unchecked => "unchecked",
             Self::OverLimit => "over_limit",
             Self::ExceedsLimit => "exceeds_limit",
+            Self::Banned => "banned",
+            Self::HeldBack => "held_back",
+            Self::Recorded => "recorded",
         }
+    }
+
+    /// True when a check passes for this reason, whatever the mode of its zone.
+    pub fn allows(self) -> bool {
+        !matches!(self, Self::OverLimit | Self::ExceedsLimit | Self::Banned | Self::HeldBack)
     }
 }
 
@@ -84,7 +134,7 @@ impl FromStr for Reason {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        [Self::WithinLimit, Self::OverLimit, Self::ExceedsLimit]
+        Self::ALL
             .into_iter()
             .find(|reason| reason.as_str() == name)
             .ok_or_else(|| Error::schema(format!("unknown reason {name:?} in the ledger; upgrade tallygate")))

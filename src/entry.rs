@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::check::validate_key;
 use crate::decision::Reason;
 use crate::error::{Error, Result};
-use crate::zone::validate_name;
+use crate::zone::{Limit, validate_name};
 
 /// One row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +24,10 @@ pub struct Entry {
     pub seq: i64,
     /// The transaction that was decided.
     pub txn_id: Uuid,
-    /// What the row records: `check`, or `coalesced`: checks that were blocked without asking the database.
+    /// What the row records. Of checks: `check`; `reserve`, whose charge ends by itself; `coalesced`, checks that were
+    /// blocked without asking the database; `unchecked`, one that passed while it did not answer. Of charges, under
+    /// their transaction: `refund`, `settle`, `cancel`, `release`. Of the bucket: `ban`, `unban`, `override`,
+    /// `override_end`.
     pub kind: String,
     /// How many checks the row stands for: 1, or more in a coalesced one.
     pub checks: i32,
@@ -32,9 +35,13 @@ pub struct Entry {
     pub blocked: bool,
     /// Why.
     pub reason: Reason,
-    /// What was asked for.
+    /// True when the check could take from the reserve.
+    pub critical: bool,
+    /// Whom the check was about, where members are counted.
+    pub member: Option<String>,
+    /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.
     pub cost: i64,
-    /// What was spent: the cost, or 0 when blocked.
+    /// What was spent.
     pub spent: i64,
     /// Sum of `spent` over the bucket up to and with this row.
     pub spent_total: i64,
@@ -42,10 +49,68 @@ pub struct Entry {
     pub remaining: i64,
     /// The wait that was promised, from `decided_at`.
     pub retry_after_us: Option<i64>,
-    /// The token bucket's level after the row, in fractions of a token; None for other algorithms.
+    /// How long the caller was told to wait for its turn, from `decided_at`; None but for a leaky queue.
+    pub delay_us: Option<i64>,
+    /// The level after the row, in fractions of a token; None for algorithms without one.
     pub level: Option<i64>,
+    /// When the charge was made that the row ends.
+    pub target_at: Option<DateTime<Utc>>,
+    /// When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Why, as people wrote it.
+    pub note: Option<String>,
+    /// Who did it, for what people do.
+    pub actor: Option<String>,
     /// The version of the zone that decided.
     pub zone_version: i32,
+}
+
+/// What was recorded besides checks: a refund, a settlement, a ban, an override, …
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Recorded {
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// The transaction: of a charge that ended, the one that made it.
+    pub txn_id: Uuid,
+    /// The kind of the ledger row, see [`Entry::kind`].
+    pub kind: &'static str,
+    /// How much was given back, or what a settlement came to; 0 for what concerns no charge.
+    pub cost: i64,
+    /// What a settlement charged beyond its reservation; else 0.
+    pub spent: i64,
+    /// What can be spent now, rounded down; never negative.
+    pub remaining: i64,
+    /// When it ends: a ban, an override.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Position in the bucket's ledger.
+    pub seq: i64,
+    /// The version of the zone in force.
+    pub zone_version: i32,
+    /// The database's time.
+    pub recorded_at: DateTime<Utc>,
+    /// True when it had been recorded before and nothing happened now.
+    pub replayed: bool,
+}
+
+/// A bucket with a limit of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Overridden {
+    /// The bucket's key.
+    pub key: String,
+    /// Its limit; None keeps the zone's.
+    pub limit: Option<Limit>,
+    /// True when blocked checks do not lead to a ban.
+    pub ban_exempt: bool,
+    /// When it ends; None for never.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Why, as people wrote it.
+    pub note: Option<String>,
+    /// Who set it.
+    pub set_by: Option<String>,
+    /// When.
+    pub set_at: DateTime<Utc>,
 }
 
 /// Which rows of the ledger to read, newest first.

@@ -15,17 +15,26 @@ mod zone;
 
 pub use crate::{
     check::Check,
-    decide::{Head, Outcome, Probe, Version, Window, decide, probe},
+    decide::{
+        Ask, Bucket, Carried, Charge, Event, Exception, Happened, Head, Hold, Ledger, Need, Outcome,
+        Override, Undo, Version, decide, happen,
+    },
     decision::{Decision, Reason},
-    entry::{Cursor, Entry, History, Page},
+    entry::{Cursor, Entry, History, Overridden, Page, Recorded},
     error::{Error, Result},
-    limiter::{BatchConfig, Config, Limiter},
+    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, ZoneSetting},
     migrate::{Migration, Migrator},
     store::{Isolation, Joined, Pool},
-    zone::{Algorithm, BlockedRows, Durability, Policy, UNITS_MAX, Zone, ZoneVersion},
+    zone::{
+        Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
+        Policy, RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneVersion,
+    },
 };
 
 // The code in the documents compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/operations.md")]
 struct Operations;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/policies.md")]
+struct Policies;

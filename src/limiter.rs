@@ -1,33 +1,38 @@
 //! The face of the library.
 
+mod action;
+mod calls;
 mod combiner;
 mod config;
 mod floods;
 mod history;
+mod journal;
 mod trace;
+mod wait;
 mod zones;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinError;
-use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::entry::{History, Page};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::migrate;
-use crate::retry::Tries;
-use crate::store::{Address, Joined, Pool, Request, Store, Terms};
-use crate::zone::{BlockedRows, Policy, Zone, ZoneVersion, validate_name, validate_text};
+use crate::store::{Address, Joined, Pool, Store};
+use calls::{Passing, call, ended, flat, only, request, until};
 use combiner::Combiner;
 use floods::Floods;
+use wait::Waiters;
 use zones::Zones;
 
+pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config};
+pub use journal::Journal;
+pub use zones::ZoneSetting;
 
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
@@ -58,6 +63,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct Limiter {
     inner: Arc<Inner>,
+    /// What passes while the database does not answer.
+    journal: Option<Journal>,
 }
 
 struct Inner {
@@ -67,6 +74,7 @@ struct Inner {
     /// Blocked checks that no row stands for yet.
     floods: Floods,
     zones: Zones,
+    waiters: Waiters,
 }
 
 impl Limiter {
@@ -104,7 +112,9 @@ impl Limiter {
                 combiner,
                 floods: Floods::default(),
                 zones: Zones::default(),
+                waiters: Waiters::default(),
             }),
+            journal: None,
         }
     }
 
@@ -124,7 +134,17 @@ impl Limiter {
         let deadline = check.deadline.unwrap_or(self.inner.config.deadline);
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
         let until = until(deadline);
-        ended(timeout_at(until, self.inner.check(check, txn, until)).await, deadline, txn)
+        let asked = self.journal.is_some().then(|| check.clone());
+        let decision = ended(timeout_at(until, self.inner.check(check, txn, until)).await, deadline, txn);
+        match (decision, asked) {
+            (Err(error), Some(check)) if error.is_transient() => self.outage(check, txn, error).await,
+            (decision, asked) => {
+                if asked.is_some() {
+                    self.catch_up();
+                }
+                decision
+            }
+        }
     }
 
     /// Decides several checks in one transaction and one call: the same decisions as one after the other.
@@ -145,7 +165,7 @@ impl Limiter {
         let first = txns.first().copied().unwrap_or_default();
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
         let inner = Arc::clone(&self.inner);
-        let work = tokio::spawn(async move { inner.check_many(checks, txns, until).await });
+        let work = tokio::spawn(async move { inner.check_many(checks, txns, Passing::Each, until).await });
         ended(timeout_at(until, work).await.map(flat), deadline, first)
     }
 
@@ -222,51 +242,6 @@ impl Limiter {
         self.inner.within(self.read_history(history)).await
     }
 
-    /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.
-    ///
-    /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
-    /// set changes nothing and makes no version. Buckets go on as they are: sliding windows judge their
-    /// history by the new policy; token levels keep their tokens, capped by the new capacity, and a bucket
-    /// that had no level starts full.
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        validate_name(name)?;
-        validate_text("description", description.unwrap_or_default())?;
-        validate_text("the name of who changes the zone", by)?;
-        self.inner
-            .within(async {
-                let mut tries = self.inner.tries(until(self.inner.config.deadline));
-                loop {
-                    match self.inner.store.set_zone(name, policy, description, by).await {
-                        Err(error) if tries.again(&error).await => {}
-                        result => return result,
-                    }
-                }
-            })
-            .await
-    }
-
-    /// Every zone, by name.
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        self.inner.within(self.inner.store.zones()).await
-    }
-
-    /// One zone; None when there is none of this name.
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        validate_name(name)?;
-        self.inner.within(self.inner.store.zone(name)).await
-    }
-
-    /// Every version of a zone, oldest first.
-    pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
-        self.inner.within(self.inner.store.zone_versions(zone.id)).await
-    }
-
     /// The same limiter with its time read from a counter of microseconds since 1970. Tests only; the
     /// embedded engine only.
     #[cfg(all(feature = "sqlite", feature = "test-clock"))]
@@ -278,122 +253,5 @@ impl Limiter {
             sqlite.set_clock(us);
         }
         Self::over(store, self.inner.config)
-    }
-}
-
-impl Inner {
-    async fn check(self: &Arc<Self>, check: Check, txn: Uuid, until: Instant) -> Result<Decision> {
-        let asked = Instant::now();
-        let zone = match self.zones.known(&check.zone) {
-            Some(zone) => zone,
-            None => {
-                let (this, zone) = (Arc::clone(self), check.zone.clone());
-                flat(tokio::spawn(async move { this.find_zone(&zone).await }).await)?
-            }
-        };
-        let request = request(check, zone.id, txn);
-        if !request.leaves_row() {
-            let this = Arc::clone(self);
-            return only(flat(tokio::spawn(async move { this.decide(vec![request], until).await }).await)?);
-        }
-        let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());
-        if let Some(request) = &coalesced
-            && let Some(decision) = self.floods.answer(request, asked)
-        {
-            trace::decided(&request.zone, Ok(&decision), asked.elapsed());
-            return Ok(decision);
-        }
-        let decision = self.combiner.check(request, until).await?;
-        if decision.zone_version > zone.version {
-            self.renew_zone(&decision.zone);
-        } else if let Some(request) = &coalesced {
-            self.watch(request, &decision, asked);
-        }
-        Ok(decision)
-    }
-
-    async fn check_many(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
-        let mut requests = Vec::with_capacity(checks.len());
-        for (check, txn) in checks.into_iter().zip(txns) {
-            let zone = self.zone(&check.zone).await?;
-            requests.push(request(check, zone.id, txn));
-        }
-        self.decide(requests, until).await
-    }
-
-    /// Decides requests in a call of their own.
-    async fn decide(&self, mut requests: Vec<Request>, until: Instant) -> Result<Vec<Decision>> {
-        let asked = Instant::now();
-        let terms = Terms { isolation: self.config.isolation, until };
-        let held = requests.iter().filter(|request| request.leaves_row()).map(Request::bucket).collect();
-        let _entered = self.combiner.enter(held, until).await?;
-        let mut tries = self.tries(until);
-        let result = loop {
-            match call(requests.len(), until, self.store.check(&requests, terms)).await {
-                Err(error) if tries.again(&error).await => {
-                    trace::count_retry();
-                    // This attempt may have been committed after all.
-                    requests.iter_mut().for_each(|request| request.fresh = false);
-                }
-                result => break result,
-            }
-        };
-        trace::all_decided(&requests, &result, asked.elapsed());
-        result
-    }
-
-    fn tries(&self, until: Instant) -> Tries {
-        Tries::new(self.config.attempts, until)
-    }
-
-    /// Ends `work` that is not a check at the deadline.
-    async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let deadline = self.config.deadline;
-        let late =
-            |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
-        timeout_at(until(deadline), work).await.unwrap_or_else(late)
-    }
-}
-
-/// Makes a call to the database that carries so many checks and ends soon after the deadline in any case.
-async fn call<T>(checks: usize, until: Instant, call: impl Future<Output = Result<T>>) -> Result<T> {
-    let silent = |_| Err(Error::transient("the database did not answer; try again"));
-    timeout_at(until + GRACE, trace::call(checks, call)).await.unwrap_or_else(silent)
-}
-
-/// What the caller of a check is told: an error that may hide a decision says how that is learned.
-fn ended<T>(result: Result<Result<T>, Elapsed>, deadline: Duration, txn: Uuid) -> Result<T> {
-    let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
-    match result {
-        Ok(Err(error)) if error.is_transient() => {
-            Err(Error::transient(format!("{error}; {ask_again}")).caused_by(error))
-        }
-        Ok(result) => result,
-        Err(_) => Err(Error::transient(format!("no decision within {deadline:?}; {ask_again}"))),
-    }
-}
-
-/// The result of work in a task of its own.
-fn flat<T>(result: Result<Result<T>, JoinError>) -> Result<T> {
-    result.unwrap_or_else(|failed| Err(Error::transient("the decision was cut short").caused_by(failed)))
-}
-
-fn only(mut decisions: Vec<Decision>) -> Result<Decision> {
-    decisions.pop().ok_or_else(|| Error::database("the database gave no decision"))
-}
-
-fn until(deadline: Duration) -> Instant {
-    Instant::now() + deadline.min(DEADLINE_MAX)
-}
-
-fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
-    Request {
-        zone: check.zone,
-        zone_id,
-        key: check.key,
-        txn,
-        cost: check.cost,
-        fresh: check.txn.is_none(),
-        record: check.record,
     }
 }

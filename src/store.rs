@@ -3,6 +3,7 @@
 #[macro_use]
 mod row;
 
+mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
 mod fault;
@@ -16,15 +17,17 @@ mod url;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::decision::Decision;
-use crate::entry::{Cursor, Entry, History};
+use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::zone::{BlockedRows, Policy, Zone, ZoneVersion};
+use crate::zone::{Zone, ZoneVersion};
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+use asked::clock_of;
+pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, What};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]
@@ -42,48 +45,6 @@ pub enum Isolation {
     /// SERIALIZABLE: three round trips, and conflicts are decided again. For databases or policies of a
     /// house that ask for it; the answers are the same. SQLite is always serializable.
     Serializable,
-}
-
-/// A bucket's name: the zone's number and the key.
-pub(crate) type Bucket = (i32, String);
-
-/// A check as a store wants it: validated, its zone resolved, its transaction named.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub zone: String,
-    pub zone_id: i32,
-    pub key: String,
-    pub txn: Uuid,
-    pub cost: i64,
-    /// The id was just made, so the ledger need not be asked for it.
-    pub fresh: bool,
-    pub record: bool,
-}
-
-impl Request {
-    /// Its bucket.
-    pub fn bucket(&self) -> Bucket {
-        (self.zone_id, self.key.clone())
-    }
-
-    /// True when both are of one bucket.
-    pub fn is_beside(&self, other: &Self) -> bool {
-        self.zone_id == other.zone_id && self.key == other.key
-    }
-
-    /// True when it leaves a row, and so must hold the bucket's lock. A peek only looks.
-    pub fn leaves_row(&self) -> bool {
-        self.cost > 0 || self.record
-    }
-}
-
-/// What is known of a zone before it is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub id: i32,
-    pub version: i32,
-    /// May a row of that version stand for many blocked checks?
-    pub blocked_rows: BlockedRows,
 }
 
 /// How to carry out a call.
@@ -195,7 +156,19 @@ impl Pool {
         checks: u32,
     ) -> Result<()> {
         let (zone, key) = (String::new(), key.to_owned());
-        let request = Request { zone, zone_id, key, txn, cost, fresh: false, record: false };
+        let (member, ttl_us) = (None, None);
+        let request = Request {
+            zone,
+            zone_id,
+            key,
+            txn,
+            cost,
+            fresh: false,
+            record: false,
+            critical: false,
+            member,
+            ttl_us,
+        };
         let until = Instant::now() + Duration::from_secs(30);
         self.0.record_blocked(&request, checks, Terms { isolation: Isolation::RowLock, until }).await
     }
@@ -305,15 +278,26 @@ impl Store {
         each!(self, s => s.record_blocked(request, checks, terms).await)
     }
 
-    /// Makes the zone or changes it; a call that changes nothing makes no version.
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        each!(self, s => s.set_zone(name, policy, description, by).await)
+    /// Decides requests of different buckets together and commits: each in order, in one transaction; when one is
+    /// blocked none spends, and those that would have passed say `held_back`.
+    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        each!(self, s => s.check_all(requests, terms).await)
+    }
+
+    /// Records actions on different buckets, all in one transaction. What an action's transaction has done to its
+    /// bucket already is not done again, but told.
+    pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
+        each!(self, s => s.act(actions, terms).await)
+    }
+
+    /// Makes zones or changes them, all in one transaction; what changes nothing makes no version.
+    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+        each!(self, s => s.set_zones(settings, by).await)
+    }
+
+    /// The overrides in force in a zone, by bucket.
+    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+        each!(self, s => s.overrides(zone_id).await)
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {
@@ -330,41 +314,6 @@ impl Store {
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         each!(self, s => s.history(span).await)
-    }
-}
-
-/// Rows of one transaction, one bucket or one zone, newest first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span<'h> {
-    pub of: Of<'h>,
-    pub blocked: Option<bool>,
-    pub since: DateTime<Utc>,
-    pub until: DateTime<Utc>,
-    pub before: Cursor,
-    pub limit: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Of<'h> {
-    Txn(Uuid),
-    Bucket(i32, &'h str),
-    Zone(i32),
-}
-
-impl<'h> Span<'h> {
-    /// The rows of `of` that the history asks for.
-    pub fn new(of: Of<'h>, history: &History) -> Self {
-        // Bounds that every database can store: the years 1000 to 9999.
-        let at = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
-        let (first, last) = (at(-30_610_224_000_000_000), at(253_402_300_799_000_000));
-        Self {
-            of,
-            blocked: history.blocked,
-            since: history.since.unwrap_or(first).clamp(first, last),
-            until: history.until.unwrap_or(last).clamp(first, last),
-            before: history.before.unwrap_or(Cursor { at: last, id: i64::MAX }),
-            limit: history.limit,
-        }
     }
 }
 

@@ -115,7 +115,7 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
     let sql = match way {
         Way::Bare => "call bare_write(?, ?, ?, ?)",
         Way::Seed => "call seed_check(?, ?)",
-        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, null)",
+        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, null, 0, null, null)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
     match way {

@@ -7,13 +7,28 @@ create table if not exists zone_master (
     id           int           not null auto_increment comment 'number of the zone; never reused',
     name         varchar(100)  character set utf8mb4 collate utf8mb4_bin not null comment 'unique name; never changed',
     description  varchar(1000) character set utf8mb4 not null default '' comment 'what the zone is for',
-    algorithm    varchar(20)   character set ascii not null comment 'how it counts: sliding-log or token-bucket',
-    rate         bigint        not null comment 'cost units admitted per window',
-    window_us    bigint        not null comment 'length of the window in microseconds',
-    burst        bigint        null comment 'capacity of a token bucket; null means the rate',
-    rate_gcd     bigint        not null comment 'common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd',
-    durability   varchar(20)   character set ascii not null default 'durable' comment 'durable, the one that there is here: how long an answer waits is a setting of the whole server',
-    blocked_rows varchar(20)   character set ascii not null default 'each' comment 'each: a row for every blocked check; coalesced: one row may stand for many',
+    algorithm       varchar(20)   character set ascii not null comment 'how it counts: the name of an algorithm',
+    rate            bigint not null comment 'cost units admitted per window',
+    window_us       bigint not null comment 'length of the window in microseconds; the longest period of a calendar; the time to live of a slot',
+    burst           bigint null comment 'capacity of a token bucket, a leaky bucket or a queue; null means the rate',
+    rate_gcd        bigint not null comment 'common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd',
+    slots           int null comment 'slots of a sliding counter',
+    calendar        varchar(20)   character set ascii null comment 'the period of a fixed window by the calendar: minute, hour, day or month',
+    time_zone       varchar(100)  character set ascii null comment 'whose calendar, by the name in the IANA database; its clock is in zone_calendar',
+    soft_rate       bigint null comment 'from how much on a check is allowed with a warning',
+    reserve         bigint not null default 0 comment 'how much of the limit only critical checks may take',
+    mode            varchar(20)   character set ascii not null default 'enforce' comment 'enforce; shadow, everything passes but is recorded as decided; off, nothing is decided',
+    count_blocked   boolean not null default false comment 'whether a check that is over the limit spends its cost all the same',
+    ban_after       int null comment 'blocked checks that bring a ban about; null for no bans',
+    ban_within_us   bigint null comment 'the time within which they must come',
+    ban_for_us      bigint null comment 'how long the first ban takes',
+    ban_factor      int null comment 'what a repeated ban is lengthened by',
+    ban_max_us      bigint null comment 'the longest ban',
+    ban_from        varchar(20)   character set ascii null comment 'from when a ban is counted: block, the check that was blocked; window, when that could have passed',
+    on_outage       varchar(20)   character set ascii not null default 'closed' comment 'what callers do when the database does not answer: closed, nothing passes; open, everything does',
+    running_buckets varchar(20)   character set ascii not null default 'as-is' comment 'what the change to this version did to buckets in use: as-is, proportional or reset',
+    durability      varchar(20)   character set ascii not null default 'durable' comment 'durable, the one that there is here: how long an answer waits is a setting of the whole server',
+    blocked_rows    varchar(20)   character set ascii not null default 'each' comment 'each: a row for every blocked check; coalesced: one row may stand for many',
     version      int           not null comment 'version of this row, from 1; each change adds one',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',
@@ -24,21 +39,52 @@ create table if not exists zone_master (
         and char_length(trim(name)) = char_length(name)
         and name not regexp '[\\x{01}-\\x{1f}\\x{7f}-\\x{9f}]'
     ),
-    constraint zone_master_algorithm_ck check (algorithm in ('sliding-log', 'token-bucket')),
+    constraint zone_master_algorithm_ck check (algorithm in (
+        'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
+        'distinct', 'concurrency'
+    )),
     constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
-        or (burst between 1 and 1099511627776 and algorithm = 'token-bucket')
+        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue'))
     ),
-    constraint zone_master_gcd_ck check (
-        rate_gcd >= 1 and rate mod rate_gcd = 0 and window_us mod rate_gcd = 0
-    ),
+    constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate mod rate_gcd = 0 and window_us mod rate_gcd = 0),
     constraint zone_master_exact_ck check (
-        algorithm <> 'token-bucket'
-        or coalesce(burst, rate)
+        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+        or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
             <= (9223372036854775807 - rate div rate_gcd) div (window_us div rate_gcd)
     ),
+    constraint zone_master_slots_ck check (
+        (slots is null) = (algorithm <> 'sliding-counter')
+        and (slots is null or (slots between 1 and 1000 and window_us mod slots = 0))
+    ),
+    constraint zone_master_calendar_ck check (
+        (calendar is null) = (time_zone is null)
+        and (calendar is null or (calendar in ('minute', 'hour', 'day', 'month') and algorithm = 'fixed-window'))
+    ),
+    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end)),
+    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end),
+    constraint zone_master_mode_ck check (mode in ('enforce', 'shadow', 'off')),
+    constraint zone_master_count_blocked_ck check (
+        not count_blocked
+        or (algorithm in ('sliding-log', 'fixed-window', 'sliding-counter') and blocked_rows = 'each')
+    ),
+    constraint zone_master_ban_ck check (
+        (
+            ban_after is null and ban_within_us is null and ban_for_us is null and ban_factor is null
+            and ban_max_us is null and ban_from is null
+        )
+        or (
+            ban_after >= 1 and ban_within_us between 1 and 315576000000000 and ban_for_us between 1 and 315576000000000
+            and ban_factor between 1 and 1000 and ban_max_us between ban_for_us and 315576000000000
+            and ban_from in ('block', 'window')
+            and ban_after is not null and ban_within_us is not null and ban_for_us is not null
+            and ban_factor is not null and ban_max_us is not null and ban_from is not null
+        )
+    ),
+    constraint zone_master_on_outage_ck check (on_outage in ('closed', 'open')),
+    constraint zone_master_running_buckets_ck check (running_buckets in ('as-is', 'proportional', 'reset')),
     constraint zone_master_durability_ck check (durability = 'durable'),
     constraint zone_master_blocked_rows_ck check (blocked_rows in ('each', 'coalesced')),
     constraint zone_master_version_ck check (version >= 1)
@@ -48,15 +94,41 @@ create table if not exists zone_version (
     zone_id      int           not null comment 'the zone',
     version      int           not null comment 'its version, from 1 without gaps',
     description  varchar(1000) character set utf8mb4 not null comment 'as in zone_master at that version',
-    algorithm    varchar(20)   character set ascii not null comment 'as in zone_master at that version',
-    rate         bigint        not null comment 'as in zone_master at that version',
-    window_us    bigint        not null comment 'as in zone_master at that version',
-    burst        bigint        null comment 'as in zone_master at that version',
-    rate_gcd     bigint        not null comment 'as in zone_master at that version',
-    durability   varchar(20)   character set ascii not null comment 'as in zone_master at that version',
-    blocked_rows varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    algorithm       varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    rate            bigint not null comment 'as in zone_master at that version',
+    window_us       bigint not null comment 'as in zone_master at that version',
+    burst           bigint null comment 'as in zone_master at that version',
+    rate_gcd        bigint not null comment 'as in zone_master at that version',
+    slots           int null comment 'as in zone_master at that version',
+    calendar        varchar(20)   character set ascii null comment 'as in zone_master at that version',
+    time_zone       varchar(100)  character set ascii null comment 'as in zone_master at that version',
+    soft_rate       bigint null comment 'as in zone_master at that version',
+    reserve         bigint not null comment 'as in zone_master at that version',
+    mode            varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    count_blocked   boolean not null comment 'as in zone_master at that version',
+    ban_after       int null comment 'as in zone_master at that version',
+    ban_within_us   bigint null comment 'as in zone_master at that version',
+    ban_for_us      bigint null comment 'as in zone_master at that version',
+    ban_factor      int null comment 'as in zone_master at that version',
+    ban_max_us      bigint null comment 'as in zone_master at that version',
+    ban_from        varchar(20)   character set ascii null comment 'as in zone_master at that version',
+    on_outage       varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    running_buckets varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    durability      varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    blocked_rows    varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     changed_at   datetime(6)   not null comment 'when the version came into force',
     changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it',
     constraint zone_version_pk primary key (zone_id, version),
     constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)
 ) engine = innodb comment = 'Every version of every zone. Ledger rows name the version that decided them.';
+
+create table if not exists zone_calendar (
+    zone_id   int    not null comment 'the zone',
+    version   int    not null comment 'its version',
+    starts_us bigint not null comment 'from when on, in UTC, the clock goes so',
+    ends_us   bigint not null comment 'when it is set again',
+    offset_us bigint not null comment 'what it shows, less UTC',
+    shown_us  bigint not null comment 'what it has shown before; where it was set back, time stands still until it shows more',
+    constraint zone_calendar_pk primary key (zone_id, version, starts_us),
+    constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
+) engine = innodb comment = 'The clock of the time zone by which a version counts its periods, as it was known when the version was made. Times are microseconds since 1970.';

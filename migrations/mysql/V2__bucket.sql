@@ -10,13 +10,74 @@ create table if not exists zone_bucket_lock (
     spent_total  bigint         not null default 0 comment 'spent_total of the last ledger row',
     level        bigint         null comment 'level of the last ledger row',
     zone_version int            null comment 'zone_version of the last ledger row',
+    strikes      bigint         not null default 0 comment 'strikes of the last ledger row',
+    banned_until datetime(6)    null comment 'when the last ban ends; null when there was none, or it was lifted',
+    bans         int            not null default 0 comment 'bans that followed each other',
+    ban_strikes  bigint         not null default 0 comment 'strikes when the last ban began',
+    carried      bigint         null comment 'a charge in place of all that was spent before the last change of policy that forgot or rescaled it; null without one',
+    carried_at   datetime(6)    null comment 'when that policy changed',
+    carried_total bigint        null comment 'spent_total at that time',
+    carried_seq  bigint         null comment 'seq at that time',
+    override_seq bigint         null comment 'the override in force, as a row of zone_override; null without one',
+    holding      boolean        not null default false comment 'true when zone_hold has, or had, rows of the bucket',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1),
     constraint zone_bucket_lock_head_ck check (
         seq >= 0
         and spent_total >= 0
-        and (level is null or level >= 0)
         and (seq = 0) = (last_at is null)
         and (seq = 0) = (zone_version is null)
+        and (carried is null) = (carried_at is null)
+        and (carried is null) = (carried_total is null)
+        and (carried is null) = (carried_seq is null)
     )
 ) engine = innodb comment = 'One row per bucket: locked by every recorded check, and the head of its ledger.';
+
+-- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and
+-- slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the rows that made them.
+create table if not exists zone_hold (
+    zone_id    int            not null comment 'the zone',
+    bucket_key varbinary(255) not null comment 'the bucket',
+    seq        bigint         not null comment 'the row of the charge',
+    charged_at datetime(6)    not null comment 'when the charge was made',
+    amount     bigint         not null comment 'how much of it ends',
+    ends_at    datetime(6)    not null comment 'when: from then on it does not count',
+    member     varbinary(255) null comment 'the member that it stands for, where members are counted',
+    constraint zone_hold_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_hold_amount_ck check (amount >= 0),
+    -- What ends after a time: read by levels, slots, members, and exact waits.
+    index zone_hold_ends (zone_id, bucket_key, ends_at),
+    -- What ended of the charges in a window: read by windows.
+    index zone_hold_charged (zone_id, bucket_key, charged_at)
+) engine = innodb comment = 'What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.';
+
+create table if not exists zone_override (
+    zone_id    int            not null comment 'the zone',
+    bucket_key varbinary(255) not null comment 'the bucket',
+    seq        bigint         not null comment 'the ledger row that set it',
+    rate       bigint         null comment 'units admitted per window; null keeps the limit of the zone',
+    window_us  bigint         null comment 'the window that the rate is per',
+    burst      bigint         null comment 'capacity, where the algorithm has one; null means the rate',
+    rate_gcd   bigint         null comment 'common divisor of rate and window_us',
+    ban_exempt boolean        not null comment 'true when blocked checks do not lead to a ban',
+    ends_at    datetime(6)    null comment 'when it ends; null for never',
+    constraint zone_override_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_override_rate_ck check (rate is null or rate between 1 and 1099511627776),
+    constraint zone_override_window_ck check (
+        (window_us is null) = (rate is null)
+        and (window_us is null or window_us between 1 and 315576000000000)
+    ),
+    constraint zone_override_burst_ck check (
+        burst is null
+        or (rate is not null and burst between 1 and 1099511627776)
+    ),
+    constraint zone_override_gcd_ck check (
+        (rate_gcd is null) = (rate is null)
+        and (rate_gcd is null or (rate_gcd >= 1 and rate mod rate_gcd = 0 and window_us mod rate_gcd = 0))
+    ),
+    constraint zone_override_exact_ck check (
+        rate is null
+        or coalesce(burst, rate)
+            <= (9223372036854775807 - rate div rate_gcd) div (window_us div rate_gcd)
+    )
+) engine = innodb comment = 'Limits of single buckets, each as its ledger row set it. Note and author are in that row.';

@@ -1,14 +1,31 @@
 -- The routines, from their only text. The migrator replaces each line below by the file that it names.
 
+-- install sql/mysql/zone_error.sql
+-- install sql/mysql/zone_clock.sql
+-- install sql/mysql/zone_txn_id_make.sql
 -- install sql/mysql/zone_bucket_open.sql
--- install sql/mysql/zone_level_carry.sql
+-- install sql/mysql/zone_bucket_hold.sql
+-- install sql/mysql/zone_txn_find.sql
+-- install sql/mysql/zone_policy.sql
+-- install sql/mysql/zone_calendar_period.sql
+-- install sql/mysql/zone_window_before.sql
+-- install sql/mysql/zone_window_reached.sql
+-- install sql/mysql/zone_window.sql
+-- install sql/mysql/zone_level_wait.sql
+-- install sql/mysql/zone_strikes_before.sql
+-- install sql/mysql/zone_convert.sql
+-- install sql/mysql/zone_bring.sql
 -- install sql/mysql/zone_decide.sql
+-- install sql/mysql/zone_record.sql
+-- install sql/mysql/zone_answer.sql
 -- install sql/mysql/zone_batch_open.sql
 -- install sql/mysql/zone_batch_read.sql
 -- install sql/mysql/zone_batch_lock.sql
+-- install sql/mysql/zone_batch_hold.sql
 -- install sql/mysql/zone_batch_level.sql
 -- install sql/mysql/zone_batch_replay.sql
 -- install sql/mysql/zone_batch_refuse.sql
+-- install sql/mysql/zone_batch_each.sql
 -- install sql/mysql/zone_decide_many.sql
 -- install sql/mysql/zone_decide_each.sql
 -- install sql/mysql/zone_transaction_require.sql
@@ -16,6 +33,14 @@
 -- install sql/mysql/zone_check_own.sql
 -- install sql/mysql/zone_check_many.sql
 -- install sql/mysql/zone_check_many_own.sql
+-- install sql/mysql/zone_decide_all.sql
+-- install sql/mysql/zone_check_all.sql
+-- install sql/mysql/zone_check_all_own.sql
+-- install sql/mysql/zone_happen.sql
+-- install sql/mysql/zone_undo.sql
+-- install sql/mysql/zone_undo_own.sql
+-- install sql/mysql/zone_mark.sql
+-- install sql/mysql/zone_mark_own.sql
 -- install sql/mysql/check_velocity.sql
 -- install sql/mysql/zone_token_bucket_make.sql
 -- install sql/mysql/rate_limiting_request.sql

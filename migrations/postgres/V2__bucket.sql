@@ -16,17 +16,30 @@ comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without contro
 comment on domain zone_amount is 'A count that never is below 0.';
 
 create table zone_bucket_lock (
-    seq          zone_amount     not null default 0,
-    last_at      timestamptz,
-    spent_total  zone_amount     not null default 0,
-    level        zone_amount,
-    zone_id      int             not null,
-    zone_version int,
-    bucket_key   zone_bucket_key not null,
+    seq           zone_amount     not null default 0,
+    last_at       timestamptz,
+    spent_total   zone_amount     not null default 0,
+    level         bigint,
+    strikes       bigint          not null default 0,
+    banned_until  timestamptz,
+    ban_strikes   bigint          not null default 0,
+    carried       bigint,
+    carried_at    timestamptz,
+    carried_total bigint,
+    carried_seq   bigint,
+    override_seq  bigint,
+    zone_id       int             not null,
+    zone_version  int,
+    bans          int             not null default 0,
+    holding       boolean         not null default false,
+    bucket_key    zone_bucket_key not null,
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_head_ck check (
         (seq = 0) = (last_at is null)
         and (seq = 0) = (zone_version is null)
+        and (carried is null) = (carried_at is null)
+        and (carried is null) = (carried_total is null)
+        and (carried is null) = (carried_seq is null)
     )
 ) with (
     -- Each decision updates one row and none of its indexed columns. Room in the page keeps the new
@@ -43,4 +56,86 @@ comment on column zone_bucket_lock.seq is 'seq of the last ledger row; 0 when th
 comment on column zone_bucket_lock.last_at is 'created_at of the last ledger row.';
 comment on column zone_bucket_lock.spent_total is 'spent_total of the last ledger row.';
 comment on column zone_bucket_lock.level is 'level of the last ledger row.';
+comment on column zone_bucket_lock.strikes is 'strikes of the last ledger row.';
+comment on column zone_bucket_lock.banned_until is 'When the last ban ends; null when there was none, or it was lifted.';
+comment on column zone_bucket_lock.bans is 'Bans that followed each other.';
+comment on column zone_bucket_lock.ban_strikes is 'strikes when the last ban began.';
+comment on column zone_bucket_lock.carried is
+    'A charge in place of all that was spent before the last change of policy that forgot or rescaled it; null without one.';
+comment on column zone_bucket_lock.carried_at is 'When that policy changed.';
+comment on column zone_bucket_lock.carried_total is 'spent_total at that time.';
+comment on column zone_bucket_lock.carried_seq is 'seq at that time.';
+comment on column zone_bucket_lock.override_seq is 'The override in force, as a row of zone_override; null without one.';
+comment on column zone_bucket_lock.holding is 'True when zone_hold has, or had, rows of the bucket.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
+
+-- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and
+-- slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the rows that made them.
+create table zone_hold (
+    zone_id    int         not null,
+    bucket_key text        not null collate "C",
+    seq        bigint      not null,
+    charged_at timestamptz not null,
+    amount     bigint      not null,
+    ends_at    timestamptz not null,
+    member     text collate "C",
+    constraint zone_hold_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_hold_amount_ck check (amount >= 0)
+);
+
+-- What ends after a time: read by levels, slots, members, and exact waits.
+create index zone_hold_ends on zone_hold (zone_id, bucket_key, ends_at);
+
+-- What ended of the charges in a window: read by windows.
+create index zone_hold_charged on zone_hold (zone_id, bucket_key, charged_at);
+
+comment on table zone_hold is 'What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.';
+comment on column zone_hold.zone_id is 'The zone.';
+comment on column zone_hold.bucket_key is 'The bucket.';
+comment on column zone_hold.seq is 'The row of the charge.';
+comment on column zone_hold.charged_at is 'When the charge was made.';
+comment on column zone_hold.amount is 'How much of it ends.';
+comment on column zone_hold.ends_at is 'When: from then on it does not count.';
+comment on column zone_hold.member is 'The member that it stands for, where members are counted.';
+
+create table zone_override (
+    zone_id    int         not null,
+    bucket_key text        not null collate "C",
+    seq        bigint      not null,
+    rate       bigint,
+    window_us  bigint,
+    burst      bigint,
+    rate_gcd   bigint,
+    ban_exempt boolean     not null,
+    ends_at    timestamptz,
+    constraint zone_override_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_override_rate_ck check (rate is null or rate between 1 and 1099511627776),
+    constraint zone_override_window_ck check (
+        (window_us is null) = (rate is null)
+        and (window_us is null or window_us between 1 and 315576000000000)
+    ),
+    constraint zone_override_burst_ck check (
+        burst is null
+        or (rate is not null and burst between 1 and 1099511627776)
+    ),
+    constraint zone_override_gcd_ck check (
+        (rate_gcd is null) = (rate is null)
+        and (rate_gcd is null or (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0))
+    ),
+    constraint zone_override_exact_ck check (
+        rate is null
+        or coalesce(burst, rate)
+            <= (9223372036854775807 - rate / rate_gcd) / (window_us / rate_gcd)
+    )
+);
+
+comment on table zone_override is 'Limits of single buckets, each as its ledger row set it. Note and author are in that row.';
+comment on column zone_override.zone_id is 'The zone.';
+comment on column zone_override.bucket_key is 'The bucket.';
+comment on column zone_override.seq is 'The ledger row that set it.';
+comment on column zone_override.rate is 'Units admitted per window; null keeps the limit of the zone.';
+comment on column zone_override.window_us is 'The window that the rate is per.';
+comment on column zone_override.burst is 'Capacity, where the algorithm has one; null means the rate.';
+comment on column zone_override.rate_gcd is 'Common divisor of rate and window_us.';
+comment on column zone_override.ban_exempt is 'True when blocked checks do not lead to a ban.';
+comment on column zone_override.ends_at is 'When it ends; null for never.';

@@ -8,7 +8,10 @@ create sequence zone_txn_id_seq;
 
 -- Domains for the reason that is given in V2.
 create domain zone_txn_kind as text
-    constraint zone_txn_kind_ck check (value in ('check', 'coalesced'));
+    constraint zone_txn_kind_ck check (value in (
+        'check', 'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
+        'unban', 'override', 'override_end', 'unchecked'
+    ));
 
 comment on domain zone_txn_kind is 'What a row of the ledger records.';
 
@@ -24,23 +27,31 @@ create table zone_txn (
     spent          bigint      not null,
     spent_total    bigint      not null,
     remaining      bigint      not null,
+    zone_limit     bigint      not null,
     retry_after_us bigint,
+    delay_us       bigint,
     level          bigint,
+    strikes        bigint      not null default 0,
     target_at      timestamptz,
     created_at     timestamptz not null,
     prev_at        timestamptz,
+    ends_at        timestamptz,
     txn_id         uuid        not null,
     zone_id        int         not null,
     zone_version   int         not null,
     checks         zone_txn_checks not null default 1,
     blocked        boolean     not null,
+    critical       boolean     not null default false,
     kind           zone_txn_kind not null,
     reason         text        not null,
     bucket_key     text        not null collate "C",
+    member         text collate "C",
+    note           text,
+    actor          text,
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
     -- history of a bucket. Costs 17 % of the time to insert a row.
     constraint zone_txn_pk primary key (zone_id, bucket_key, created_at, seq),
-    constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
+    constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost)
 ) partition by range (created_at);
 
 -- What each index costs was measured on PostgreSQL 18 by inserting 10,000 rows at once without it: its share of
@@ -70,16 +81,24 @@ comment on column zone_txn.zone_version is 'The version of the zone that decided
 comment on column zone_txn.bucket_key is 'The bucket.';
 comment on column zone_txn.seq is 'Position in the bucket, from 1 without gaps.';
 comment on column zone_txn.kind is
-    'What the row records: check, one check; coalesced, checks that were blocked without asking the database.';
+    'What the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, checks that were blocked without asking the database; unchecked, one that passed while it did not answer. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end.';
 comment on column zone_txn.checks is 'How many checks the row stands for: 1, or more in a coalesced one.';
 comment on column zone_txn.blocked is 'True when the transaction may not pass.';
-comment on column zone_txn.reason is 'within_limit, over_limit or exceeds_limit.';
-comment on column zone_txn.cost is 'What was asked for.';
-comment on column zone_txn.spent is 'What was spent: the cost, or 0 when blocked.';
+comment on column zone_txn.reason is 'Why: within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision.';
+comment on column zone_txn.critical is 'True when the check could take from the reserve.';
+comment on column zone_txn.cost is 'What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.';
+comment on column zone_txn.spent is 'What was spent.';
 comment on column zone_txn.spent_total is 'Sum of spent over the bucket up to and with this row. Never falls.';
 comment on column zone_txn.remaining is 'What could still be spent after the decision.';
+comment on column zone_txn.zone_limit is 'The most that a check like it could have spent.';
 comment on column zone_txn.retry_after_us is 'The least wait that was promised, from created_at; null when allowed or never.';
-comment on column zone_txn.level is 'Level of the token bucket after the row; null for other algorithms.';
+comment on column zone_txn.delay_us is 'How long the caller was told to wait for its turn, from created_at; null but for a leaky queue.';
+comment on column zone_txn.level is 'Level after the row; null for algorithms without one. Below 0 where more was settled than there was.';
+comment on column zone_txn.strikes is 'How many blocked checks of the bucket counted for bans up to and with this row.';
+comment on column zone_txn.ends_at is 'When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.';
+comment on column zone_txn.member is 'Whom the check was about, where members are counted.';
+comment on column zone_txn.note is 'Why, as people wrote it.';
+comment on column zone_txn.actor is 'Who did it, for what people do.';
 comment on column zone_txn.target_at is 'For rows that undo a charge: when that charge was made.';
 comment on column zone_txn.created_at is 'When it was decided, after the lock was held. Never moves backwards within a bucket.';
 comment on column zone_txn.prev_at is 'created_at of the row before it in the bucket; null for the first.';

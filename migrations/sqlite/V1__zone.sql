@@ -4,13 +4,28 @@ create table zone_master (
     id           integer not null constraint zone_master_pk primary key, -- number of the zone
     name         text    not null constraint zone_master_name_uq unique, -- unique name; never changed
     description  text    not null default '',                            -- what the zone is for
-    algorithm    text    not null,                                       -- sliding-log or token-bucket
-    rate         integer not null,                                       -- cost units admitted per window
-    window_us    integer not null,                                       -- length of the window in microseconds
-    burst        integer,                                                 -- capacity of a token bucket; null means the rate
-    rate_gcd     integer not null,                                       -- common divisor of rate and window_us
-    durability   text    not null default 'durable',                     -- durable: the answer waits for the disk; or relaxed
-    blocked_rows text    not null default 'each',                        -- each: a row for every blocked check; or coalesced
+    algorithm       text    not null, -- how it counts: the name of an algorithm
+    rate            integer not null, -- cost units admitted per window
+    window_us       integer not null, -- length of the window in microseconds; the longest period of a calendar; the time to live of a slot
+    burst           integer, -- capacity of a token bucket, a leaky bucket or a queue; null means the rate
+    rate_gcd        integer not null, -- common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd
+    slots           integer, -- slots of a sliding counter
+    calendar        text, -- the period of a fixed window by the calendar: minute, hour, day or month
+    time_zone       text, -- whose calendar, by the name in the IANA database; its clock is in zone_calendar
+    soft_rate       integer, -- from how much on a check is allowed with a warning
+    reserve         integer not null default 0, -- how much of the limit only critical checks may take
+    mode            text    not null default 'enforce', -- enforce; shadow, everything passes but is recorded as decided; off, nothing is decided
+    count_blocked   integer not null default 0, -- whether a check that is over the limit spends its cost all the same
+    ban_after       integer, -- blocked checks that bring a ban about; null for no bans
+    ban_within_us   integer, -- the time within which they must come
+    ban_for_us      integer, -- how long the first ban takes
+    ban_factor      integer, -- what a repeated ban is lengthened by
+    ban_max_us      integer, -- the longest ban
+    ban_from        text, -- from when a ban is counted: block, the check that was blocked; window, when that could have passed
+    on_outage       text    not null default 'closed', -- what callers do when the database does not answer: closed, nothing passes; open, everything does
+    running_buckets text    not null default 'as-is', -- what the change to this version did to buckets in use: as-is, proportional or reset
+    durability      text    not null default 'durable', -- durable: the answer waits until the decision is on the disk; relaxed: it does not
+    blocked_rows    text    not null default 'each', -- each: a row for every blocked check; coalesced: one row may stand for many
     version      integer not null,                                       -- version of this row, from 1
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force
@@ -20,21 +35,56 @@ create table zone_master (
         and name not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
     ),
     constraint zone_master_description_ck check (length(description) <= 1000),
-    constraint zone_master_algorithm_ck check (algorithm in ('sliding-log', 'token-bucket')),
+    constraint zone_master_algorithm_ck check (algorithm in (
+        'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
+        'distinct', 'concurrency'
+    )),
     constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
-        or (burst between 1 and 1099511627776 and algorithm = 'token-bucket')
+        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue'))
     ),
-    constraint zone_master_gcd_ck check (
-        rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0
-    ),
+    constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0),
     constraint zone_master_exact_ck check (
-        algorithm <> 'token-bucket'
-        or coalesce(burst, rate)
+        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+        or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
             <= (9223372036854775807 - rate / rate_gcd) / (window_us / rate_gcd)
     ),
+    constraint zone_master_slots_ck check (
+        (slots is null) = (algorithm <> 'sliding-counter')
+        and (slots is null or (slots between 1 and 1000 and window_us % slots = 0))
+    ),
+    constraint zone_master_calendar_ck check (
+        (calendar is null) = (time_zone is null)
+        and (calendar is null or (calendar in ('minute', 'hour', 'day', 'month') and algorithm = 'fixed-window'))
+    ),
+    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end)),
+    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end),
+    constraint zone_master_mode_ck check (mode in ('enforce', 'shadow', 'off')),
+    constraint zone_master_count_blocked_ck check (
+        count_blocked = 0
+        or (
+            count_blocked = 1
+            and algorithm in ('sliding-log', 'fixed-window', 'sliding-counter')
+            and blocked_rows = 'each'
+        )
+    ),
+    constraint zone_master_ban_ck check (
+        (
+            ban_after is null and ban_within_us is null and ban_for_us is null and ban_factor is null
+            and ban_max_us is null and ban_from is null
+        )
+        or (
+            ban_after >= 1 and ban_within_us between 1 and 315576000000000 and ban_for_us between 1 and 315576000000000
+            and ban_factor between 1 and 1000 and ban_max_us between ban_for_us and 315576000000000
+            and ban_from in ('block', 'window')
+            and ban_after is not null and ban_within_us is not null and ban_for_us is not null
+            and ban_factor is not null and ban_max_us is not null and ban_from is not null
+        )
+    ),
+    constraint zone_master_on_outage_ck check (on_outage in ('closed', 'open')),
+    constraint zone_master_running_buckets_ck check (running_buckets in ('as-is', 'proportional', 'reset')),
     constraint zone_master_durability_ck check (durability in ('durable', 'relaxed')),
     constraint zone_master_blocked_rows_ck check (blocked_rows in ('each', 'coalesced')),
     constraint zone_master_version_ck check (version >= 1)
@@ -44,15 +94,42 @@ create table zone_master (
 create table zone_version (
     zone_id      integer not null constraint zone_version_zone_fk references zone_master (id), -- the zone
     version      integer not null,                                                             -- from 1 without gaps
-    description  text    not null, -- this and the next seven: as in zone_master at that version
-    algorithm    text    not null,
-    rate         integer not null,
-    window_us    integer not null,
-    burst        integer,
-    rate_gcd     integer not null,
-    durability   text    not null,
-    blocked_rows text    not null,
+    description     text    not null, -- this and all up to changed_at: as in zone_master at that version
+    algorithm       text    not null,
+    rate            integer not null,
+    window_us       integer not null,
+    burst           integer,
+    rate_gcd        integer not null,
+    slots           integer,
+    calendar        text,
+    time_zone       text,
+    soft_rate       integer,
+    reserve         integer not null,
+    mode            text    not null,
+    count_blocked   integer not null,
+    ban_after       integer,
+    ban_within_us   integer,
+    ban_for_us      integer,
+    ban_factor      integer,
+    ban_max_us      integer,
+    ban_from        text,
+    on_outage       text    not null,
+    running_buckets text    not null,
+    durability      text    not null,
+    blocked_rows    text    not null,
     changed_at   integer not null, -- when the version came into force
     changed_by   text    not null, -- who made it
     constraint zone_version_pk primary key (zone_id, version)
+) strict, without rowid;
+
+-- The clock of the time zone by which a version counts its periods, as it was known when the version was made.
+create table zone_calendar (
+    zone_id   integer not null, -- the zone
+    version   integer not null, -- its version
+    starts_us integer not null, -- from when on, in UTC, the clock goes so
+    ends_us   integer not null, -- when it is set again
+    offset_us integer not null, -- what it shows, less UTC
+    shown_us  integer not null, -- what it has shown before; where it was set back, time stands still until it shows more
+    constraint zone_calendar_pk primary key (zone_id, version, starts_us),
+    constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
 ) strict, without rowid;

@@ -8,10 +8,72 @@ create table zone_bucket_lock (
     spent_total  integer not null, -- its spent_total
     level        integer,          -- its level
     zone_version integer not null, -- its zone_version
+    strikes      integer not null, -- its strikes
+    banned_until integer,          -- when the last ban ends; null when there was none, or it was lifted
+    bans         integer not null default 0, -- bans that followed each other
+    ban_strikes  integer not null default 0, -- strikes when the last ban began
+    carried      integer,          -- a charge in place of all that was spent before the last change of policy that forgot or rescaled it
+    carried_at   integer,          -- when that policy changed
+    carried_total integer,         -- spent_total at that time
+    carried_seq  integer,          -- seq at that time
+    override_seq integer,          -- the override in force, as a row of zone_override
+    holding      integer not null default 0, -- 1 when zone_hold has, or had, rows of the bucket
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (
         length(cast(bucket_key as blob)) between 1 and 255
         and bucket_key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
     ),
-    constraint zone_bucket_lock_head_ck check (seq >= 1 and spent_total >= 0 and (level is null or level >= 0))
+    constraint zone_bucket_lock_head_ck check (seq >= 1 and spent_total >= 0)
+) strict, without rowid;
+
+-- What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.
+create table zone_hold (
+    zone_id    integer not null, -- the zone
+    bucket_key text    not null, -- the bucket
+    seq        integer not null, -- the row of the charge
+    charged_at integer not null, -- when the charge was made
+    amount     integer not null, -- how much of it ends
+    ends_at    integer not null, -- when: from then on it does not count
+    member     text,             -- the member that it stands for, where members are counted
+    constraint zone_hold_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_hold_amount_ck check (amount >= 0)
+) strict, without rowid;
+
+-- What ends after a time: read by levels, slots, members, and exact waits.
+create index zone_hold_ends on zone_hold (zone_id, bucket_key, ends_at);
+
+-- What ended of the charges in a window: read by windows.
+create index zone_hold_charged on zone_hold (zone_id, bucket_key, charged_at);
+
+-- Limits of single buckets, each as its ledger row set it. Note and author are in that row.
+create table zone_override (
+    zone_id    integer not null, -- the zone
+    bucket_key text    not null, -- the bucket
+    seq        integer not null, -- the ledger row that set it
+    rate       integer,          -- units admitted per window; null keeps the limit of the zone
+    window_us  integer,          -- the window that the rate is per
+    burst      integer,          -- capacity, where the algorithm has one; null means the rate
+    rate_gcd   integer,          -- common divisor of rate and window_us
+    ban_exempt integer not null, -- 1 when blocked checks do not lead to a ban
+    ends_at    integer,          -- when it ends; null for never
+    constraint zone_override_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_override_rate_ck check (rate is null or rate between 1 and 1099511627776),
+    constraint zone_override_window_ck check (
+        (window_us is null) = (rate is null)
+        and (window_us is null or window_us between 1 and 315576000000000)
+    ),
+    constraint zone_override_burst_ck check (
+        burst is null
+        or (rate is not null and burst between 1 and 1099511627776)
+    ),
+    constraint zone_override_gcd_ck check (
+        (rate_gcd is null) = (rate is null)
+        and (rate_gcd is null or (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0))
+    ),
+    constraint zone_override_exact_ck check (
+        rate is null
+        or coalesce(burst, rate)
+            <= (9223372036854775807 - rate / rate_gcd) / (window_us / rate_gcd)
+    ),
+    constraint zone_override_exempt_ck check (ban_exempt in (0, 1))
 ) strict, without rowid;

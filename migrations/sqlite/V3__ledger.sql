@@ -7,23 +7,35 @@ create table zone_txn (
     zone_version   integer not null, -- the version of the zone that decided
     bucket_key     text    not null, -- the bucket
     seq            integer not null, -- position in the bucket, from 1 without gaps
-    kind           text    not null, -- check: one check; coalesced: checks that were blocked without asking
+    kind           text    not null, -- of checks: check; reserve, whose charge ends by itself; coalesced, blocked without asking; unchecked. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end
     checks         integer not null default 1, -- how many checks the row stands for
     blocked        integer not null, -- 1 when the transaction may not pass
-    reason         text    not null, -- within_limit, over_limit or exceeds_limit
-    cost           integer not null, -- what was asked for
-    spent          integer not null, -- the cost, or 0 when blocked
+    reason         text    not null, -- within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision
+    critical       integer not null default 0, -- 1 when the check could take from the reserve
+    cost           integer not null, -- what was asked for; what a refund, a cancellation or a release gave back; what a settlement came to
+    spent          integer not null, -- what was spent
     spent_total    integer not null, -- sum of spent over the bucket up to and with this row; never falls
     remaining      integer not null, -- what could still be spent after the decision
+    zone_limit     integer not null, -- the most that a check like it could have spent
     retry_after_us integer,          -- the least wait that was promised; null when allowed or never
-    level          integer,          -- level of the token bucket after the row
+    delay_us       integer,          -- how long the caller was told to wait for its turn; null but for a leaky queue
+    level          integer,          -- level after the row; below 0 where more was settled than there was
+    strikes        integer not null default 0, -- how many blocked checks of the bucket counted for bans up to and with this row
     target_at      integer,          -- for rows that undo a charge: when that charge was made
     created_at     integer not null, -- when it was decided; never moves backwards within a bucket
     prev_at        integer,          -- created_at of the row before it in the bucket; null for the first
-    constraint zone_txn_kind_ck check (kind in ('check', 'coalesced')),
+    ends_at        integer,          -- when what the row began ends by itself: a reservation, a slot, a member, a ban, an override
+    member         text,             -- whom the check was about, where members are counted
+    note           text,             -- why, as people wrote it
+    actor          text,             -- who did it, for what people do
+    -- A list in a constraint is made anew for every row, so the kind that most rows have is asked for by itself.
+    constraint zone_txn_kind_ck check (kind = 'check' or kind in (
+        'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
+        'unban', 'override', 'override_end', 'unchecked'
+    )),
     constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_blocked_ck check (blocked in (0, 1)),
-    constraint zone_txn_spent_ck check (spent = case when blocked then 0 else cost end)
+    constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost)
 ) strict;
 
 -- What each index costs was measured in batches of 256 over 100,000 buckets, without waiting for the disk: a row
@@ -51,8 +63,10 @@ create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 create trigger zone_txn_first after insert on zone_txn
 when new.seq = 1
 begin
-    insert into zone_bucket_lock (zone_id, bucket_key, seq, last_at, spent_total, level, zone_version)
-    values (new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version);
+    insert into zone_bucket_lock (zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes)
+    values (
+        new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version, new.strikes
+    );
 end;
 
 create trigger zone_txn_next after insert on zone_txn
@@ -63,7 +77,8 @@ begin
         last_at = new.created_at,
         spent_total = new.spent_total,
         level = new.level,
-        zone_version = new.zone_version
+        zone_version = new.zone_version,
+        strikes = new.strikes
     where zone_id = new.zone_id and bucket_key = new.bucket_key and seq = new.seq - 1;
     select raise(abort, 'a row does not follow the last one of its bucket; begin with BEGIN IMMEDIATE')
     where changes() = 0;

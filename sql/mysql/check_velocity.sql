@@ -24,6 +24,8 @@ begin
     declare v_zone_limit     bigint;
     declare v_remaining      bigint;
     declare v_retry_after_us bigint;
+    declare v_delay_us       bigint;
+    declare v_ends_at        datetime(6);
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
     declare v_rate           bigint;
@@ -37,9 +39,10 @@ begin
             resignal;
         end;
         start transaction;
-        call zone_decide(
-            p_zone_id, p_bucket_key, v_txn_id, 1, true, true, false, null, v_id, v_zone_version, v_seq, v_blocked,
-            v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+        call zone_answer(
+            p_zone_id, p_bucket_key, v_txn_id, 1, true, true, null, false, null, null, false, v_id, v_zone_version,
+            v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at,
+            v_created_at, v_replayed
         );
         select v.rate, v.window_us
         into v_rate, v_window_us

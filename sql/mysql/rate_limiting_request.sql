@@ -21,7 +21,6 @@ begin
     declare v_name           varchar(100) character set utf8mb4 collate utf8mb4_bin
         default concat('rate_limiting_request ', refill_per_sec, '/s for ', window_seconds, ' s');
     declare v_zone_id        int;
-    declare v_message        varchar(128);
     declare v_txn_id         binary(16);
     declare v_id             bigint;
     declare v_zone_version   int;
@@ -31,16 +30,14 @@ begin
     declare v_zone_limit     bigint;
     declare v_remaining      bigint;
     declare v_retry_after_us bigint;
+    declare v_delay_us       bigint;
+    declare v_ends_at        datetime(6);
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
     if refill_per_sec is null or window_seconds is null or refill_per_sec < 1 or window_seconds < 1
         or cast(refill_per_sec as signed) * window_seconds > 2147483647
     then
-        set v_message = concat(
-            coalesce(refill_per_sec, 'null'), ' tokens a second for ', coalesce(window_seconds, 'null'),
-            ' seconds cannot be counted; use 1 to 2147483647 tokens in all'
-        );
-        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+        call zone_error('tokens', refill_per_sec, coalesce(window_seconds, 'null'), null);
     end if;
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
@@ -55,9 +52,10 @@ begin
         if v_zone_id is null then
             call zone_token_bucket_make(v_name, refill_per_sec, window_seconds, v_zone_id);
         end if;
-        call zone_decide(
-            v_zone_id, rate_id, v_txn_id, 1, true, true, false, null, v_id, v_zone_version, v_seq, v_blocked,
-            v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+        call zone_answer(
+            v_zone_id, rate_id, v_txn_id, 1, true, true, null, false, null, null, false, v_id, v_zone_version, v_seq,
+            v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at,
+            v_replayed
         );
         commit;
     end;

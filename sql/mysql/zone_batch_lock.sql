@@ -45,8 +45,8 @@ begin
         if v_missing > 0 then
             -- Of a call that waits the others too, which keeps the order; one that skips must not touch them.
             -- Picked by a statement before: MariaDB refuses to write to what was read and has changed since.
-            insert into zone_batch_head (bucket, checks, zone_id, bucket_key, seq, spent_total)
-            select c.bucket, count(*), min(c.zone_id), min(c.bucket_key), 0, 0
+            insert into zone_batch_head (bucket, checks, zone_id, bucket_key, seq, spent_total, plain)
+            select c.bucket, count(*), min(c.zone_id), min(c.bucket_key), 0, 0, false
             from zone_batch_check c
             left join zone_bucket_lock b force index (primary)
                 on v_skip_locked and b.zone_id = c.zone_id and b.bucket_key = c.bucket_key
@@ -78,11 +78,15 @@ begin
         end if;
         if v_skip_locked then
             insert into zone_batch_head (
-                bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+                bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes,
+                banned_until, carried_at, plain
             )
-            select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version
+            select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
+                b.zone_version, b.strikes, b.banned_until, b.carried_at,
+                s.plain and not b.holding and b.override_seq is null
             from (
-                select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+                select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
+                    min(c.member is null and c.ttl_us is null) as plain
                 from zone_batch_check c
                 group by c.bucket
                 having max(c.recorded)
@@ -95,11 +99,15 @@ begin
             leave hold;
         end if;
         insert into zone_batch_head (
-            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
+            carried_at, plain
         )
-        select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version
+        select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
+            b.zone_version, b.strikes, b.banned_until, b.carried_at,
+            s.plain and not b.holding and b.override_seq is null
         from (
-            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
+                min(c.member is null and c.ttl_us is null) as plain
             from zone_batch_check c
             group by c.bucket
             having max(c.recorded)
@@ -121,12 +129,15 @@ begin
     if v_locking < v_buckets then
         -- Peeks only look.
         insert into zone_batch_head (
-            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version
+            bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
+            carried_at, plain
         )
         select s.bucket, s.checks, s.zone_id, s.bucket_key, coalesce(b.seq, 0), b.last_at, coalesce(b.spent_total, 0),
-            b.level, b.zone_version
+            b.level, b.zone_version, b.strikes, b.banned_until, b.carried_at,
+            s.plain and not coalesce(b.holding, false) and b.override_seq is null
         from (
-            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key
+            select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
+                min(c.member is null and c.ttl_us is null) as plain
             from zone_batch_check c
             group by c.bucket
             having not max(c.recorded)

@@ -29,6 +29,10 @@ begin
         txn_bytes  int,
         cost       bigint,
         fresh      boolean not null,
+        critical   boolean not null,
+        member     varbinary(255),
+        ttl_us     bigint,
+        refused    boolean not null default false,
         index zone_batch_check_nth (bucket, nth)
     ) engine = memory;
     create temporary table if not exists zone_batch_head (
@@ -40,7 +44,14 @@ begin
         last_at      datetime(6),
         spent_total  bigint not null,
         level        bigint,
-        zone_version int
+        zone_version int,
+        strikes      bigint,
+        banned_until datetime(6),
+        carried_at   datetime(6),
+        plain        boolean not null
+    ) engine = memory;
+    create temporary table if not exists zone_batch_special (
+        bucket int not null primary key
     ) engine = memory;
     create temporary table if not exists zone_batch_bucket (
         bucket       int not null primary key,
@@ -51,8 +62,7 @@ begin
         last_at      datetime(6),
         spent_total  bigint not null,
         level        bigint,
-        level_at     datetime(6),
-        head_version int,
+        strikes      bigint not null,
         zone_version int not null,
         zone_limit   bigint not null,
         window_us    bigint not null,
@@ -87,6 +97,8 @@ begin
         zone_limit     bigint,
         remaining      bigint,
         retry_after_us bigint,
+        delay_us       bigint,
+        ends_at        datetime(6),
         created_at     datetime(6)
     ) engine = memory;
     create temporary table if not exists zone_decision (
@@ -103,15 +115,19 @@ begin
         zone_limit     bigint,
         remaining      bigint,
         retry_after_us bigint,
+        delay_us       bigint,
+        ends_at        datetime(6),
         created_at     datetime(6),
         replayed       boolean,
         bucket         int,
         appends        boolean,
+        critical       boolean,
         first_of_txn   boolean,
         is_last        boolean,
         spent          bigint,
         spent_total    bigint unsigned,
         level          bigint,
+        strikes        bigint,
         prev_at        datetime(6),
         start_at       datetime(6),
         must_leave     bigint,

@@ -16,7 +16,8 @@ begin
     declare v_key_bytes int;
     declare v_txn_bytes int;
     declare v_cost      bigint;
-    declare v_message   varchar(128); -- the longest that a signal can carry
+    declare v_ttl_us    bigint;
+    declare v_member    varbinary(255);
 
     -- A row that is deleted keeps its place, and each reading of the table passes it: after a large batch they
     -- are made anew.
@@ -27,6 +28,7 @@ begin
     if v_rows > 256 then
         drop temporary table zone_batch_check;
         drop temporary table zone_batch_head;
+        drop temporary table zone_batch_special;
         drop temporary table zone_batch_bucket;
         drop temporary table zone_batch_state;
         drop temporary table zone_batch_wait;
@@ -36,6 +38,7 @@ begin
     end if;
     delete from zone_batch_check;
     delete from zone_batch_head;
+    delete from zone_batch_special;
     delete from zone_batch_bucket;
     delete from zone_batch_state;
     delete from zone_batch_wait;
@@ -44,12 +47,14 @@ begin
 
     insert into zone_batch_check (
         position, bucket, nth, nth_of_txn, appends, recorded, zone_id, bucket_key, key_bytes, txn_id, txn_bytes,
-        cost, fresh
+        cost, fresh, critical, member, ttl_us
     )
     select r.position, r.bucket, r.nth, r.nth_of_txn, r.recorded and (r.txn is null or r.nth_of_txn = 1), r.recorded,
-        r.zone_id, left(r.bucket_key, 255), r.key_bytes, left(r.txn, 16), length(r.txn), r.cost, r.fresh
+        r.zone_id, left(r.bucket_key, 255), r.key_bytes, left(r.txn, 16), length(r.txn), r.cost, r.fresh,
+        r.critical, r.member, r.ttl_us
     from (
-        select c.position, c.zone_id, c.bucket_key, c.key_bytes, c.txn, c.cost, c.fresh, c.recorded,
+        select c.position, c.zone_id, c.bucket_key, c.key_bytes, c.txn, c.cost, c.fresh, c.recorded, c.critical,
+            c.member, c.ttl_us,
             dense_rank() over (order by c.zone_id, c.bucket_key) as bucket,
             row_number() over (partition by c.zone_id, c.bucket_key order by c.position) as nth,
             row_number() over (
@@ -67,7 +72,13 @@ begin
                     else left(unhex(replace(j.txn, '-', '')), 17)
                 end as txn,
                 j.cost, coalesce(j.fresh, false) as fresh,
-                coalesce(j.cost > 0, false) or coalesce(j.record, false) as recorded
+                coalesce(j.cost > 0, false) or coalesce(j.record, false) as recorded,
+                coalesce(j.critical, false) as critical, j.ttl_us,
+                -- What cannot be one is refused as if it were empty.
+                left(if(
+                    length(j.member) > 255 or j.member regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]', '',
+                    cast(j.member as binary)
+                ), 255) as member
             from json_table(p_checks, '$[*]' columns (
                 position   for ordinality,
                 zone_id    int path '$.zone_id',
@@ -75,7 +86,10 @@ begin
                 txn        varchar(4000) character set utf8mb4 path '$.txn',
                 cost       bigint path '$.cost',
                 fresh      boolean path '$.fresh',
-                record     boolean path '$.record'
+                record     boolean path '$.record',
+                critical   boolean path '$.critical',
+                member     varchar(4000) character set utf8mb4 path '$.member',
+                ttl_us     bigint path '$.ttl_us'
             )) j
         ) c
     ) r;
@@ -87,22 +101,29 @@ begin
         or c.cost is null
         or c.cost not between 0 and 1099511627776
         or c.txn_bytes <> 16
-        or c.txn_id = repeat(x'00', 16);
+        or c.txn_id = repeat(x'00', 16)
+        or length(c.member) = 0
+        or c.ttl_us not between 1 and 315576000000000
+        or c.ttl_us is not null and c.cost = 0;
     if v_position is not null then
-        select c.key_bytes, c.txn_bytes, c.cost
-        into v_key_bytes, v_txn_bytes, v_cost
+        select c.key_bytes, c.txn_bytes, c.cost, c.member, c.ttl_us
+        into v_key_bytes, v_txn_bytes, v_cost, v_member, v_ttl_us
         from zone_batch_check c
         where c.position = v_position;
-        set v_message = case
-            when v_key_bytes not between 1 and 255 then concat(
-                'bucket key of ', v_key_bytes,
-                ' bytes cannot be used; a key is 1 to 255 bytes without control characters'
-            )
-            when v_txn_bytes <> 16 then 'a txn is no UUID; write 32 hex digits, with or without dashes'
-            when v_cost between 0 and 1099511627776
-                then 'the nil UUID names no transaction; use a version 4 or 7 UUID'
-            else concat('cost ', coalesce(v_cost, 'null'), ' is out of range; use 0 to 1099511627776')
-        end;
-        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+        if v_key_bytes not between 1 and 255 then
+            call zone_error('key', v_key_bytes, null, null);
+        elseif v_txn_bytes <> 16 then
+            call zone_error('txn', null, null, null);
+        elseif v_cost is null or v_cost not between 0 and 1099511627776 then
+            call zone_error('cost', v_cost, null, null);
+        elseif length(v_member) = 0 then
+            call zone_error('member bytes', 'other', null, null);
+        elseif v_ttl_us not between 1 and 315576000000000 then
+            call zone_error('time', 'a reservation', v_ttl_us, null);
+        elseif v_ttl_us is not null and v_cost = 0 then
+            call zone_error('reserve', null, null, null);
+        else
+            call zone_error('nil txn', null, null, null);
+        end if;
     end if;
 end;

@@ -12,7 +12,6 @@ begin
     declare v_zone_id     int;
     declare v_spent       bigint;
     declare v_spent_total bigint unsigned;
-    declare v_message     varchar(128); -- the longest that a signal can carry
     if p_position is null then
         select min(c.position)
         into v_position
@@ -24,21 +23,14 @@ begin
         into v_zone_id
         from zone_batch_check c
         where c.position = v_position;
-        set v_message = concat('there is no zone ', coalesce(v_zone_id, 'null'), '; list them with: tallygate zone list');
-        signal sqlstate 'TG001' set mysql_errno = 31001, message_text = v_message;
+        call zone_error('no zone', v_zone_id, null, null);
     end if;
     select d.zone_id, d.spent, d.spent_total
     into v_zone_id, v_spent, v_spent_total
     from zone_decision d
     where d.position = p_position;
     if v_spent_total > 9223372036854775807 then
-        set v_message = concat(
-            'the bucket has spent ', v_spent_total - v_spent, ' in all and cannot count ', v_spent, ' more'
-        );
-        signal sqlstate 'TG004' set mysql_errno = 31004, message_text = v_message;
+        call zone_error('total', v_spent_total - v_spent, v_spent, null);
     end if;
-    set v_message = concat(
-        'the ledger of a bucket in zone ', v_zone_id, ' lacks rows of its window; it was changed from outside'
-    );
-    signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
+    call zone_error('ledger', v_zone_id, null, null);
 end;

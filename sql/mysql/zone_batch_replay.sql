@@ -10,7 +10,6 @@ begin
     declare v_txn_id   binary(16);
     declare v_cost     bigint;
     declare v_past     bigint;
-    declare v_message  varchar(128); -- the longest that a signal can carry
     select min(d.position)
     into v_position
     from zone_batch_past p
@@ -22,12 +21,7 @@ begin
         from zone_batch_past p
         join zone_decision d on d.position = p.position
         where d.position = v_position;
-        set v_message = lower(concat_ws('-', hex(substring(v_txn_id, 1, 4)), hex(substring(v_txn_id, 5, 2)),
-            hex(substring(v_txn_id, 7, 2)), hex(substring(v_txn_id, 9, 2)), hex(substring(v_txn_id, 11))));
-        set v_message = concat(
-            'transaction ', v_message, ' was decided with cost ', v_past, ', not ', v_cost, '; use a new id'
-        );
-        signal sqlstate 'TG002' set mysql_errno = 31002, message_text = v_message;
+        call zone_error('other cost', hex(v_txn_id), v_past, v_cost);
     end if;
     update zone_decision d
     join zone_batch_past p on p.position = d.position
@@ -39,6 +33,8 @@ begin
         d.zone_limit = p.zone_limit,
         d.remaining = p.remaining,
         d.retry_after_us = p.retry_after_us,
+        d.delay_us = p.delay_us,
+        d.ends_at = p.ends_at,
         d.created_at = p.created_at,
         d.replayed = true;
 end;

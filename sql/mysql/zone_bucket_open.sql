@@ -1,4 +1,7 @@
--- zone_bucket_open: makes the row of a bucket that has none, and locks it.
+-- zone_bucket_open: makes the row of a bucket that has none, and locks it; not called from outside.
+--
+-- Whether there is such a zone is looked at last: a caller whose snapshot is made by that sees what was committed
+-- while it waited for the row.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
@@ -11,28 +14,29 @@ create procedure zone_bucket_open(
 )
 sql security definer
 begin
-    declare v_zones   int;
-    declare v_message varchar(128);
+    declare v_key   varbinary(4000) default cast(p_bucket_key as binary);
+    declare v_zones int;
     if p_bucket_key is null
         or length(p_bucket_key) not between 1 and 255
         or p_bucket_key regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]'
     then
-        set v_message = concat(
-            'bucket key of ', coalesce(length(p_bucket_key), 0),
-            ' bytes cannot be used; a key is 1 to 255 bytes without control characters'
-        );
-        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+        call zone_error('key', coalesce(length(p_bucket_key), 0), null, null);
     end if;
+    if p_zone_id is null then
+        call zone_error('no zone', null, null, null);
+    end if;
+    -- Not insert ignore, which would cut what does not fit and then lock nothing.
+    insert into zone_bucket_lock (zone_id, bucket_key)
+    values (p_zone_id, v_key)
+    on duplicate key update seq = seq;
     select count(*)
     into v_zones
     from zone_master z
     where z.id = p_zone_id;
     if v_zones = 0 then
-        set v_message = concat('there is no zone ', coalesce(p_zone_id, 'null'), '; list them with: tallygate zone list');
-        signal sqlstate 'TG001' set mysql_errno = 31001, message_text = v_message;
+        -- A joined caller may commit what is left of the call.
+        delete from zone_bucket_lock
+        where zone_id = p_zone_id and bucket_key = v_key and seq = 0;
+        call zone_error('no zone', p_zone_id, null, null);
     end if;
-    -- Not insert ignore, which would cut what does not fit and then lock nothing.
-    insert into zone_bucket_lock (zone_id, bucket_key)
-    values (p_zone_id, cast(p_bucket_key as binary))
-    on duplicate key update seq = seq;
 end;

@@ -13,23 +13,31 @@
 --                            innodb_lock_wait_timeout as it is
 --            p_checks        null: an ordinary check. Else so many checks which were answered blocked from
 --                            memory are recorded as one row: nothing is decided or spent
+--            p_critical      it may take from what the zone keeps in reserve; null is false
+--            p_member        whom it is about, 1 to 255 bytes as a key, in a zone that counts members
+--            p_ttl_us        a reservation: what it charges ends by itself after so long, 1 to 315576000000000
+--                            microseconds; null for an ordinary check
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
---            remaining, retry_after_us, created_at, replayed; id and seq are null for a peek
+--            remaining, retry_after_us, delay_us, ends_at, created_at, replayed; id and seq are null for a peek
 -- Locks      the bucket's row, until the caller's transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) the transaction was decided with another
 --            cost; TG003 (31003) a value is out of range; TG004 (31004) the bucket's total is full;
 --            TG005 (31005) the ledger lacks rows of the window; 1205 the lock was not had in time;
---            TG006 (31006) no transaction is open
+--            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is older than the
+--            bucket's last row, and the bucket holds what such a snapshot does not show: run it again
 drop procedure if exists zone_check;
 create procedure zone_check(
-    in p_zone_id    int,
-    in p_bucket_key varchar(4000) character set utf8mb4,
-    in p_txn_id     binary(16),
-    in p_cost       bigint,
-    in p_fresh      boolean,
-    in p_record     boolean,
+    in p_zone_id     int,
+    in p_bucket_key  varchar(4000) character set utf8mb4,
+    in p_txn_id      binary(16),
+    in p_cost        bigint,
+    in p_fresh       boolean,
+    in p_record      boolean,
     in p_lock_wait_s int,
-    in p_checks     int
+    in p_checks      int,
+    in p_critical    boolean,
+    in p_member      varchar(4000) character set utf8mb4,
+    in p_ttl_us      bigint
 )
 sql security definer
 begin
@@ -42,6 +50,8 @@ begin
     declare v_zone_limit     bigint;
     declare v_remaining      bigint;
     declare v_retry_after_us bigint;
+    declare v_delay_us       bigint;
+    declare v_ends_at        datetime(6);
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
     declare v_lock_wait_s    int default @@session.innodb_lock_wait_timeout;
@@ -52,13 +62,14 @@ begin
     end;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
-    call zone_decide(
-        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, true, p_checks, v_id, v_zone_version, v_seq,
-        v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_created_at, v_replayed
+    call zone_answer(
+        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
+        v_id, v_zone_version, v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
+        v_ends_at, v_created_at, v_replayed
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, v_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
         p_bucket_key as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason, p_cost as cost,
         v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,
-        v_created_at as created_at, v_replayed as replayed;
+        v_delay_us as delay_us, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

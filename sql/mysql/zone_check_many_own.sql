@@ -1,8 +1,8 @@
 -- zone_check_many_own: N checks in one call, in a transaction of its own: all or nothing happens.
 --
 -- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (a UUID in hex), cost,
---                            fresh, record, with the meaning of zone_check's arguments; without txn one is
---                            made, without fresh and record they are false
+--                            fresh, record, critical, member, ttl_us, with the meaning of zone_check's arguments;
+--                            without txn one is made, without fresh, record and critical they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
 --            p_skip_locked   leave the checks of buckets that somebody else holds undecided instead of waiting;
@@ -32,7 +32,7 @@ begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;
     select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
-        d.remaining, d.retry_after_us, d.created_at, d.replayed
+        d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
     from zone_decision d
     order by d.position;
 end;

@@ -1,355 +1,348 @@
--- zone_decide: decides one check and records it; the heart of the routines, not called from outside.
+-- zone_decide: decides one check, without writing; the heart of the routines, not called from outside.
 --
--- Runs in the transaction that is open. Reads of the ledger do not lock, so that no gap between its rows is
--- ever locked. Under READ COMMITTED they see every row of the locked bucket. A caller's older snapshot may
--- lack the newest ones; prev_at shows where it does, and those rows are then fetched one by one, newest
--- first, by point reads that lock the row and nothing beside it. Each range read names its index: without
--- statistics of a bucket the optimizer may hold sorting the whole range for as cheap as its first row.
+-- There are three families of algorithms. A window (sliding-log, fixed-window, sliding-counter) asks the ledger what
+-- was spent between two times. A level (token-bucket, leaky-bucket, leaky-queue, uniform) is a number in the bucket's
+-- head. What is held (distinct, concurrency) is counted one by one. Around them stand bans, a soft limit, a reserve
+-- for critical checks and the mode of the zone.
 --
 -- Arguments  p_zone_id     the zone
---            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
---            p_txn_id      the transaction; null makes a version 7 UUID
---            p_cost        what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
---            p_fresh       the caller just made p_txn_id, so it need not be looked for
---            p_record      leave a row even for a peek
+--            p_bucket_key  the bucket
+--            p_now_us      when it is decided, in microseconds since 1970, not before the bucket's last time
 --            p_joined      the transaction is the caller's and may be of any isolation level
---            p_checks      null: an ordinary check. Else so many checks which were answered blocked from
---                          memory are recorded as one row: nothing is decided or spent
--- Result     o_*: the columns of a decision, see zone_check
--- Locks      the bucket's row, until the transaction ends
--- Errors     TG001 (31001) there is no such zone; TG002 (31002) the transaction was decided with another
---            cost; TG003 (31003) a value is out of range; TG004 (31004) the bucket's total is full;
---            TG005 (31005) the ledger lacks rows of the window
+--            p_brought     the head is that of now already
+--            p_own         what is spent now by a row that comes before the check's
+--            p_cost        what to spend, 0 to 2^40 units
+--            p_critical    it may take from the reserve
+--            p_member      whom it is about, where members are counted
+--            p_ttl_us      a reservation: what it charges ends by itself after so long
+--            p_held_back   another limit of the same request has blocked it: it must not pass
+--            p_seq … p_holding  the bucket's head, see zone_bucket_hold; afterwards the one to record with the row,
+--                          but for p_seq, p_last_us and p_holding
+--            o_blocked     true when it may not pass
+--            o_reason      why
+--            o_spent       what it takes
+--            o_zone_limit  the most that it could have been
+--            o_remaining   what is left
+--            o_retry_after_us  the least wait after which the same passes; null when it passes, or never will
+--            o_delay_us    how long to wait for its turn, where it passes into a queue
+--            o_ends_us     when what it takes ends by itself
+--            o_ban_us      when the ban ends that it brings about
+-- Locks      the rows that the caller's snapshot does not show, shared, until the transaction ends
+-- Errors     TG001 (31001) there is no such zone; TG003 (31003) the zone has no use for what is asked; TG004 (31004)
+--            the bucket's total is full; those of zone_window
 drop procedure if exists zone_decide;
 create procedure zone_decide(
     in    p_zone_id        int,
-    in    p_bucket_key     varchar(4000) character set utf8mb4,
-    inout p_txn_id         binary(16),
-    in    p_cost           bigint,
-    in    p_fresh          boolean,
-    in    p_record         boolean,
+    in    p_bucket_key     varbinary(255),
+    in    p_now_us         bigint,
     in    p_joined         boolean,
-    in    p_checks         int,
-    out   o_id             bigint,
-    out   o_zone_version   int,
-    out   o_seq            bigint,
+    in    p_brought        boolean,
+    in    p_own            bigint,
+    in    p_cost           bigint,
+    in    p_critical       boolean,
+    in    p_member         varbinary(255),
+    in    p_ttl_us         bigint,
+    in    p_held_back      boolean,
+    in    p_seq            bigint,
+    in    p_last_us        bigint,
+    inout p_spent_total    bigint,
+    inout p_level          bigint,
+    inout p_head_version   int,
+    inout p_strikes        bigint,
+    inout p_banned_us      bigint,
+    inout p_bans           int,
+    inout p_ban_strikes    bigint,
+    inout p_carried        bigint,
+    inout p_carried_us     bigint,
+    inout p_carried_total  bigint,
+    inout p_carried_seq    bigint,
+    inout p_override_seq   bigint,
+    in    p_holding        boolean,
     out   o_blocked        boolean,
     out   o_reason         varchar(20) character set ascii,
+    out   o_spent          bigint,
     out   o_zone_limit     bigint,
     out   o_remaining      bigint,
     out   o_retry_after_us bigint,
-    out   o_created_at     datetime(6),
-    out   o_replayed       boolean
+    out   o_delay_us       bigint,
+    out   o_ends_us        bigint,
+    out   o_ban_us         bigint
 )
 sql security definer
-decide: begin
-    declare v_recorded     boolean default p_cost > 0 or coalesce(p_record, false) or p_checks is not null;
-    -- What is decided about: where nothing is, only the bucket's state is brought to now.
-    declare v_cost         bigint default if(p_checks is null, p_cost, 0);
-    -- When the call began; not the time of the decision, which is read after the lock.
-    declare v_asked_at     datetime(6) default timestamp(utc_date(), utc_time(6));
-    declare v_key          varbinary(4000) default cast(p_bucket_key as binary);
-    declare v_found        boolean default true;
-    declare v_message      varchar(128); -- the longest that a signal can carry
-    -- the bucket's head
-    declare v_seq          bigint default 0;
-    declare v_last_at      datetime(6);
-    declare v_spent_total  bigint default 0;
-    declare v_level        bigint;
-    declare v_head_version int;
+begin
+    declare v_epoch         datetime default timestamp'1970-01-01 00:00:00';
+    declare v_found         boolean default true;
     -- the policy
-    declare v_version      int;
-    declare v_algorithm    varchar(20) character set ascii;
-    declare v_limit        bigint;
-    declare v_window_us    bigint;
-    declare v_per_us       bigint;
-    declare v_per_token    bigint;
+    declare v_version       int;
+    declare v_algorithm     varchar(20) character set ascii;
+    declare v_window_us     bigint;
+    declare v_limit         bigint;
+    declare v_per_us        bigint;
+    declare v_per_token     bigint;
+    declare v_slots         int;
+    declare v_calendar      varchar(20) character set ascii;
+    declare v_soft_rate     bigint;
+    declare v_reserve       bigint;
+    declare v_mode          varchar(20) character set ascii;
+    declare v_count_blocked boolean;
+    declare v_ban_after     int;
+    declare v_ban_within_us bigint;
+    declare v_ban_for_us    bigint;
+    declare v_ban_factor    int;
+    declare v_ban_max_us    bigint;
+    declare v_ban_from      varchar(20) character set ascii;
+    declare v_ban_exempt    boolean;
     -- the decision
-    declare v_now          datetime(6);
-    declare v_start        datetime(6);
-    declare v_base         bigint;
-    declare v_missing      bigint;
-    declare v_elapsed_us   bigint;
-    declare v_must_leave   bigint;
-    declare v_reached_at   datetime(6);
-    declare v_spent        bigint default 0;
-    -- a row of the ledger
-    declare v_row_seq      bigint;
-    declare v_row_at       datetime(6);
-    declare v_row_prev_at  datetime(6);
-    declare v_row_before   bigint;
-    declare v_row_cost     bigint;
-    declare v_seen_seq     bigint default 0;
-    declare v_past_id      bigint;
+    declare v_brought       boolean default p_brought;
+    declare v_banned        boolean;
+    declare v_counts        boolean;
+    declare v_is_level      boolean;
+    declare v_capacity      bigint;
+    declare v_level         bigint;
+    declare v_kept          bigint;
+    declare v_price         bigint;
+    declare v_used          bigint;
+    declare v_known         boolean;
+    declare v_wanted        bigint default p_cost;
+    declare v_soft          decimal(65);
+    declare v_before        bigint;
+    declare v_length_us     bigint;
+    declare v_nth           int;
     declare continue handler for not found set v_found = false;
 
-    -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
-    if p_cost is null or p_cost not between 0 and 1099511627776 then
-        set v_message = concat('cost ', coalesce(p_cost, 'null'), ' is out of range; use 0 to 1099511627776');
-        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
-    end if;
-    if p_txn_id = repeat(x'00', 16) then
-        signal sqlstate 'TG003'
-            set mysql_errno = 31003, message_text = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
-    end if;
-    if p_checks < 1 then
-        set v_message = concat('a row cannot stand for ', p_checks, ' checks; use 1 to 2147483647');
-        signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
-    end if;
-
-    -- 2. Lock the bucket. A peek only looks. Where the isolation level is not ours to choose, looking for a
-    --    row that is not there would lock a gap, so there the row is made first.
-    if v_recorded then
-        if p_joined then
-            call zone_bucket_open(p_zone_id, p_bucket_key);
-        end if;
-        hold: loop
-            set v_found = true;
-            select b.seq, b.last_at, b.spent_total, b.level, b.zone_version
-            into v_seq, v_last_at, v_spent_total, v_level, v_head_version
-            from zone_bucket_lock b
-            where b.zone_id = p_zone_id and b.bucket_key = v_key
-            for update;
-            if v_found then
-                leave hold;
-            end if;
-            call zone_bucket_open(p_zone_id, p_bucket_key);
-        end loop;
-    else
-        select b.seq, b.last_at, b.spent_total, b.level, b.zone_version
-        into v_seq, v_last_at, v_spent_total, v_level, v_head_version
-        from zone_bucket_lock b
-        where b.zone_id = p_zone_id and b.bucket_key = v_key;
-    end if;
-
-    -- 3. The clock, after the lock and as a statement of its own; the session's own idea of the time is
-    --    dropped first. Time never moves backwards within a bucket.
-    set timestamp = default;
-    set v_now = utc_timestamp(6);
-    if v_last_at > v_now then
-        set v_now = v_last_at;
-    end if;
-
-    -- 4. Policy and ledger, each by a statement that began after the lock.
-    set v_found = true;
-    select z.version, z.algorithm, coalesce(z.burst, z.rate), z.window_us, z.rate div z.rate_gcd,
-        z.window_us div z.rate_gcd
-    into v_version, v_algorithm, v_limit, v_window_us, v_per_us, v_per_token
+    -- 1. The policy, by a statement that began after the lock.
+    select z.version, z.algorithm, z.window_us, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)),
+        z.rate div z.rate_gcd, z.window_us div z.rate_gcd, z.slots, z.calendar, z.soft_rate, z.reserve, z.mode,
+        z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from
+    into v_version, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token, v_slots, v_calendar, v_soft_rate,
+        v_reserve, v_mode, v_count_blocked, v_ban_after, v_ban_within_us, v_ban_for_us, v_ban_factor, v_ban_max_us,
+        v_ban_from
     from zone_master z
     where z.id = p_zone_id;
-    if v_head_version > v_version then
+    if p_head_version > v_version then
         -- The snapshot shows an older policy than the bucket was decided by.
-        select z.version, z.algorithm, coalesce(z.burst, z.rate), z.window_us, z.rate div z.rate_gcd,
-            z.window_us div z.rate_gcd
-        into v_version, v_algorithm, v_limit, v_window_us, v_per_us, v_per_token
+        select z.version, z.algorithm, z.window_us, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)),
+            z.rate div z.rate_gcd, z.window_us div z.rate_gcd, z.slots, z.calendar, z.soft_rate, z.reserve, z.mode,
+            z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from
+        into v_version, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token, v_slots, v_calendar, v_soft_rate,
+            v_reserve, v_mode, v_count_blocked, v_ban_after, v_ban_within_us, v_ban_for_us, v_ban_factor, v_ban_max_us,
+            v_ban_from
         from zone_master z
         where z.id = p_zone_id
         lock in share mode;
     end if;
     if not v_found then
-        set v_message = concat('there is no zone ', coalesce(p_zone_id, 'null'), '; list them with: tallygate zone list');
-        signal sqlstate 'TG001' set mysql_errno = 31001, message_text = v_message;
+        call zone_error('no zone', p_zone_id, null, null);
     end if;
-    set o_zone_limit = v_limit;
+    set v_is_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform');
 
-    if p_txn_id is null then
-        set p_txn_id = unhex(concat(
-            lpad(hex(timestampdiff(microsecond, '1970-01-01', v_now) div 1000), 12, '0'),
-            '7', substring(hex(random_bytes(2)), 2, 3),
-            hex(128 + conv(substring(hex(random_bytes(1)), 1, 2), 16, 10) mod 64),
-            hex(random_bytes(7))
-        ));
-    elseif v_recorded and v_seq > 0
-        -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
-        -- attempt of the same check, whose first one lost its caller.
-        and not (coalesce(p_fresh, false) and v_last_at < v_asked_at)
-    then
-        set v_found = true;
-        select t.id, t.cost, t.zone_version, t.seq, t.blocked, t.reason, t.remaining, t.retry_after_us, t.created_at
-        into v_past_id, v_row_cost, o_zone_version, o_seq, o_blocked, o_reason, o_remaining, o_retry_after_us,
-            o_created_at
-        from zone_txn t force index (zone_txn_bucket_txn)
-        where t.zone_id = p_zone_id and t.bucket_key = v_key and t.txn_id = p_txn_id;
-        if not v_found and p_joined then
-            -- Rows that the snapshot cannot show: from the newest back to the newest that it can.
-            select b.seq
-            into v_seen_seq
-            from zone_bucket_lock b
-            where b.zone_id = p_zone_id and b.bucket_key = v_key;
-            set v_row_seq = v_seq;
-            set v_row_at = v_last_at;
-            unseen: while v_row_seq > v_seen_seq do
-                select t.prev_at, if(t.txn_id = p_txn_id, t.id, null), t.cost, t.zone_version, t.blocked, t.reason,
-                    t.remaining, t.retry_after_us
-                into v_row_prev_at, v_past_id, v_row_cost, o_zone_version, o_blocked, o_reason, o_remaining,
-                    o_retry_after_us
-                from zone_txn t
-                where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at = v_row_at and t.seq = v_row_seq
-                lock in share mode;
-                if v_past_id is not null then
-                    set o_seq = v_row_seq;
-                    set o_created_at = v_row_at;
-                    leave unseen;
-                end if;
-                set v_row_seq = v_row_seq - 1;
-                set v_row_at = v_row_prev_at;
-            end while;
-        end if;
-        if v_past_id is not null then
-            if v_row_cost <> p_cost then
-                set v_message = lower(concat_ws('-', hex(substring(p_txn_id, 1, 4)), hex(substring(p_txn_id, 5, 2)),
-                    hex(substring(p_txn_id, 7, 2)), hex(substring(p_txn_id, 9, 2)), hex(substring(p_txn_id, 11))));
-                set v_message = concat(
-                    'transaction ', v_message, ' was decided with cost ', v_row_cost, ', not ', p_cost, '; use a new id'
-                );
-                signal sqlstate 'TG002' set mysql_errno = 31002, message_text = v_message;
-            end if;
-            set o_id = v_past_id;
-            set o_replayed = true;
-            select coalesce(v.burst, v.rate)
-            into o_zone_limit
-            from zone_version v
-            where v.zone_id = p_zone_id and v.version = o_zone_version
-            lock in share mode;
-            leave decide;
-        end if;
-    end if;
-
-    -- 5. Decide.
-    set o_reason = 'within_limit';
-    set o_retry_after_us = null;
-    if v_algorithm = 'token-bucket' then
-        set v_start = v_last_at;
-        if v_head_version < v_version then
-            call zone_level_carry(p_zone_id, v_head_version, v_version, v_level, v_start, v_now);
-        end if;
-        if v_level is null then
-            set v_level = v_limit * v_per_token;
-        else
-            set v_missing = v_limit * v_per_token - v_level;
-            set v_elapsed_us = timestampdiff(microsecond, v_start, v_now);
-            if v_missing <= 0 or v_elapsed_us >= (v_missing + (v_per_us - 1)) div v_per_us then
-                set v_level = v_limit * v_per_token;
-            else
-                set v_level = v_level + v_elapsed_us * v_per_us;
-            end if;
-        end if;
-        if v_cost > v_limit then
-            set o_reason = 'exceeds_limit';
-        elseif v_cost * v_per_token > v_level then
-            set o_reason = 'over_limit';
-            set o_retry_after_us = (v_cost * v_per_token - v_level + (v_per_us - 1)) div v_per_us;
-        else
-            set v_level = v_level - v_cost * v_per_token;
-            set v_spent = v_cost;
-        end if;
-        set o_remaining = v_level div v_per_token;
-    else
-        set v_level = null;
-        set v_start = date_sub(v_now, interval v_window_us microsecond);
-        set v_base = v_spent_total;
-        if v_seq > 0 and v_last_at > v_start then
-            -- The window's first row, as far as the snapshot shows it; else the row that comes now.
-            set v_row_seq = v_seq + 1;
-            set v_row_before = v_spent_total;
-            set v_row_prev_at = v_last_at;
-            select t.seq, t.spent_total - t.spent, t.prev_at
-            into v_row_seq, v_row_before, v_row_prev_at
-            from zone_txn t force index (zone_txn_bucket_uq)
-            where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at > v_start
-            order by t.created_at, t.seq
-            limit 1;
-            -- From there back over rows of the window that the snapshot does not show.
-            set v_found = true;
-            while v_found and v_row_prev_at > v_start do
-                set v_row_seq = v_row_seq - 1;
-                set v_row_at = v_row_prev_at;
-                select t.spent_total - t.spent, t.prev_at
-                into v_row_before, v_row_prev_at
-                from zone_txn t
-                where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at = v_row_at and t.seq = v_row_seq
-                lock in share mode;
-            end while;
-            if not v_found then
-                set v_message = concat(
-                    'the ledger of a bucket in zone ', p_zone_id, ' lacks rows of its window; it was changed from outside'
-                );
-                signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
-            end if;
-            set v_base = v_row_before;
-        end if;
-        set o_remaining = greatest(v_limit - (v_spent_total - v_base), 0);
-        if v_cost > v_limit then
-            set o_reason = 'exceeds_limit';
-        elseif v_spent_total - v_base > v_limit - v_cost then
-            set o_reason = 'over_limit';
-            -- The first charge by which enough had been spent; once it has left the window, the cost fits.
-            set v_must_leave = v_spent_total - v_limit + v_cost;
-            set v_row_seq = v_seq + 1;
-            set v_row_before = v_spent_total;
-            set v_row_prev_at = v_last_at;
-            select t.seq, t.spent_total - t.spent, t.created_at, t.prev_at
-            into v_row_seq, v_row_before, v_row_at, v_row_prev_at
-            from zone_txn t force index (zone_txn_spent)
-            where t.zone_id = p_zone_id and t.bucket_key = v_key and t.spent_total >= v_must_leave
-            order by t.spent_total, t.seq
-            limit 1;
-            set v_found = true;
-            while v_found and v_row_before >= v_must_leave do
-                set v_row_seq = v_row_seq - 1;
-                set v_row_at = v_row_prev_at;
-                select t.spent_total - t.spent, t.prev_at
-                into v_row_before, v_row_prev_at
-                from zone_txn t
-                where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at = v_row_at and t.seq = v_row_seq
-                lock in share mode;
-            end while;
-            if not v_found then
-                set v_message = concat(
-                    'the ledger of a bucket in zone ', p_zone_id, ' lacks rows of its window; it was changed from outside'
-                );
-                signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
-            end if;
-            set o_retry_after_us = timestampdiff(microsecond, v_start, v_row_at);
-        else
-            set o_remaining = o_remaining - v_cost;
-            set v_spent = v_cost;
-        end if;
-    end if;
-    if p_checks is not null then
-        set o_reason = 'over_limit';
-        set o_retry_after_us = null;
-    end if;
-
-    -- 6. Append, and move the head.
-    set o_blocked = o_reason <> 'within_limit';
-    set o_zone_version = v_version;
-    set o_created_at = v_now;
-    set o_replayed = false;
-    set o_id = null;
-    set o_seq = null;
-    if v_recorded then
-        if v_spent_total > 9223372036854775807 - v_spent then
-            set v_message = concat('the bucket has spent ', v_spent_total, ' in all and cannot count ', v_spent, ' more');
-            signal sqlstate 'TG004' set mysql_errno = 31004, message_text = v_message;
-        end if;
-        set o_seq = v_seq + 1;
-        insert into zone_txn (
-            txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, cost, spent,
-            spent_total, remaining, retry_after_us, level, created_at, prev_at
-        )
-        values (
-            p_txn_id, p_zone_id, v_version, v_key, o_seq, if(p_checks is null, 'check', 'coalesced'),
-            coalesce(p_checks, 1), o_blocked, o_reason, p_cost, v_spent, v_spent_total + v_spent, o_remaining,
-            o_retry_after_us, v_level, v_now, v_last_at
+    -- 2. Bring the bucket to now. Where nothing happened to it meanwhile, only a level is brought, below.
+    if not p_brought and (p_head_version < v_version or p_override_seq is not null or p_holding and v_is_level) then
+        call zone_bring(
+            p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, p_seq, p_last_us, p_spent_total, p_level,
+            p_head_version, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_override_seq, p_holding
         );
-        set o_id = last_insert_id();
-        update zone_bucket_lock b
-        set b.seq = o_seq,
-            b.last_at = v_now,
-            b.spent_total = v_spent_total + v_spent,
-            b.level = v_level,
-            b.zone_version = v_version
-        where b.zone_id = p_zone_id and b.bucket_key = v_key;
+        set v_brought = true;
     end if;
+    if p_override_seq is not null then
+        call zone_policy(
+            p_zone_id, p_bucket_key, v_version, p_override_seq, v_algorithm, v_window_us, v_limit, v_per_us,
+            v_per_token, v_slots, v_calendar
+        );
+        select o.ban_exempt
+        into v_ban_exempt
+        from zone_override o
+        where o.zone_id = p_zone_id and o.bucket_key = p_bucket_key and o.seq = p_override_seq
+        lock in share mode;
+    end if;
+
+    -- 3. What has no meaning for the algorithm.
+    if v_algorithm = 'distinct' then
+        if p_cost > 1 then
+            call zone_error('cost of member', p_cost, null, null);
+        elseif p_cost > 0 and p_member is null then
+            call zone_error('no member', null, null, null);
+        end if;
+    elseif p_member is not null then
+        call zone_error('member', v_algorithm, null, null);
+    end if;
+    if p_ttl_us is not null and v_algorithm in ('distinct', 'concurrency') then
+        call zone_error('ttl', v_algorithm, null, null);
+    end if;
+
+    -- 4. What the algorithm says.
+    set v_banned = coalesce(p_banned_us > p_now_us, false);
+    -- A blocked check that counts delays itself; what a ban keeps from passing it also keeps from counting.
+    set v_counts = v_count_blocked and not p_held_back and not v_banned;
+    -- An override may leave nothing but the reserve.
+    set o_zone_limit = if(p_critical, v_limit, greatest(v_limit - v_reserve, 0));
+    set o_reason = 'within_limit';
+    set o_spent = 0;
+    set o_retry_after_us = null;
+    set o_delay_us = null;
+    set o_ends_us = null;
+    set o_ban_us = null;
+    if v_is_level then
+        set v_capacity = v_limit * v_per_token;
+        if not v_brought and p_level is not null then
+            if p_level >= v_capacity
+                or p_now_us - p_last_us >= (v_capacity - p_level + (v_per_us - 1)) div v_per_us
+            then
+                set p_level = v_capacity;
+            else
+                set p_level = p_level + (p_now_us - p_last_us) * v_per_us;
+            end if;
+        end if;
+    else
+        set p_level = null;
+    end if;
+    set v_level = p_level;
+    if v_mode = 'off' then
+        set o_reason = 'off';
+        set o_remaining = o_zone_limit;
+    elseif v_is_level then
+        set v_level = coalesce(v_level, v_capacity);
+        -- What the reserve keeps back is not there for this check.
+        set v_kept = v_capacity - o_zone_limit * v_per_token;
+        if p_cost > o_zone_limit then
+            set o_reason = 'exceeds_limit';
+        else
+            set v_price = p_cost * v_per_token;
+            if p_cost > 0 and v_price + v_kept > v_level then
+                set o_reason = 'over_limit';
+                call zone_level_wait(
+                    p_zone_id, p_bucket_key, p_now_us, p_holding, p_carried_seq, v_level, v_price + v_kept, v_capacity,
+                    v_per_us, v_per_token, o_retry_after_us
+                );
+            else
+                if v_algorithm = 'leaky-queue' then
+                    set o_delay_us = (v_capacity - v_level + (v_per_us - 1)) div v_per_us;
+                end if;
+                set v_level = v_level - v_price;
+                set o_spent = p_cost;
+                set v_soft = v_soft_rate;
+                if p_cost > 0 and v_capacity - v_level > v_soft * v_per_token then
+                    set o_reason = 'soft';
+                end if;
+            end if;
+        end if;
+        set o_remaining = if(v_level > v_kept, (v_level - v_kept) div v_per_token, 0);
+    elseif v_algorithm in ('distinct', 'concurrency') then
+        select coalesce(sum(h.amount), 0), coalesce(max(h.member = p_member), false)
+        into v_used, v_known
+        from zone_hold h force index (zone_hold_ends)
+        where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
+            and h.ends_at > date_add(v_epoch, interval p_now_us microsecond)
+            and h.seq > coalesce(p_carried_seq, 0);
+        if v_known then
+            set v_wanted = 0;
+        end if;
+        if v_wanted > o_zone_limit then
+            set o_reason = 'exceeds_limit';
+        elseif v_wanted > 0 and v_wanted > o_zone_limit - v_used then
+            set o_reason = 'over_limit';
+            -- Until so much of it has ended.
+            select timestampdiff(microsecond, v_epoch, s.ends_at) - p_now_us
+            into o_retry_after_us
+            from (
+                select h.ends_at, sum(h.amount) over (order by h.ends_at rows unbounded preceding) as ended
+                from zone_hold h force index (zone_hold_ends)
+                where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
+                    and h.ends_at > date_add(v_epoch, interval p_now_us microsecond)
+                    and h.seq > coalesce(p_carried_seq, 0)
+            ) s
+            where s.ended >= v_used - (o_zone_limit - v_wanted)
+            order by s.ends_at
+            limit 1;
+        else
+            set o_spent = v_wanted;
+            if p_cost > 0 and v_used + v_wanted > v_soft_rate then
+                set o_reason = 'soft';
+            end if;
+            set o_ends_us = p_now_us + v_window_us;
+        end if;
+        set o_remaining = greatest(o_zone_limit - v_used, 0) - o_spent;
+    else
+        call zone_window(
+            p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, v_algorithm, v_window_us, v_slots, v_calendar,
+            p_seq, p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_holding, p_own,
+            o_zone_limit, p_cost, v_counts, v_used, o_retry_after_us
+        );
+        set o_remaining = greatest(o_zone_limit - v_used, 0);
+        if p_cost > o_zone_limit then
+            set o_reason = 'exceeds_limit';
+        elseif p_cost > 0 and v_used > o_zone_limit - p_cost then
+            set o_reason = 'over_limit';
+            set o_spent = if(v_counts, p_cost, 0);
+            set o_remaining = greatest(o_remaining - o_spent, 0);
+        else
+            set o_spent = p_cost;
+            set o_remaining = o_remaining - p_cost;
+            if p_cost > 0 and v_used + p_cost > v_soft_rate then
+                set o_reason = 'soft';
+            end if;
+        end if;
+    end if;
+
+    -- 5. Bans, and the other limits of the request.
+    if v_mode <> 'off' and p_cost = 0 and v_banned then
+        set o_remaining = 0;
+    elseif v_mode <> 'off' and p_cost > 0 then
+        if v_banned and o_reason <> 'exceeds_limit' then
+            set o_retry_after_us = greatest(p_banned_us - p_now_us, coalesce(o_retry_after_us, 0));
+            set o_reason = 'banned';
+            set o_spent = 0;
+            set o_remaining = 0;
+            set o_delay_us = null;
+            set o_ends_us = null;
+            set v_level = p_level;
+        elseif not v_banned and o_reason in ('over_limit', 'exceeds_limit')
+            and v_ban_after is not null and not coalesce(v_ban_exempt, false)
+        then
+            set v_before = p_strikes;
+            set p_strikes = p_strikes + 1;
+            -- Those since the last ban are enough to know of, if they are too few.
+            if p_strikes - p_ban_strikes >= v_ban_after then
+                call zone_strikes_before(
+                    p_zone_id, p_bucket_key, p_now_us - v_ban_within_us + 1, p_joined, p_seq, p_last_us, v_before
+                );
+                if p_strikes - greatest(v_before, p_ban_strikes) >= v_ban_after then
+                    set p_bans = if(p_now_us - p_banned_us <= v_ban_max_us, p_bans + 1, 1);
+                    set p_ban_strikes = p_strikes;
+                    set v_length_us = v_ban_for_us;
+                    set v_nth = 1;
+                    while v_nth < p_bans and v_length_us < v_ban_max_us and v_ban_factor > 1 do
+                        set v_length_us = v_length_us * v_ban_factor;
+                        set v_nth = v_nth + 1;
+                    end while;
+                    set o_ban_us = p_now_us + if(v_ban_from = 'window', coalesce(o_retry_after_us, 0), 0);
+                    set o_ban_us = o_ban_us + least(v_length_us, v_ban_max_us, 9223372036854775807 - o_ban_us);
+                    set p_banned_us = o_ban_us;
+                    set o_retry_after_us = greatest(o_ban_us - p_now_us, o_retry_after_us);
+                end if;
+            end if;
+        end if;
+        if p_held_back and o_reason in ('within_limit', 'soft') then
+            set o_remaining = o_remaining + o_spent;
+            set o_reason = 'held_back';
+            set o_spent = 0;
+            set o_delay_us = null;
+            set o_ends_us = null;
+            set v_level = p_level;
+        end if;
+    end if;
+
+    -- 6. The head that it leaves behind.
+    if p_spent_total > 9223372036854775807 - o_spent then
+        call zone_error('total', p_spent_total, o_spent, null);
+    end if;
+    set o_blocked = v_mode = 'enforce' and o_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back');
+    if o_spent = 0 or o_reason not in ('within_limit', 'soft') then
+        set o_ends_us = null;
+    elseif p_ttl_us is not null then
+        set o_ends_us = p_now_us + p_ttl_us;
+    end if;
+    set p_spent_total = p_spent_total + o_spent;
+    set p_level = v_level;
+    set p_head_version = v_version;
 end;

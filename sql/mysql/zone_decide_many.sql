@@ -1,22 +1,24 @@
 -- zone_decide_many: decides N checks into the temporary table zone_decision; not called from outside.
 --
--- Runs in the transaction that is open, under READ COMMITTED. The decisions are those of N calls of zone_decide
--- in the order of the checks, all with one reading of the clock. Locks, heads, policies, past decisions, new rows
--- and new heads are one statement each. What a bucket has left to spend is its room, in units of cost: once that
--- is known, its checks go one after the other in a recursion that reads nothing but the batch. Where a window
--- begins and when a charge leaves it is looked up bucket by bucket: neither server seeks in an index to a bound
+-- Runs in the transaction that is open, under READ COMMITTED. The decisions are those of N calls of zone_answer in
+-- the order of the checks. Buckets that are not plain (see zone_answer) are decided one check after the other; all
+-- others by statements over all their checks, with one reading of the clock. There locks, heads, policies, past
+-- decisions, new rows and new heads are one statement each. What a bucket has left to spend is its room, in units of
+-- cost: once that is known, its checks go one after the other in a recursion that reads nothing but the batch. Where a
+-- window begins and when a charge leaves it is looked up bucket by bucket: neither server seeks in an index to a bound
 -- that comes from another table, it would read the whole bucket.
 --
 -- Arguments  p_checks       as for zone_check_many
 --            p_skip_locked  leave out the checks of buckets that somebody else holds
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
--- Errors     those of zone_decide
+-- Errors     those of zone_answer
 drop procedure if exists zone_decide_many;
 create procedure zone_decide_many(in p_checks json, in p_skip_locked boolean)
 sql security definer
-begin
+decide: begin
     -- When the call began; not the time of the decisions, which is read after the locks.
     declare v_asked_at    datetime(6) default timestamp(utc_date(), utc_time(6));
+    declare v_now_us      bigint;
     declare v_now         datetime(6);
     declare v_done        boolean default false;
     declare v_repeats     int;
@@ -24,6 +26,7 @@ begin
     declare v_known       int;
     declare v_heads       int;
     declare v_position    int;
+    declare v_special     int;
     declare v_bucket      int;
     declare v_zone_id     int;
     declare v_bucket_key  varbinary(255);
@@ -43,24 +46,59 @@ begin
     -- 1. Read, validate and lock.
     call zone_batch_read(p_checks);
     call zone_batch_lock(p_skip_locked);
+    if p_skip_locked then
+        insert into zone_decision (position, txn_id, zone_id, bucket_key, cost)
+        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost
+        from zone_batch_check c
+        left join zone_batch_head h on h.bucket = c.bucket
+        where h.bucket is null;
+    end if;
+    -- 2. The clock, after the locks. Time never moves backwards within a bucket.
+    call zone_clock(v_now_us);
+    set v_now = date_add(timestamp'1970-01-01 00:00:00', interval v_now_us microsecond);
 
-    -- 2. The clock, after the locks and as a statement of its own; the session's own idea of the time is
-    --    dropped first. Time never moves backwards within a bucket.
-    set timestamp = default;
-    set v_now = utc_timestamp(6);
+    -- 3. Buckets that are not plain go one check after the other.
+    insert into zone_batch_special (bucket)
+    select h.bucket
+    from zone_batch_head h
+    straight_join zone_master z force index (primary) on z.id = h.zone_id
+    where not (
+        h.plain and z.algorithm in ('sliding-log', 'token-bucket') and z.mode = 'enforce' and z.soft_rate is null
+        and z.reserve = 0 and not z.count_blocked and z.ban_after is null
+        and coalesce(h.zone_version = z.version, true)
+        and not coalesce(h.banned_until > v_now, false)
+        and not coalesce(h.carried_at > date_sub(v_now, interval z.window_us microsecond), false)
+    );
+    set v_special = row_count();
+    if v_special > 0 then
+        call zone_batch_each(false);
+        delete c
+        from zone_batch_check c
+        join zone_batch_special s on s.bucket = c.bucket;
+        delete h
+        from zone_batch_head h
+        join zone_batch_special s on s.bucket = h.bucket;
+    end if;
+    select count(*)
+    into v_heads
+    from zone_batch_head h;
+    if v_heads = 0 then
+        leave decide;
+    end if;
 
-    -- 3. What was decided before. A new id needs no look, unless somebody decided while this call waited.
+    -- 4. What was decided before. A new id needs no look, unless somebody decided while this call waited.
     insert into zone_batch_past (
-        position, id, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, created_at
+        position, id, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, delay_us,
+        ends_at, created_at
     )
-    select c.position, t.id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, coalesce(v.burst, v.rate), t.remaining,
-        t.retry_after_us, t.created_at
+    select c.position, t.id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, t.zone_limit, t.remaining,
+        t.retry_after_us, t.delay_us, t.ends_at, t.created_at
     from zone_batch_check c
     straight_join zone_batch_head h on h.bucket = c.bucket
     straight_join zone_txn t force index (zone_txn_bucket_txn)
         on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
-    straight_join zone_version v force index (primary) on v.zone_id = t.zone_id and v.version = t.zone_version
-    where c.recorded and h.seq > 0 and not (c.fresh and h.last_at < v_asked_at);
+    where c.recorded and h.seq > 0 and not (c.fresh and h.last_at < v_asked_at)
+        and t.kind in ('check', 'reserve', 'coalesced', 'unchecked');
     set v_past = row_count();
     if v_past > 0 then
         update zone_batch_check c
@@ -68,14 +106,14 @@ begin
         set c.appends = false;
     end if;
 
-    -- 4. Policies, and what is left to spend where that can be told at once. A short ledger is read from its
+    -- 5. Policies, and what is left to spend where that can be told at once. A short ledger is read from its
     --    beginning.
     insert into zone_batch_bucket (
-        bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, level_at, head_version, zone_version,
-        zone_limit, window_us, per_us, per_token, now_at, start_at, room
+        bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, strikes, zone_version, zone_limit,
+        window_us, per_us, per_token, now_at, start_at, room
     )
-    select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.last_at,
-        h.zone_version, h.version, h.zone_limit, h.window_us, h.per_us, h.per_token, h.now_at, h.start_at,
+    select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level,
+        coalesce(h.strikes, 0), h.version, h.zone_limit, h.window_us, h.per_us, h.per_token, h.now_at, h.start_at,
         case
             when h.per_token is not null then null
             when h.seq = 0 or h.last_at <= h.start_at then h.zone_limit
@@ -88,7 +126,7 @@ begin
             )
         end
     from (
-        select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.zone_version,
+        select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes,
             z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
             if(z.algorithm = 'token-bucket', z.rate div z.rate_gcd, null) as per_us,
             if(z.algorithm = 'token-bucket', z.window_us div z.rate_gcd, null) as per_token,
@@ -101,9 +139,6 @@ begin
         straight_join zone_master z force index (primary) on z.id = h.zone_id
     ) h;
     set v_known = row_count();
-    select count(*)
-    into v_heads
-    from zone_batch_head h;
     if v_known < v_heads then
         call zone_batch_refuse(null);
     end if;
@@ -128,7 +163,7 @@ begin
     end loop;
     close c_window;
 
-    -- 5. Decide. Only where a bucket has several checks do they depend on each other.
+    -- 6. Decide. Only where a bucket has several checks do they depend on each other.
     -- As deep as a bucket has checks; MySQL reads the hint and MariaDB the comment.
     /*M! set statement max_recursive_iterations = 4294967295 for */
     insert /*+ set_var(cte_max_recursion_depth = 4294967295) */ into zone_batch_state (position, room, seq)
@@ -148,8 +183,8 @@ begin
     where d.nth > 1;
     insert into zone_decision (
         position, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
-        retry_after_us, created_at, replayed, bucket, appends, first_of_txn, is_last, spent, spent_total, level, prev_at,
-        start_at, must_leave, head_seq, head_at, head_version
+        retry_after_us, created_at, replayed, bucket, appends, critical, first_of_txn, is_last, spent, spent_total,
+        level, strikes, prev_at, start_at, must_leave, head_seq, head_at, head_version
     )
     select d.position,
         coalesce(d.txn_id, unhex(concat(
@@ -167,9 +202,10 @@ begin
             -- What must leave the window was spent in this batch.
             when d.reason = 'over_limit' and d.room - d.room_before + d.cost > d.zone_limit then d.window_us
         end,
-        d.now_at, false, d.bucket, d.appends, d.first_of_txn, d.is_last, d.spent,
+        d.now_at, false, d.bucket, d.appends, d.critical, d.first_of_txn, d.is_last, d.spent,
         cast(d.spent_total as unsigned) + (d.room - d.room_before) + d.spent,
-        (d.room_before - d.spent) * d.per_token + mod(d.level, d.per_token), if(d.seq_before = d.seq, d.last_at, d.now_at),
+        (d.room_before - d.spent) * d.per_token + mod(d.level, d.per_token), d.strikes,
+        if(d.seq_before = d.seq, d.last_at, d.now_at),
         d.start_at,
         if(
             d.reason = 'over_limit' and d.per_token is null and d.room - d.room_before + d.cost <= d.zone_limit,
@@ -177,15 +213,15 @@ begin
         ),
         d.seq_before + d.appends, d.now_at, d.zone_version
     from (
-        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost, c.recorded, c.appends,
+        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost, c.recorded, c.appends, c.critical,
             c.recorded and c.nth_of_txn = 1 as first_of_txn, c.nth = b.checks as is_last, b.bucket, b.seq, b.last_at,
-            b.spent_total, b.level, b.zone_version, b.zone_limit, b.window_us, b.per_us, b.per_token, b.now_at, b.start_at,
-            b.room, coalesce(s.room, b.room) as room_before, coalesce(s.seq, b.seq) as seq_before,
+            b.spent_total, b.level, b.strikes, b.zone_version, b.zone_limit, b.window_us, b.per_us, b.per_token,
+            b.now_at, b.start_at, b.room, coalesce(s.room, b.room) as room_before, coalesce(s.seq, b.seq) as seq_before,
             case
                 when c.recorded and not c.appends then null
                 when b.room is null then null
                 when c.cost > b.zone_limit then 'exceeds_limit'
-                when c.cost > coalesce(s.room, b.room) then 'over_limit'
+                when c.cost > 0 and c.cost > coalesce(s.room, b.room) then 'over_limit'
                 else 'within_limit'
             end as reason,
             if(c.appends and c.cost <= least(b.zone_limit, coalesce(s.room, b.room)), c.cost, 0) as spent
@@ -194,7 +230,7 @@ begin
         left join zone_batch_state s on s.position = c.position
     ) d;
 
-    -- 6. The exact waits: the first charge by which enough had been spent; once it has left the window, the cost
+    -- 7. The exact waits: the first charge by which enough had been spent; once it has left the window, the cost
     --    fits.
     insert into zone_batch_wait (bucket, must_leave, zone_id, bucket_key, start_at)
     select d.bucket, d.must_leave, min(d.zone_id), min(d.bucket_key), min(d.start_at)
@@ -226,7 +262,7 @@ begin
         set d.retry_after_us = w.wait_us;
     end if;
 
-    -- 7. Answer again what was decided before, in the ledger or earlier in the batch.
+    -- 8. Answer again what was decided before, in the ledger or earlier in the batch.
     if v_past > 0 then
         call zone_batch_replay();
     end if;
@@ -247,24 +283,24 @@ begin
         call zone_batch_replay();
     end if;
 
-    -- 8. Refuse what cannot be recorded, or was changed from outside.
+    -- 9. Refuse what cannot be recorded, or was changed from outside.
     select min(d.position)
     into v_position
     from zone_decision d
-    where d.reason is null
+    where d.reason is null and d.appends is not null
         or d.reason = 'over_limit' and d.retry_after_us is null and not d.replayed
         or d.appends and d.spent_total > 9223372036854775807;
     if v_position is not null then
         call zone_batch_refuse(v_position);
     end if;
 
-    -- 9. Append, and move the heads.
+    -- 10. Append, and move the heads.
     insert into zone_txn (
-        txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        retry_after_us, level, created_at, prev_at
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
     )
-    select d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.cost, d.spent,
-        d.spent_total, d.remaining, d.retry_after_us, d.level, d.created_at, d.prev_at
+    select d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.critical, d.cost,
+        d.spent, d.spent_total, d.remaining, d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at
     from zone_decision d
     where d.appends
     order by d.position;
@@ -283,11 +319,4 @@ begin
         where t.zone_id = d.zone_id and t.bucket_key = d.bucket_key and t.created_at = d.created_at and t.seq = d.seq
     )
     where d.seq is not null and d.id is null;
-    if p_skip_locked then
-        insert into zone_decision (position, txn_id, zone_id, bucket_key, cost)
-        select c.position, c.txn_id, c.zone_id, c.bucket_key, c.cost
-        from zone_batch_check c
-        left join zone_batch_head h on h.bucket = c.bucket
-        where h.bucket is null;
-    end if;
 end;

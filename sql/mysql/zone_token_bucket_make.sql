@@ -33,12 +33,11 @@ begin
     on duplicate key update id = last_insert_id(id);
     set o_zone_id = last_insert_id();
     insert into zone_version (
-        zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, durability, blocked_rows,
-        changed_at, changed_by
+        zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode, count_blocked,
+        on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by
     )
-    select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.durability,
-        z.blocked_rows, z.updated_at,
-        session_user()
+    select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.reserve, z.mode,
+        z.count_blocked, z.on_outage, z.running_buckets, z.durability, z.blocked_rows, z.updated_at, session_user()
     from zone_master z
     where z.id = o_zone_id
     on duplicate key update version = z.version;

@@ -17,9 +17,7 @@ begin
             -- Uses up the isolation level that was set for the next transaction.
             start transaction;
             commit;
-            signal sqlstate 'TG006' set
-                mysql_errno = 31006,
-                message_text = 'zone_check joins a transaction and none is open; begin one, or call zone_check_own';
+            call zone_error('no transaction', null, null, null);
         end if;
     end if;
 end;

@@ -46,11 +46,12 @@ begin
         returning zone_master.id into v_zone_id;
         if found then
             insert into zone_version (
-                zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, durability, blocked_rows,
-                changed_at, changed_by
+                zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode,
+                count_blocked, on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by
             )
-            select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd,
-                z.durability, z.blocked_rows, z.updated_at, session_user
+            select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.reserve,
+                z.mode, z.count_blocked, z.on_outage, z.running_buckets, z.durability, z.blocked_rows, z.updated_at,
+                session_user
             from zone_master z
             where z.id = v_zone_id;
         end if;

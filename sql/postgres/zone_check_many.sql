@@ -1,10 +1,11 @@
 -- zone_check_many: N checks in one call, with the same decisions as N calls in that order, all at one time.
 --
--- Joins the caller's transaction. All or nothing happens: an error in one check undoes the others. Whatever N
--- is, the tables are touched by the same few statements; the decisions in between touch none.
+-- Joins the caller's transaction. All or nothing happens: an error in one check undoes the others. Of plain zones
+-- and buckets (see zone_check), whatever N is, the tables are touched by the same few statements, and the decisions in
+-- between touch none. Checks of others are decided in their turn as zone_check would, at the time of the call.
 --
--- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's; p_fresh and
---            p_record may be null, which is false for all; p_lock_wait_ms as there
+-- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's; p_fresh,
+--            p_record and those from p_critical on may be null, which is the default for all; p_lock_wait_ms as there
 --            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
 --                            undecided and leave nothing behind
 --            p_own           as in zone_check; one zone that is durable makes the whole call wait
@@ -20,7 +21,10 @@ create function zone_check_many(
     p_record       boolean[],
     p_lock_wait_ms int     default null,
     p_skip_locked  boolean default false,
-    p_own          boolean default false
+    p_own          boolean default false,
+    p_critical     boolean[] default null,
+    p_members      text[]  default null,
+    p_ttls_us      bigint[] default null
 )
 returns setof zone_decision
 language plpgsql
@@ -45,6 +49,7 @@ declare
     v_bucket_keys  text[];
     v_held         boolean[];
     v_checks       int[];
+    v_special      boolean[];
     v_heads        zone_bucket_lock[];
     -- the checks' positions, bucket by bucket; and where the first check of the same transaction stands
     v_order        int[];
@@ -53,6 +58,9 @@ declare
     v_position     int;
     -- a bucket: its policy, and its head as the checks move it
     v_bucket       record;
+    v_head         zone_bucket_lock;
+    v_zone         zone_version;
+    v_verdict      zone_verdict;
     v_durable      boolean := false;
     v_now          timestamptz;
     v_decided_at   timestamptz;
@@ -77,6 +85,7 @@ declare
     v_decisions    zone_decision[] := array_fill(null::zone_decision, array[c_count]);
     v_spent_totals bigint[] := c_nothing;
     v_levels       bigint[] := c_nothing;
+    v_strikes      bigint[] := c_nothing;
     v_prev_ats     timestamptz[] := array_fill(null::timestamptz, array[c_count]);
     -- the totals that must leave a window that began at v_wait_starts, and which of them a check waits for
     v_waits        int := 0;
@@ -90,26 +99,34 @@ begin
     -- 1. Validate. Keys are looked at when the bucket's row is made: where it exists, they are good.
     perform zone_error('arrays', c_count::text)
     from (
-        values (cardinality(p_bucket_keys), array_lower(p_bucket_keys, 1)), (cardinality(p_txn_ids), array_lower(p_txn_ids, 1)),
-            (cardinality(p_costs), array_lower(p_costs, 1)), (c_count, array_lower(p_zone_ids, 1)),
-            (coalesce(cardinality(p_fresh), c_count), array_lower(p_fresh, 1)),
-            (coalesce(cardinality(p_record), c_count), array_lower(p_record, 1))
-    ) as a (count, first)
-    where a.count is distinct from c_count or a.first <> 1;
+        values (cardinality(p_bucket_keys), array_dims(p_bucket_keys)), (cardinality(p_txn_ids), array_dims(p_txn_ids)),
+            (cardinality(p_costs), array_dims(p_costs)), (c_count, array_dims(p_zone_ids)),
+            (coalesce(cardinality(p_fresh), c_count), array_dims(p_fresh)),
+            (coalesce(cardinality(p_record), c_count), array_dims(p_record)),
+            (coalesce(cardinality(p_critical), c_count), array_dims(p_critical)),
+            (coalesce(cardinality(p_members), c_count), array_dims(p_members)),
+            (coalesce(cardinality(p_ttls_us), c_count), array_dims(p_ttls_us))
+    ) as a (count, dims)
+    where a.count is distinct from c_count or a.dims <> format('[1:%s]', c_count);
     perform zone_error('cost', c.cost::text)
     from unnest(p_costs) as c (cost)
     where c.cost is null or c.cost not between 0 and 1099511627776;
     perform zone_error('nil txn')
     from unnest(p_txn_ids) as c (txn_id)
     where c.txn_id = '00000000-0000-0000-0000-000000000000';
+    perform zone_check_validate(c.cost, c.member, c.ttl_us)
+    from unnest(p_costs, p_members, p_ttls_us) as c (cost, member, ttl_us)
+    where c.member is not null or c.ttl_us is not null;
 
     -- 2. Lock the buckets. A peek only looks.
-    select array_agg(b.zone_id), array_agg(b.bucket_key), array_agg(b.held), array_agg(b.checks)
-    into v_zone_ids, v_bucket_keys, v_held, v_checks
+    select array_agg(b.zone_id), array_agg(b.bucket_key), array_agg(b.held), array_agg(b.checks), array_agg(b.special)
+    into v_zone_ids, v_bucket_keys, v_held, v_checks, v_special
     from (
         select c.zone_id, c.bucket_key collate "C" as bucket_key, count(*)::int as checks,
-            bool_or(c.cost > 0 or coalesce(c.record, false)) as held
-        from unnest(p_zone_ids, p_bucket_keys, p_costs, p_record) as c (zone_id, bucket_key, cost, record)
+            bool_or(c.cost > 0 or coalesce(c.record, false)) as held,
+            bool_or(c.member is not null or c.ttl_us is not null) as special
+        from unnest(p_zone_ids, p_bucket_keys, p_costs, p_record, p_members, p_ttls_us)
+            as c (zone_id, bucket_key, cost, record, member, ttl_us)
         group by c.zone_id, c.bucket_key collate "C"
         order by c.zone_id, c.bucket_key collate "C"
     ) b;
@@ -133,7 +150,7 @@ begin
             select c.position, c.cost as asked,
                 (
                     t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-                    coalesce(v.burst, v.rate), t.remaining, t.retry_after_us, t.created_at, true
+                    t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true
                 )::zone_decision as decision
             from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
                 as c (zone_id, bucket_key, txn_id, cost, record, position)
@@ -141,13 +158,13 @@ begin
             -- itself, a plan that was made while the ledger was small may go by zone or by bucket alone.
             cross join lateral (
                 select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-                    t.remaining, t.retry_after_us, t.created_at
+                    t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at
                 from zone_txn t
                 where (t.zone_id, t.bucket_key, t.txn_id) >= (c.zone_id, c.bucket_key, c.txn_id)
+                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
                 order by t.zone_id, t.bucket_key, t.txn_id
                 limit 1
             ) t
-            join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
             where (c.cost > 0 or c.record)
                 and t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
         loop
@@ -172,37 +189,35 @@ begin
 
     -- 5. Policy and ledger, by a statement that began after the locks; and decide.
     for v_bucket in
-        select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.now, k.position,
-            z.version, z.algorithm, z.durability, z.zone_limit, z.window_us, z.window_start, z.per_us, z.per_token,
-            case when k.head_version < z.version then c.o_level else k.level end as level,
-            case when k.head_version < z.version then c.o_at else k.last_at end as level_at,
-            w.base
+        select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level, k.strikes, k.now,
+            k.position, z.version, z.algorithm, z.durability, z.zone_limit, z.window_us, z.window_start, z.per_us,
+            z.per_token, z.plain and coalesce(k.carried_at <= z.window_start, true) as plain, w.base
         from (
-            select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level,
-                k.head_version, greatest(v_now, k.last_at) as now, k.position
-            from unnest(v_zone_ids, v_bucket_keys, v_held, v_checks, v_heads) with ordinality as k (
-                zone_id, bucket_key, held, checks, seq, last_at, spent_total, level, head_zone_id, head_version,
-                head_key, position
+            select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level, k.strikes,
+                k.carried_at, k.head_version, greatest(v_now, k.last_at) as now, k.position,
+                not k.special and k.override_seq is null and not coalesce(k.holding, false)
+                    and coalesce(k.banned_until <= greatest(v_now, k.last_at), true) as plain
+            from unnest(v_zone_ids, v_bucket_keys, v_held, v_checks, v_special, v_heads) with ordinality as k (
+                zone_id, bucket_key, held, checks, special, seq, last_at, spent_total, level, strikes, banned_until,
+                ban_strikes, carried, carried_at, carried_total, carried_seq, override_seq, head_zone_id, head_version,
+                bans, holding, head_key, position
             )
         ) k
         left join lateral (
             select z.version, z.algorithm, z.durability, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
                 k.now - z.window_us * interval '1 microsecond' as window_start, z.rate / z.rate_gcd as per_us,
-                z.window_us / z.rate_gcd as per_token
+                z.window_us / z.rate_gcd as per_token,
+                k.plain and coalesce(k.head_version = z.version, true)
+                    and z.algorithm in ('sliding-log', 'token-bucket') and z.mode = 'enforce' and z.soft_rate is null
+                    and z.reserve = 0 and z.ban_after is null and not z.count_blocked as plain
             from zone_master z
             where z.id = k.zone_id
             offset 0 -- keeps the subquery whole: as a join it could be read in full
         ) z on true
         left join lateral (
-            select c.o_level, c.o_at
-            from zone_level_carry(k.zone_id, k.head_version, z.version, k.level, k.last_at, k.now) c
-            where k.head_version < z.version and z.algorithm = 'token-bucket'
-            offset 0 -- keeps the subquery whole, so that its condition is looked at before the function is called
-        ) c on true
-        left join lateral (
             select t.spent_total - t.spent as base
             from zone_txn t
-            where z.algorithm = 'sliding-log' and k.last_at > z.window_start
+            where z.plain and z.algorithm = 'sliding-log' and k.last_at > z.window_start
                 and t.zone_id = k.zone_id and t.bucket_key = k.bucket_key and t.created_at > z.window_start
             order by t.created_at, t.seq
             limit 1
@@ -220,9 +235,17 @@ begin
         v_last_at := v_bucket.last_at;
         v_spent_total := coalesce(v_bucket.spent_total, 0);
         v_level := null;
-        if v_bucket.algorithm = 'token-bucket' then
+        if not v_bucket.plain then
+            v_head := v_heads[v_bucket.position];
+            if v_head.seq is null then
+                v_head := zone_head_new(v_bucket.zone_id, v_bucket.bucket_key);
+            end if;
+            if (v_zone.zone_id, v_zone.version) is distinct from (v_bucket.zone_id, v_bucket.version) then
+                v_zone := zone_version_of(v_bucket.zone_id, v_bucket.version);
+            end if;
+        elsif v_bucket.algorithm = 'token-bucket' then
             v_missing := v_bucket.zone_limit * v_bucket.per_token - v_bucket.level;
-            v_elapsed_us := extract(epoch from v_decided_at - v_bucket.level_at) * 1000000;
+            v_elapsed_us := extract(epoch from v_decided_at - v_bucket.last_at) * 1000000;
             if v_bucket.level is null
                 or v_missing <= 0
                 or v_elapsed_us >= (v_missing + (v_bucket.per_us - 1)) / v_bucket.per_us
@@ -246,7 +269,7 @@ begin
             if v_bucket.held and v_bucket.seq is null then
                 v_decisions[v_position] := (
                     null, v_txn_id, v_bucket.zone_id, null, v_bucket.bucket_key, null, null, null, v_cost, null, null,
-                    null, null, null
+                    null, null, null, null, null
                 )::zone_decision;
                 continue;
             end if;
@@ -264,25 +287,44 @@ begin
                 continue;
             end if;
 
+            if not v_bucket.plain then
+                v_verdict := zone_decide(
+                    v_zone, v_head, v_now, v_cost, coalesce(p_critical[v_position], false), p_members[v_position],
+                    p_ttls_us[v_position]
+                );
+                if v_recorded then
+                    v_decisions[v_position] := zone_record(
+                        v_zone, v_verdict, v_head.last_at, v_txn_id, v_cost, coalesce(p_critical[v_position], false),
+                        p_members[v_position], case when p_ttls_us[v_position] is null then 'check' else 'reserve' end
+                    );
+                    v_head := v_verdict.head;
+                else
+                    v_decisions[v_position] := zone_answer(v_zone, v_verdict, v_txn_id, v_cost);
+                end if;
+                continue;
+            end if;
             v_reason := 'within_limit';
             v_wait_us := null;
             v_spent := 0;
             if v_bucket.algorithm = 'token-bucket' then
                 if v_cost > v_bucket.zone_limit then
                     v_reason := 'exceeds_limit';
-                elsif v_cost * v_bucket.per_token > v_level then
+                elsif v_cost > 0 and v_cost * v_bucket.per_token > v_level then
                     v_reason := 'over_limit';
-                    v_wait_us := (v_cost * v_bucket.per_token - v_level + (v_bucket.per_us - 1)) / v_bucket.per_us;
+                    v_wait_us := least(
+                        (v_cost * v_bucket.per_token - v_level + (v_bucket.per_us - 1)) / v_bucket.per_us,
+                        9223372036854775807 - zone_us(v_decided_at)
+                    );
                 else
                     v_level := v_level - v_cost * v_bucket.per_token;
                     v_spent := v_cost;
                 end if;
-                v_remaining := v_level / v_bucket.per_token;
+                v_remaining := greatest(v_level / v_bucket.per_token, 0);
             else
                 v_remaining := greatest(v_bucket.zone_limit - (v_spent_total - v_bucket.base), 0);
                 if v_cost > v_bucket.zone_limit then
                     v_reason := 'exceeds_limit';
-                elsif v_spent_total - v_bucket.base > v_bucket.zone_limit - v_cost then
+                elsif v_cost > 0 and v_spent_total - v_bucket.base > v_bucket.zone_limit - v_cost then
                     v_reason := 'over_limit';
                     v_must_leave := v_spent_total - v_bucket.zone_limit + v_cost;
                     if v_must_leave > coalesce(v_bucket.spent_total, 0) then
@@ -310,8 +352,8 @@ begin
             if not v_recorded then
                 v_decisions[v_position] := (
                     null, v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, null,
-                    v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_decided_at,
-                    false
+                    v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, null,
+                    null, v_decided_at, false
                 )::zone_decision;
                 continue;
             end if;
@@ -322,16 +364,20 @@ begin
             v_spent_total := v_spent_total + v_spent;
             v_decisions[v_position] := (
                 nextval('zone_txn_id_seq'), v_txn_id, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key, v_seq,
-                v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, v_decided_at, false
+                v_reason <> 'within_limit', v_reason, v_cost, v_bucket.zone_limit, v_remaining, v_wait_us, null, null,
+                v_decided_at, false
             )::zone_decision;
             v_spent_totals[v_position] := v_spent_total;
             v_levels[v_position] := v_level;
+            v_strikes[v_position] := v_bucket.strikes;
             v_prev_ats[v_position] := v_last_at;
             v_last_at := v_decided_at;
         end loop;
-        if v_seq > v_bucket.seq then
+        if v_bucket.plain and v_seq > v_bucket.seq then
+            -- Of a plain head the rest stays as it is.
             v_heads[v_bucket.position] := (
-                v_seq, v_last_at, v_spent_total, v_level, v_bucket.zone_id, v_bucket.version, v_bucket.bucket_key
+                v_seq, v_last_at, v_spent_total, v_level, null, null, null, null, null, null, null, null,
+                v_bucket.zone_id, v_bucket.version, null, null, v_bucket.bucket_key
             )::zone_bucket_lock;
         else
             v_heads[v_bucket.position] := null;
@@ -367,15 +413,15 @@ begin
 
     -- 6. Append, and move the heads.
     insert into zone_txn (
-        id, txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        retry_after_us, level, created_at, prev_at
+        id, txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
     )
-    select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.cost,
-        case when d.blocked then 0 else d.cost end, d.spent_total, d.remaining, d.retry_after_us, d.level, d.created_at,
-        d.prev_at
-    from unnest(v_decisions, v_spent_totals, v_levels, v_prev_ats) as d (
+    select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason,
+        coalesce(d.critical, false), d.cost, case when d.blocked then 0 else d.cost end, d.spent_total, d.remaining,
+        d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at
+    from unnest(v_decisions, v_spent_totals, v_levels, v_strikes, v_prev_ats, p_critical) as d (
         id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
-        retry_after_us, created_at, replayed, spent_total, level, prev_at
+        retry_after_us, delay_us, ends_at, created_at, replayed, spent_total, level, strikes, prev_at, critical
     )
     where d.spent_total is not null;
     update zone_bucket_lock b
@@ -388,7 +434,7 @@ begin
     where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
     return query
         select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost,
-            d.zone_limit, d.remaining, d.retry_after_us, d.created_at, d.replayed
+            d.zone_limit, d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
         from unnest(v_decisions) d;
 end
 $$;

@@ -20,6 +20,81 @@ begin
         when 'other cost' then
             v_code := 'TG002';
             v_message := 'transaction %s was decided with cost %s, not %s; use a new id';
+        when 'part' then
+            v_code := 'TG002';
+            v_message := 'transaction %s was decided with other limits; ask for the same ones, or use a new id';
+        when 'other end' then
+            v_code := 'TG002';
+            v_message := 'transaction %s was already ended by a %s of %s, so no %s of %s can end it';
+        when 'charge blocked' then
+            v_code := 'TG002';
+            v_message := 'the transaction was blocked; there is nothing to give back';
+        when 'charge of nothing' then
+            v_code := 'TG002';
+            v_message := 'the transaction spent nothing; there is nothing to give back';
+        when 'charge reserved' then
+            v_code := 'TG002';
+            v_message := 'the transaction is a reservation; settle or cancel it';
+        when 'charge of slot' then
+            v_code := 'TG002';
+            v_message := 'the transaction holds a slot; release it';
+        when 'charge not reserved' then
+            v_code := 'TG002';
+            v_message := 'the transaction is no reservation; refund or release it';
+        when 'charge of no slot' then
+            v_code := 'TG002';
+            v_message := 'the transaction holds no slot; refund, settle or cancel it';
+        when 'charge over' then
+            v_code := 'TG002';
+            v_message := 'the transaction''s time is over; it has ended by itself';
+        when 'no ban' then
+            v_code := 'TG002';
+            v_message := 'the bucket is not banned';
+        when 'no override' then
+            v_code := 'TG002';
+            v_message := 'the bucket has no override';
+        when 'no charge' then
+            v_code := 'TG003';
+            v_message := 'transaction %s was not decided in this bucket; look where it was';
+        when 'no txn' then
+            v_code := 'TG003';
+            v_message := 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
+        when 'kind' then
+            v_code := 'TG003';
+            v_message := 'nothing of the kind %s can be recorded; use %s';
+        when 'same bucket' then
+            v_code := 'TG003';
+            v_message := 'the bucket %s of zone %s is named twice; name it once, with the sum of the costs';
+        when 'cost of member' then
+            v_code := 'TG003';
+            v_message := 'cost %s is out of range; a zone that counts members takes 0 or 1';
+        when 'no member' then
+            v_code := 'TG003';
+            v_message := 'the zone counts members; name the one that the check is about';
+        when 'member' then
+            v_code := 'TG003';
+            v_message := '%s counts no members; leave the member out';
+        when 'member bytes' then
+            v_code := 'TG003';
+            v_message := 'member of %s bytes cannot be used; a member is 1 to 255 bytes without control characters';
+        when 'ttl' then
+            v_code := 'TG003';
+            v_message := 'nothing can be reserved in a zone of %s; use a check';
+        when 'time' then
+            v_code := 'TG003';
+            v_message := '%s of %s µs is out of range; use 1 µs to 10 years';
+        when 'reserve' then
+            v_code := 'TG003';
+            v_message := 'a reservation of cost 0 reserves nothing; use 1 or more';
+        when 'override' then
+            v_code := 'TG003';
+            v_message := 'the override changes nothing; give it a rate, or exempt it from bans';
+        when 'limit' then
+            v_code := 'TG003';
+            v_message := 'the limit of the override cannot be counted: rate %s, window %s µs, burst %s, divisor %s';
+        when 'text' then
+            v_code := 'TG003';
+            v_message := '%s of %s characters cannot be stored; use at most 1000';
         when 'cost' then
             v_code := 'TG003';
             v_message := 'cost %s is out of range; use 0 to 1099511627776';

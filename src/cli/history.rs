@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
-use tallygate::{Entry, History, Limiter};
+use tallygate::{Entry, History, Limiter, Reason};
 use uuid::Uuid;
 
 use super::output::{plain, render, table};
@@ -25,7 +25,7 @@ Newest first. Times are the database's, in UTC.";
 const PAGE: u32 = 1_000;
 
 /// The fields of an entry, in the order in which serde writes them.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 24] = [
     "id",
     "decided_at",
     "zone",
@@ -36,12 +36,19 @@ const FIELDS: [&str; 17] = [
     "checks",
     "blocked",
     "reason",
+    "critical",
+    "member",
     "cost",
     "spent",
     "spent_total",
     "remaining",
     "retry_after_us",
+    "delay_us",
     "level",
+    "target_at",
+    "ends_at",
+    "note",
+    "actor",
     "zone_version",
 ];
 
@@ -210,18 +217,23 @@ pub fn entries(rows: &[Entry]) -> comfy_table::Table {
     table
 }
 
-/// `within_limit`; `over_limit, 17 checks` where one row stands for many.
+/// `within_limit`; `over_limit, 17 checks` where one row stands for many; `ban until …: why`.
 fn decision(row: &Entry) -> String {
+    if row.reason == Reason::Recorded {
+        let until = row.ends_at.map(|at| format!(" until {}", duration::show_moment(at))).unwrap_or_default();
+        let note = row.note.as_ref().map(|note| format!(": {}", plain(note))).unwrap_or_default();
+        return format!("{}{until}{note}", row.kind);
+    }
+    let shadowed = if !row.blocked && !row.reason.allows() { ", shadowed" } else { "" };
     match row.checks {
-        1 => row.reason.to_string(),
-        checks => format!("{}, {checks} checks", row.reason),
+        1 => format!("{}{shadowed}", row.reason),
+        checks => format!("{}{shadowed}, {checks} checks", row.reason),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tallygate::Reason;
 
     #[test]
     fn the_header_of_the_csv_names_the_fields_of_an_entry_in_their_order() {
@@ -236,12 +248,19 @@ mod tests {
             checks: 1,
             blocked: false,
             reason: Reason::WithinLimit,
+            critical: false,
+            member: None,
             cost: 1,
             spent: 1,
             spent_total: 1,
             remaining: 0,
             retry_after_us: None,
+            delay_us: None,
             level: None,
+            target_at: None,
+            ends_at: None,
+            note: None,
+            actor: None,
             zone_version: 1,
         };
         let mut writer = csv::Writer::from_writer(Vec::new());

@@ -24,6 +24,9 @@ struct Request {
     key: String,
     cost: Option<i64>,
     txn: Option<Uuid>,
+    #[serde(default)]
+    critical: bool,
+    member: Option<String>,
 }
 
 /// What stands in the place of a decision.
@@ -105,8 +108,10 @@ fn parse(line: io::Result<Line>) -> Result<Check, String> {
         // The line of the JSON is always its first; the line that counts is the stream's.
         error.to_string().replace(" at line 1 column ", " at column ")
     })?;
-    let check = Check::new(request.zone, request.key).cost(request.cost.unwrap_or(1));
-    Ok(request.txn.into_iter().fold(check, Check::txn))
+    let mut check = Check::new(request.zone, request.key).cost(request.cost.unwrap_or(1));
+    check = request.txn.into_iter().fold(check, Check::txn);
+    check = request.member.into_iter().fold(check, Check::member);
+    Ok(if request.critical { check.critical() } else { check })
 }
 
 /// Shown only where it is in nobody's way: decisions go elsewhere, and a person watches stderr.

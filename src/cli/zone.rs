@@ -2,20 +2,23 @@
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::Table;
 use serde::Serialize;
-use tallygate::{Algorithm, BlockedRows, Durability, Limiter, Policy, Zone, ZoneVersion};
+use tallygate::{Limiter, Zone, ZoneVersion};
 
 use super::output::{Format, bold, plain, render, table};
-use super::{Failure, Result, duration, units};
+use super::policy::{self, Terms};
+use super::{Failure, Result, duration, who};
 
 const SET_EXAMPLES: &str = "\
 Examples:
   tallygate zone set login --rate 5 --per 60s
   tallygate zone set api --rate 100 --per 1s --algorithm token-bucket --burst 500
+  tallygate zone set exports --rate 5000 --algorithm fixed-window --calendar month --time-zone Europe/Berlin
+  tallygate zone set cards --rate 5 --per 1h --algorithm distinct
+  tallygate zone set jobs --rate 4 --algorithm concurrency --slot-ttl 10m
+  tallygate zone set signin --rate 5 --per 1m --ban-after 10 --ban-within 1h --ban-for 15m --ban-factor 2 --ban-max 24h
   tallygate zone set search --rate 10 --per 1s --durability relaxed --blocked-rows coalesced
   tallygate zone set payments --rate 50000 --per 24h --description \"cents per card and day\"
 
@@ -38,7 +41,7 @@ Examples:
 pub enum Command {
     /// Makes a zone, or changes its policy
     #[command(after_help = SET_EXAMPLES)]
-    Set(SetArgs),
+    Set(Box<SetArgs>),
     /// Shows every zone
     #[command(after_help = LIST_EXAMPLES)]
     List {
@@ -61,50 +64,14 @@ pub enum Command {
 pub struct SetArgs {
     /// Name of the zone
     name: String,
-    /// How much it admits per window, in the zone's unit: attempts, cents, …
-    #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
-    rate: i64,
-    /// Length of the window, with its unit: 60s, 15m, 24h, 30d
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
-    per: Duration,
-    /// sliding-log admits at most the rate in any window, exactly; token-bucket fills at the rate and lets
-    /// through up to its burst at once
-    #[arg(long, default_value = "sliding-log", value_parser = algorithm())]
-    algorithm: Algorithm,
-    /// Capacity of a token bucket [default: the rate]
-    #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
-    burst: Option<i64>,
-    /// durable waits with each answer until it is on the disk; relaxed does not, and a crash can forget the
-    /// last decisions
-    #[arg(long, default_value = "durable", value_parser = durability())]
-    durability: Durability,
-    /// each writes a row for every blocked check; with coalesced one row may stand for many
-    #[arg(long, value_name = "ROWS", default_value = "each", value_parser = blocked_rows())]
-    blocked_rows: BlockedRows,
-    /// What the zone is for [default: as it was]
-    #[arg(long, value_name = "TEXT")]
-    description: Option<String>,
+    #[command(flatten)]
+    terms: Terms,
     /// Who changes the zone, for its history [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
     /// How to print
     #[arg(long, default_value = "table")]
     format: Format,
-}
-
-fn algorithm() -> impl TypedValueParser<Value = Algorithm> {
-    PossibleValuesParser::new([Algorithm::SlidingLog, Algorithm::TokenBucket].map(Algorithm::as_str))
-        .try_map(|name| name.parse::<Algorithm>())
-}
-
-fn durability() -> impl TypedValueParser<Value = Durability> {
-    PossibleValuesParser::new([Durability::Durable, Durability::Relaxed].map(Durability::as_str))
-        .try_map(|name| name.parse::<Durability>())
-}
-
-fn blocked_rows() -> impl TypedValueParser<Value = BlockedRows> {
-    PossibleValuesParser::new([BlockedRows::Each, BlockedRows::Coalesced].map(BlockedRows::as_str))
-        .try_map(|name| name.parse::<BlockedRows>())
 }
 
 /// A zone with its history, as JSON shows it.
@@ -117,19 +84,18 @@ struct Shown {
 
 pub async fn run(url: &str, command: Command) -> Result {
     match command {
-        Command::Set(args) => set(url, args).await,
+        Command::Set(args) => set(url, *args).await,
         Command::List { format } => list(url, format).await,
         Command::Show { name, format } => show(url, &name, format).await,
     }
 }
 
 async fn set(url: &str, args: SetArgs) -> Result {
-    let policy = Policy::new(args.algorithm, args.rate, args.per, args.burst)?
-        .with_durability(args.durability)
-        .with_blocked_rows(args.blocked_rows);
-    let by = args.by.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned());
+    let policy = args.terms.policy()?;
+    policy.validate()?;
     let limiter = Limiter::connect(url).await?;
-    let zone = limiter.set_zone(&args.name, &policy, args.description.as_deref(), &by).await?;
+    let description = args.terms.description.as_deref();
+    let zone = limiter.set_zone(&args.name, &policy, description, &who(args.by)).await?;
     let mut out = stdout().lock();
     match args.format {
         Format::Table => out.write_all(zones_table(&[zone]).as_bytes())?,
@@ -175,7 +141,7 @@ fn zones_table(zones: &[Zone]) -> String {
         table.add_row([
             zone.id.to_string(),
             plain(&zone.name),
-            policy(&zone.policy),
+            policy::show(&zone.policy),
             zone.policy.algorithm().to_string(),
             zone.version.to_string(),
             duration::show_moment(zone.updated_at),
@@ -190,7 +156,7 @@ fn versions_table(versions: &[ZoneVersion]) -> String {
     for version in versions {
         table.add_row([
             version.version.to_string(),
-            policy(&version.policy),
+            policy::show(&version.policy),
             version.policy.algorithm().to_string(),
             duration::show_moment(version.changed_at),
             plain(&version.changed_by),
@@ -198,19 +164,4 @@ fn versions_table(versions: &[ZoneVersion]) -> String {
         ]);
     }
     render(&table, 0)
-}
-
-/// `5 per 1m`; `100 per 1s, burst 500, relaxed, blocked rows coalesced`.
-fn policy(policy: &Policy) -> String {
-    let mut text = format!("{} per {}", policy.rate(), duration::show(policy.window_us()));
-    if let Some(burst) = policy.burst() {
-        text += &format!(", burst {burst}");
-    }
-    if policy.durability() != Durability::default() {
-        text += &format!(", {}", policy.durability());
-    }
-    if policy.blocked_rows() != BlockedRows::default() {
-        text += &format!(", blocked rows {}", policy.blocked_rows());
-    }
-    text
 }

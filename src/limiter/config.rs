@@ -18,6 +18,8 @@ pub struct Config {
     pub attempts: u32,
     /// Connections that [`Limiter::connect`](crate::Limiter::connect) opens at most. Default: 16.
     pub connections: u32,
+    /// Checks of [`Limiter::check_until`](crate::Limiter::check_until) that wait at once, at most. Default: 1,024.
+    pub waiters: usize,
     /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
     pub batch: Option<BatchConfig>,
 }
@@ -54,6 +56,7 @@ impl Default for Config {
             deadline: Duration::from_secs(5),
             attempts: 64,
             connections: 16,
+            waiters: 1_024,
             batch: Some(BatchConfig::default()),
         }
     }

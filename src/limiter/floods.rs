@@ -48,7 +48,7 @@ impl Floods {
         asked: Instant,
         answered: Instant,
     ) -> Option<Instant> {
-        let blocks = decision.reason == Reason::OverLimit && !decision.replayed;
+        let blocks = decision.blocked && decision.reason != Reason::HeldBack && !decision.replayed;
         let wait = decision.retry_after().filter(|_| blocks)?;
         let mut floods = self.floods();
         let bucket = request.bucket();
@@ -56,12 +56,14 @@ impl Floods {
             return None;
         }
         let until = asked + wait.min(KEPT);
-        let request = Request { txn: Uuid::now_v7(), ..request.clone() };
+        // Its row is looked for at the first attempt too: retries do not know what became of those before.
+        let request = Request { txn: Uuid::now_v7(), fresh: false, ..request.clone() };
         floods.insert(bucket, Flood { request, decision: decision.clone(), answered, until, checks: 0 });
         Some(until)
     }
 
-    /// The answer to a check of a bucket that is known to be blocked for at least its cost.
+    /// The answer to a check of a bucket that is known to be blocked for one that asked for no more. Where blocked checks
+    /// lead to bans, only banned buckets are known: what counts towards a ban has its row.
     ///
     /// Not to one whose id the caller chose: that may have been decided before, and then has its answer.
     pub fn answer(&self, request: &Request, now: Instant) -> Option<Decision> {
@@ -70,7 +72,8 @@ impl Floods {
             return None;
         }
         let flood = floods.get_mut(&request.bucket())?;
-        if request.cost < flood.request.cost || now >= flood.until {
+        let harder = request.cost >= flood.request.cost && request.critical <= flood.request.critical;
+        if !harder || request.member != flood.request.member || now >= flood.until {
             return None;
         }
         flood.checks = flood.checks.checked_add(1)?;
@@ -105,7 +108,9 @@ impl Floods {
 impl Inner {
     /// Has a look at a decision of a zone whose blocked rows are coalesced.
     pub(super) fn watch(self: &Arc<Self>, request: &Request, decision: &Decision, asked: Instant) {
-        let Some(until) = self.floods.remember(request, decision, asked, Instant::now()) else { return };
+        let Some(until) = self.floods.remember(request, decision, asked, Instant::now()) else {
+            return;
+        };
         let (this, bucket) = (Arc::clone(self), request.bucket());
         tokio::spawn(async move {
             sleep_until(until).await;
@@ -140,7 +145,18 @@ mod tests {
 
     fn request(cost: i64) -> Request {
         let (zone, key) = ("login".to_owned(), "42".to_owned());
-        Request { zone, zone_id: 1, key, txn: Uuid::now_v7(), cost, fresh: true, record: false }
+        Request {
+            zone,
+            zone_id: 1,
+            key,
+            txn: Uuid::now_v7(),
+            cost,
+            fresh: true,
+            record: false,
+            critical: true,
+            member: None,
+            ttl_us: None,
+        }
     }
 
     fn blocked(request: &Request, wait_us: i64) -> Decision {
@@ -153,6 +169,8 @@ mod tests {
             limit: 5,
             remaining: 1,
             retry_after_us: Some(wait_us),
+            delay_us: None,
+            ends_at: None,
             seq: Some(7),
             zone_version: 1,
             decided_at: chrono::DateTime::from_timestamp_micros(1_000_000).unwrap(),
@@ -181,10 +199,13 @@ mod tests {
     #[test]
     fn what_may_pass_or_was_decided_before_goes_to_the_database() {
         let (floods, start) = (Floods::default(), Instant::now());
-        let first = request(2);
+        let first = Request { critical: false, ..request(2) };
         floods.remember(&first, &blocked(&first, 500_000), start, start);
-        assert_eq!(floods.answer(&request(1), start), None);
+        assert_eq!(floods.answer(&Request { critical: false, ..request(1) }, start), None);
+        assert_eq!(floods.answer(&request(2), start), None, "it may take from the reserve");
+        let request = |cost| Request { critical: false, ..request(cost) };
         assert_eq!(floods.answer(&Request { fresh: false, ..request(2) }, start), None);
+        assert_eq!(floods.answer(&Request { member: Some("card".to_owned()), ..request(2) }, start), None);
         assert_eq!(floods.answer(&Request { key: "43".to_owned(), ..request(2) }, start), None);
         assert!(floods.take(&first.bucket()).is_none());
     }

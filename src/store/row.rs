@@ -1,6 +1,6 @@
 //! From rows to values. The databases' rows are of different types, but their columns have the same names
 //! and meanings. Where these macros are used, `error` translates a driver's error, `time` reads a time and
-//! `text` a bucket's key.
+//! `text` a bucket's key; `time_if` and `text_if` read what may be missing.
 
 macro_rules! get {
     ($row:ident, $column:literal) => {
@@ -24,6 +24,8 @@ macro_rules! decision {
             limit: get!($row, "zone_limit"),
             remaining: get!($row, "remaining"),
             retry_after_us: get!($row, "retry_after_us"),
+            delay_us: get!($row, "delay_us"),
+            ends_at: time_if($row, "ends_at")?,
             seq: get!($row, "seq"),
             zone_version: get!($row, "zone_version"),
             decided_at: time($row, "created_at")?,
@@ -32,33 +34,149 @@ macro_rules! decision {
     }};
 }
 
+/// What an action recorded, from a row of the routines.
+macro_rules! recorded {
+    ($row:ident, $action:ident) => {
+        Ok(Recorded {
+            zone: $action.zone.clone(),
+            key: $action.key.clone(),
+            txn_id: $action.txn,
+            kind: $action.what.kind(),
+            cost: get!($row, "cost"),
+            spent: get!($row, "spent"),
+            remaining: get!($row, "remaining"),
+            ends_at: time_if($row, "ends_at")?,
+            seq: get!($row, "seq"),
+            zone_version: get!($row, "zone_version"),
+            recorded_at: time($row, "created_at")?,
+            replayed: get!($row, "replayed"),
+        })
+    };
+}
+
+/// A name of a choice.
+macro_rules! choice {
+    ($row:ident, $column:literal) => {{
+        let name: &str = get!($row, $column);
+        name.parse()?
+    }};
+}
+
 /// The policy of a row of `zone_master` or `zone_version`.
 macro_rules! policy {
     ($row:ident) => {{
-        let algorithm: &str = get!($row, "algorithm");
-        let durability: &str = get!($row, "durability");
-        let blocked_rows: &str = get!($row, "blocked_rows");
+        let (calendar, time_zone): (Option<&str>, Option<&str>) =
+            (get!($row, "calendar"), get!($row, "time_zone"));
+        let calendar = match (calendar, time_zone) {
+            (Some(unit), Some(time_zone)) => {
+                Some(Calendar { unit: unit.parse()?, time_zone: time_zone.parse()? })
+            }
+            _ => None,
+        };
+        let after: Option<i32> = get!($row, "ban_after");
+        let ban = match after {
+            Some(after) => Some(BanRule {
+                after,
+                within_us: get!($row, "ban_within_us"),
+                for_us: get!($row, "ban_for_us"),
+                factor: get!($row, "ban_factor"),
+                longest_us: get!($row, "ban_max_us"),
+                from: choice!($row, "ban_from"),
+            }),
+            None => None,
+        };
         Policy::from_columns(
-            algorithm.parse()?,
+            choice!($row, "algorithm"),
             get!($row, "rate"),
             get!($row, "window_us"),
             get!($row, "burst"),
         )?
-        .with_durability(durability.parse()?)
-        .with_blocked_rows(blocked_rows.parse()?)
+        .with_slots(get!($row, "slots"))
+        .with_calendar(calendar)
+        .with_soft_rate(get!($row, "soft_rate"))
+        .with_reserve(get!($row, "reserve"))
+        .with_mode(choice!($row, "mode"))
+        .with_count_blocked(get!($row, "count_blocked"))
+        .with_ban(ban)
+        .with_on_outage(choice!($row, "on_outage"))
+        .with_running_buckets(choice!($row, "running_buckets"))
+        .with_durability(choice!($row, "durability"))
+        .with_blocked_rows(choice!($row, "blocked_rows"))
+    }};
+}
+
+/// Binds the columns of a policy, in the order of the tables.
+macro_rules! bind_policy {
+    ($query:expr, $policy:expr) => {{
+        let (policy, ban, calendar) = ($policy, $policy.ban(), $policy.by_calendar());
+        $query
+            .bind(policy.algorithm().as_str())
+            .bind(policy.rate())
+            .bind(policy.window_us())
+            .bind(policy.burst())
+            .bind(policy.gcd())
+            .bind(policy.slots())
+            .bind(calendar.map(|calendar| calendar.unit.as_str()))
+            .bind(calendar.map(|calendar| calendar.time_zone.to_string()))
+            .bind(policy.soft_rate())
+            .bind(policy.reserve())
+            .bind(policy.mode().as_str())
+            .bind(policy.count_blocked())
+            .bind(ban.map(|ban| ban.after))
+            .bind(ban.map(|ban| ban.within_us))
+            .bind(ban.map(|ban| ban.for_us))
+            .bind(ban.map(|ban| ban.factor))
+            .bind(ban.map(|ban| ban.longest_us))
+            .bind(ban.map(|ban| ban.from.as_str()))
+            .bind(policy.on_outage().as_str())
+            .bind(policy.running_buckets().as_str())
+            .bind(policy.durability().as_str())
+            .bind(policy.blocked_rows().as_str())
     }};
 }
 
 /// What `zone_find` tells.
 macro_rules! found {
-    ($row:ident) => {{
-        let blocked_rows: &str = get!($row, "blocked_rows");
+    ($row:ident) => {
         Ok(Found {
             id: get!($row, "id"),
             version: get!($row, "version"),
-            blocked_rows: blocked_rows.parse()?,
+            blocked_rows: choice!($row, "blocked_rows"),
+            bans: get!($row, "bans"),
+            on_outage: choice!($row, "on_outage"),
         })
+    };
+}
+
+/// The limit of an override.
+macro_rules! limit {
+    ($row:ident) => {{
+        let rate: Option<i64> = get!($row, "rate");
+        match rate {
+            Some(rate) => Some(Limit {
+                rate,
+                window_us: get!($row, "window_us"),
+                burst: get!($row, "burst"),
+                gcd: get!($row, "rate_gcd"),
+            }),
+            None => None,
+        }
     }};
+}
+
+/// A bucket with an override, from a row of `zone_override` joined with its ledger row.
+macro_rules! overridden {
+    ($row:ident) => {
+        Ok(Overridden {
+            key: text($row, "bucket_key")?,
+            limit: limit!($row),
+            ban_exempt: get!($row, "ban_exempt"),
+            ends_at: time_if($row, "ends_at")?,
+            note: get!($row, "note"),
+            set_by: get!($row, "actor"),
+            set_at: time($row, "created_at")?,
+        })
+    };
 }
 
 /// A zone from a row of `zone_master`.
@@ -109,7 +227,14 @@ macro_rules! entry {
             spent_total: get!($row, "spent_total"),
             remaining: get!($row, "remaining"),
             retry_after_us: get!($row, "retry_after_us"),
+            delay_us: get!($row, "delay_us"),
             level: get!($row, "level"),
+            critical: get!($row, "critical"),
+            member: text_if($row, "member")?,
+            target_at: time_if($row, "target_at")?,
+            ends_at: time_if($row, "ends_at")?,
+            note: get!($row, "note"),
+            actor: get!($row, "actor"),
             zone_version: get!($row, "zone_version"),
         })
     }};

@@ -1,9 +1,16 @@
 //! SQLite, embedded: the core decides, under the database's write lock.
 
+mod action;
 mod batch;
 mod bucket;
+mod known;
 mod list;
+mod load;
 mod relaxed;
+mod settle;
+mod statement;
+mod write;
+mod zones;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -15,19 +22,22 @@ use sqlx::error::DatabaseError;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, SqlitePool};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Found, Of, Request, Span, Terms};
+use super::{Action, Address, Found, Of, Request, Span, Terms};
 use crate::decision::Decision;
-use crate::entry::Entry;
+use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::migrate;
 use crate::retry::Tries;
-use crate::zone::{Durability, Policy, Zone, ZoneVersion};
+use crate::zone::{Durability, Limit};
+use batch::Passing;
 use relaxed::Relaxed;
+
+pub(crate) use zones::find_zone;
 
 /// How long SQLite itself waits for another process before a call is tried again.
 pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
@@ -123,31 +133,42 @@ impl Sqlite {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         if !requests.iter().any(Request::leaves_row) {
             let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-            let decisions = self.check_in(&mut lease, requests).await;
+            let decisions = self.look(&mut lease, requests).await;
             return lease.end(decisions);
         }
-        self.write(requests, None, terms).await
+        self.write(requests, Passing::Each, terms).await
+    }
+
+    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        self.write(requests, Passing::Together, terms).await
     }
 
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
         let request = Request { record: true, ..request.clone() };
-        self.write(&[request], Some(checks), terms).await.map(drop)
+        self.write(&[request], Passing::Unasked(checks), terms).await.map(drop)
+    }
+
+    /// Only looks: at one state of the database, whoever writes meanwhile.
+    async fn look(&self, connection: &mut SqliteConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+        let mut tx = connection.begin().await.map_err(error)?;
+        let decisions = self.check_in(&mut tx, requests).await?;
+        tx.commit().await.map_err(error)?;
+        Ok(decisions)
     }
 
     /// Decides and commits, without waiting for the disk where every zone is known as relaxed. A zone that is
     /// durable again since then is seen under the lock; then the call begins anew and waits.
-    async fn write(&self, requests: &[Request], checks: Option<i32>, terms: Terms) -> Result<Vec<Decision>> {
-        let busy = |_| Error::transient("the database file was busy until the deadline; try again");
-        let _turn = tokio::time::timeout_at(terms.until, self.writer.lock()).await.map_err(busy)?;
+    async fn write(&self, requests: &[Request], passing: Passing, terms: Terms) -> Result<Vec<Decision>> {
+        let _turn = self.turn(terms.until).await?;
         if let Some(quick) = self.quick.as_ref().filter(|_| self.relaxed.has_all_of(requests)) {
             let mut lease = quick.lease(terms.until).await.map_err(error)?;
-            let decisions = self.write_on(&mut lease, requests, checks, Durability::Relaxed).await;
+            let decisions = self.write_on(&mut lease, requests, passing, Durability::Relaxed).await;
             if let Some(decisions) = lease.end(decisions)? {
                 return Ok(decisions);
             }
         }
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = self.write_on(&mut lease, requests, checks, Durability::Durable).await;
+        let decisions = self.write_on(&mut lease, requests, passing, Durability::Durable).await;
         lease.end(decisions)?.ok_or_else(|| Error::database("a durable commit was refused as too weak"))
     }
 
@@ -156,11 +177,11 @@ impl Sqlite {
         &self,
         connection: &mut SqliteConnection,
         requests: &[Request],
-        checks: Option<i32>,
+        passing: Passing,
         commits: Durability,
     ) -> Result<Option<Vec<Decision>>> {
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let done = batch::check(&mut tx, requests, checks, &self.clock).await?;
+        let done = batch::check(&mut tx, requests, passing, &self.clock).await?;
         self.relaxed.learn(done.durabilities);
         if commits == Durability::Relaxed && !self.relaxed.has_all_of(requests) {
             tx.rollback().await.map_err(error)?;
@@ -181,70 +202,31 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        Ok(batch::check(connection, requests, None, &self.clock).await?.decisions)
+        Ok(batch::check(connection, requests, Passing::Each, &self.clock).await?.decisions)
     }
 
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        let _turn = self.writer.lock().await;
-        let mut lease = self.lease().await?;
-        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
-        let now_us = self.clock.now_us();
-        let bind = |sql| {
-            sqlx::query(sql)
-                .bind(name)
-                .bind(description)
-                .bind(policy.algorithm().as_str())
-                .bind(policy.rate())
-                .bind(policy.window_us())
-                .bind(policy.burst())
-                .bind(policy.gcd())
-                .bind(policy.durability().as_str())
-                .bind(policy.blocked_rows().as_str())
-                .bind(now_us)
+    /// Waits for the disk whatever the zones say: people who act can wait.
+    pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
+        let _turn = self.turn(terms.until).await?;
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let recorded = async {
+            let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+            let recorded = action::act(&mut tx, actions, &self.clock).await?;
+            tx.commit().await.map_err(error)?;
+            Ok(recorded)
         };
-        bind(include_str!("sqlite/zone_add.sql")).execute(&mut *tx).await.map_err(error)?;
-        let row = bind(include_str!("sqlite/zone_set.sql")).fetch_one(&mut *tx).await.map_err(error)?;
-        let zone = zone(&row)?;
-        sqlx::query(include_str!("sqlite/zone_version_add.sql"))
-            .bind(zone.id)
-            .bind(by)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-        tx.commit().await.map_err(error)?;
-        Ok(zone)
+        let recorded = recorded.await;
+        lease.end(recorded)
     }
 
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows = sqlx::query(include_str!("sqlite/zones.sql"))
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(zone).collect()
-    }
-
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        let row = sqlx::query(include_str!("sqlite/zone.sql"))
-            .bind(name)
-            .fetch_optional(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        row.as_ref().map(zone).transpose()
-    }
-
-    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
-        let rows = sqlx::query(include_str!("sqlite/zone_versions.sql"))
+    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+        let rows = sqlx::query(include_str!("sqlite/overrides.sql"))
             .bind(zone_id)
+            .bind(self.clock.now_us())
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| zone_version!(row)).collect()
+        rows.iter().map(|row| overridden!(row)).collect()
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
@@ -270,16 +252,16 @@ impl Sqlite {
         rows.iter().map(|row| entry!(row)).collect()
     }
 
+    /// The caller's turn to write.
+    async fn turn(&self, until: Instant) -> Result<MutexGuard<'_, ()>> {
+        let busy = |_| Error::transient("the database file was busy until the deadline; try again");
+        tokio::time::timeout_at(until, self.writer.lock()).await.map_err(busy)
+    }
+
     /// A connection for a call that has no deadline of its own.
     async fn lease(&self) -> Result<Leased<sqlx::Sqlite>> {
         self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
-}
-
-pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
-    let find = sqlx::query("select id, version, blocked_rows from zone_master where name = ?").bind(name);
-    let row = find.fetch_optional(connection).await.map_err(error)?;
-    row.map(|row| found!(row)).transpose()
 }
 
 /// Opens one connection, outside any pool.
@@ -351,15 +333,20 @@ fn decision(row: &SqliteRow, request: &Request) -> Result<Decision> {
     decision!(row, request)
 }
 
-fn zone(row: &SqliteRow) -> Result<Zone> {
-    zone!(row)
-}
-
 fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>> {
     from_us(row.try_get(column).map_err(error)?)
 }
 
+fn time_if(row: &SqliteRow, column: &str) -> Result<Option<DateTime<Utc>>> {
+    let us: Option<i64> = row.try_get(column).map_err(error)?;
+    us.map(from_us).transpose()
+}
+
 fn text(row: &SqliteRow, column: &str) -> Result<String> {
+    row.try_get(column).map_err(error)
+}
+
+fn text_if(row: &SqliteRow, column: &str) -> Result<Option<String>> {
     row.try_get(column).map_err(error)
 }
 

@@ -12,8 +12,25 @@ use crate::error::{Error, Result};
 pub enum Algorithm {
     /// At most `rate` units in any window, exactly: what was spent at t is free again at t + window.
     SlidingLog,
+    /// At most `rate` units in each window of a row of windows: multiples of its length since 1970, or the periods
+    /// of a calendar.
+    FixedWindow,
+    /// At most about `rate` units in any window: what was spent in the slot that the window has begun to leave counts
+    /// by the share of the slot that is still in it.
+    SlidingCounter,
     /// A store of `burst` tokens that fills at `rate` per window; a check takes its cost from it.
     TokenBucket,
+    /// A bucket that holds `burst` units and drains at `rate` per window; a check that would overflow it is blocked.
+    LeakyBucket,
+    /// A queue that holds `burst` units and is served at `rate` per window; a check that finds room is told when its
+    /// turn is.
+    LeakyQueue,
+    /// One unit at a time, `rate` of them per window at even distances.
+    Uniform,
+    /// At most `rate` different members in a window that begins with each one's first check.
+    Distinct,
+    /// At most `rate` units held at once, each until it is released or its time, the window, is over.
+    Concurrency,
 }
 
 /// How long an answer waits for the disk.
@@ -36,10 +53,71 @@ pub enum BlockedRows {
     Coalesced,
 }
 
+/// What becomes of a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It holds.
+    #[default]
+    Enforce,
+    /// It is recorded with its reason, but everything passes: to try a policy on real traffic.
+    Shadow,
+    /// Nothing is decided or spent; everything passes.
+    Off,
+}
+
+/// What is answered when the database does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnOutage {
+    /// An error: nothing passes unchecked.
+    #[default]
+    Closed,
+    /// Allowed, and written to a local journal, from which the ledger learns of it afterwards.
+    Open,
+}
+
+/// What a change of policy does to the buckets that are in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RunningBuckets {
+    /// Windows judge what was spent by the new policy; a level keeps its tokens, up to the new capacity.
+    #[default]
+    AsIs,
+    /// What was used of the old limit is used of the new one in the same proportion. A window takes that as one charge,
+    /// made at the time of the change. What is held by members and slots stays as it is.
+    Proportional,
+    /// As if nothing had been spent before.
+    Reset,
+}
+
+/// From when a ban is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BanFrom {
+    /// From the blocked check that brought it about.
+    #[default]
+    Block,
+    /// From the time at which that check could have passed.
+    Window,
+}
+
+/// The period of a calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// From :00 to :00 seconds.
+    Minute,
+    /// From :00 to :00 minutes.
+    Hour,
+    /// From midnight to midnight.
+    Day,
+    /// From the first to the first.
+    Month,
+}
+
 /// The names of a choice in SQL, in JSON and on the command line.
 macro_rules! names {
     ($choice:ident, $what:literal, $($value:ident $name:literal),+) => {
         impl $choice {
+            /// Each of them.
+            pub const ALL: &[Self] = &[$(Self::$value),+];
+
             /// Its name in SQL, in JSON and on the command line.
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -61,7 +139,7 @@ macro_rules! names {
                 match name {
                     $($name => Ok(Self::$value),)+
                     _ => {
-                        let names = [$($name),+].join(" and ");
+                        let names = [$($name),+].join(", ");
                         Err(Error::invalid(format!("unknown {} {name:?}; there are {names}", $what)))
                     }
                 }
@@ -76,6 +154,40 @@ macro_rules! names {
     };
 }
 
-names!(Algorithm, "algorithm", SlidingLog "sliding-log", TokenBucket "token-bucket");
+names!(
+    Algorithm, "algorithm",
+    SlidingLog "sliding-log", FixedWindow "fixed-window", SlidingCounter "sliding-counter", TokenBucket "token-bucket",
+    LeakyBucket "leaky-bucket", LeakyQueue "leaky-queue", Uniform "uniform", Distinct "distinct",
+    Concurrency "concurrency"
+);
 names!(Durability, "durability", Durable "durable", Relaxed "relaxed");
 names!(BlockedRows, "choice of blocked rows", Each "each", Coalesced "coalesced");
+names!(Mode, "mode", Enforce "enforce", Shadow "shadow", Off "off");
+names!(OnOutage, "choice for an outage", Closed "closed", Open "open");
+names!(
+    RunningBuckets, "choice for running buckets",
+    AsIs "as-is", Proportional "proportional", Reset "reset"
+);
+names!(BanFrom, "beginning of bans", Block "block", Window "window");
+names!(CalendarUnit, "calendar unit", Minute "minute", Hour "hour", Day "day", Month "month");
+
+/// Which kind of state an algorithm keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Nothing but the ledger: sums over times.
+    Window,
+    /// A level in the bucket's head.
+    Level,
+    /// What is held, each with an end of its own.
+    Held,
+}
+
+impl Algorithm {
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Self::SlidingLog | Self::FixedWindow | Self::SlidingCounter => Family::Window,
+            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue | Self::Uniform => Family::Level,
+            Self::Distinct | Self::Concurrency => Family::Held,
+        }
+    }
+}

@@ -35,7 +35,7 @@ fn the_json_has_these_fields_in_this_order() {
         .collect();
     assert_eq!(
         fields.join(", "),
-        "zone, key, txn_id, blocked, reason, limit, remaining, retry_after_us, seq, zone_version, decided_at, replayed"
+        "zone, key, txn_id, blocked, reason, limit, remaining, retry_after_us, delay_us, ends_at, seq, zone_version, decided_at, replayed"
     );
     let json = ran.json();
     assert_eq!((&json["txn_id"], &json["remaining"], &json["seq"]), (&TXN.into(), &3.into(), &1.into()));

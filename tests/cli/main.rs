@@ -6,6 +6,7 @@ mod demo;
 mod examples;
 mod history;
 mod migrate;
+mod policies;
 mod program;
 mod refused;
 mod secrets;
@@ -26,7 +27,18 @@ fn every_command_explains_itself_with_examples() {
         &["zone", "set", "--help"],
         &["zone", "list", "--help"],
         &["zone", "show", "--help"],
+        &["apply", "--help"],
         &["check", "--help"],
+        &["reserve", "--help"],
+        &["settle", "--help"],
+        &["cancel", "--help"],
+        &["refund", "--help"],
+        &["release", "--help"],
+        &["ban", "--help"],
+        &["unban", "--help"],
+        &["override", "set", "--help"],
+        &["override", "list", "--help"],
+        &["override", "remove", "--help"],
         &["history", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],

@@ -86,7 +86,7 @@ pub async fn set_timestamp_changes_nothing(db: Db) {
         session.execute("set timestamp = 2000000000").await.unwrap();
         assert!(blocked(&mut session, zone).await, "the session's time is not ours");
         session.execute("set timestamp = 2000000000").await.unwrap();
-        let joined = "start transaction; call zone_check((select max(id) from zone_master), 'joined', null, 1, 1, 0, null, null); commit";
+        let joined = "start transaction; call zone_check((select max(id) from zone_master), 'joined', null, 1, 1, 0, null, null, 0, null, null); commit";
         session.execute(joined).await.unwrap();
         session.execute("set timestamp = 2000000000").await.unwrap();
         session.execute("call rate_limiting_request('u', 1, 10)").await.unwrap();

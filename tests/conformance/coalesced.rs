@@ -86,7 +86,10 @@ pub async fn a_row_that_stands_for_no_check_is_refused(db: Db) {
         let call = match db.engine {
             Engine::Postgres => format!("select zone_check({}, '42', p_checks => {checks})", zone.id),
             Engine::Sqlite => continue,
-            _ => format!("call zone_check_own({}, '42', null, 1, 0, 0, null, {checks})", zone.id),
+            _ => format!(
+                "call zone_check_own({}, '42', null, 1, 0, 0, null, {checks}, 0, null, null)",
+                zone.id
+            ),
         };
         let refused = db.connect().await.execute(&call).await.unwrap_err();
         let code = refused.as_database_error().and_then(|error| error.code().map(String::from));

@@ -195,7 +195,7 @@ impl Db {
                     .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
                     .await
                     .unwrap();
-                for routine in ["zone_check", "zone_check_many"] {
+                for routine in ["zone_check", "zone_check_many", "zone_check_all", "zone_undo", "zone_mark"] {
                     let text =
                         replace(read(&format!("postgres/{routine}.sql")), "pg_catalog.clock_timestamp()", by);
                     let text = text.replace("create function", "create or replace function");
@@ -203,10 +203,8 @@ impl Db {
                 }
             }
             Engine::MySql | Engine::MariaDb => {
-                for routine in ["mysql/zone_decide.sql", "mysql/zone_decide_many.sql"] {
-                    let text = replace(read(routine), "utc_timestamp(6)", "@tallygate_test_clock");
-                    self.execute(&text).await;
-                }
+                let text = read("mysql/zone_clock.sql");
+                self.execute(&replace(text, "utc_timestamp(6)", "@tallygate_test_clock")).await;
             }
             Engine::Sqlite => unreachable!("the embedded engine takes its test clock from the library"),
         }
@@ -278,16 +276,25 @@ impl Db {
         assert_eq!(self.number(&wrong).await, 0, "rows on the wrong side of the limit");
     }
 
-    /// That every bucket's seq runs from 1 without a gap, its totals add up, no txn is in it twice, and its
+    /// That every bucket's seq runs from 1 without a gap, its totals add up, no txn is decided or undone in it twice, and its
     /// head agrees with its last row.
     pub async fn assert_ledger_is_whole(&self) {
         let gaps = "select count(*) from (
-                select count(*) as n, max(seq) as last, min(seq) as first, count(distinct txn_id) as txns,
+                select count(*) as n, max(seq) as last, min(seq) as first,
+                    count(distinct case when checks then txn_id end) as decided,
+                    count(case when checks then 1 end) as decisions,
+                    count(distinct case when undoes then txn_id end) as undone,
+                    count(case when undoes then 1 end) as undos,
                     sum(spent) as spent, max(spent_total) as total
-                from zone_txn
+                from (
+                    select t.zone_id, t.bucket_key, t.seq, t.txn_id, t.spent, t.spent_total,
+                        t.kind in ('check', 'reserve', 'coalesced', 'unchecked') as checks,
+                        t.kind in ('refund', 'settle', 'cancel', 'release') as undoes
+                    from zone_txn t
+                ) t
                 group by zone_id, bucket_key
             ) b
-            where n <> last or first <> 1 or txns <> n or spent <> total";
+            where n <> last or first <> 1 or decided <> decisions or undone <> undos or spent <> total";
         assert_eq!(self.number(gaps).await, 0, "buckets with gaps, doubles or wrong totals");
         let heads = "select count(*)
             from zone_bucket_lock b
@@ -295,6 +302,7 @@ impl Db {
             where b.seq > 0 and (
                 t.id is null or t.created_at <> b.last_at or t.spent_total <> b.spent_total
                 or coalesce(t.level, -1) <> coalesce(b.level, -1) or t.zone_version <> b.zone_version
+                or t.strikes <> b.strikes
             )";
         let headless = "select count(*)
             from (select zone_id, bucket_key, max(seq) as last from zone_txn group by zone_id, bucket_key) t

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tallygate::{Check, Durability, Policy, UNITS_MAX};
+use tallygate::{
+    Algorithm, BanFrom, BanRule, CalendarUnit, Charged, Check, Durability, Limit, Mode, Override, Policy,
+    RunningBuckets, UNITS_MAX, Undo,
+};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Connected, Db, Engine};
-use crate::model::{Expected, Model};
+use crate::model::{Act, Asked, Expected, Model, Noted, Refused};
 use crate::rounds;
 
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
 const STEPS_IN_A_WORLD: usize = 2_000;
 
-/// 100,000 random steps: policies, changes of policy, costs, repeated transactions, and times from standing
-/// still over the edges of windows to years.
+/// 100,000 random steps: policies of every algorithm with everything around them, changes of policy, costs, members,
+/// reservations, several limits at once, refunds and settlements, bans and overrides, repeated transactions, and times
+/// from standing still over the edges of windows to years.
 pub async fn the_database_decides_what_the_core_decides(db: Db) {
     let mut clocked = Vec::new();
     for isolation in db.engine.isolations() {
@@ -40,13 +44,6 @@ struct World {
     years_us: i64,
 }
 
-struct Step {
-    zone: String,
-    key: String,
-    txn: Option<Uuid>,
-    cost: i64,
-}
-
 impl World {
     fn new(seed: u64) -> Self {
         Self {
@@ -65,110 +62,269 @@ impl World {
         }
         let mut steps = 0;
         while steps < STEPS_IN_A_WORLD {
-            if self.rng.u32(..400) == 0 {
+            if self.rng.u32(..200) == 0 {
                 let zone = self.rng.choice(self.zones.clone()).unwrap();
                 self.set_zone(&zone, clocked, connection, engine).await;
             }
             self.advance();
             clocked.set(self.now_us).await;
-            // Half of the steps go alone, half in batches.
-            let batch = if self.rng.bool() { 1 } else { self.rng.usize(2..20) };
-            let batch: Vec<Step> = (0..batch).map(|_| self.step()).collect();
-            steps += batch.len();
-            self.decide(clocked, batch).await;
-            if self.rng.u8(..8) == 0 {
-                self.record_blocked(clocked).await;
-            }
+            steps += match self.rng.u8(..16) {
+                0..6 => {
+                    let asked = self.ask();
+                    self.decide(clocked, vec![asked]).await
+                }
+                6..11 => {
+                    let batch = (0..self.rng.usize(2..20)).map(|_| self.ask()).collect();
+                    self.decide(clocked, batch).await
+                }
+                11 => self.decide_together(clocked).await,
+                12..14 => self.undo(clocked).await,
+                14 => self.mark(clocked).await,
+                _ => self.record_blocked(clocked).await,
+            };
         }
-        self.assert_heads(connection).await;
+        self.assert_heads(connection, engine).await;
         steps
     }
 
     /// What the database keeps of each bucket is what the core left behind.
-    async fn assert_heads(&self, connection: &mut Connected) {
+    async fn assert_heads(&self, connection: &mut Connected, engine: Engine) {
+        let us = |column: &str| match engine {
+            Engine::Postgres => format!("(extract(epoch from {column}) * 1000000)::bigint"),
+            Engine::Sqlite => column.to_owned(),
+            _ => format!("timestampdiff(microsecond, '1970-01-01', {column})"),
+        };
         for ((zone, key), bucket) in self.model.buckets.iter().filter(|(_, bucket)| bucket.head.seq > 0) {
             let head = &bucket.head;
-            let same = format!(
-                "select count(*) from zone_bucket_lock b join zone_master z on z.id = b.zone_id
-                 where z.name = '{zone}' and b.bucket_key = '{key}' and b.seq = {} and b.spent_total = {}
-                     and coalesce(b.level, -1) = {} and b.zone_version = {}",
-                head.seq,
-                head.spent_total,
-                head.level.unwrap_or(-1),
-                head.zone_version
-            );
-            assert_eq!(connection.number(&same).await, 1, "{zone} {key} in world {}: {head:?}", self.seed);
+            let or = |value: Option<i64>| value.unwrap_or(-1);
+            let carried = head.carried;
+            let columns = [
+                ("b.seq".to_owned(), head.seq),
+                ("b.spent_total".to_owned(), head.spent_total),
+                ("coalesce(b.level, -1)".to_owned(), or(head.level)),
+                ("b.zone_version".to_owned(), head.zone_version.into()),
+                ("b.strikes".to_owned(), head.strikes),
+                (format!("coalesce({}, -1)", us("b.banned_until")), or(head.banned_until_us)),
+                ("b.bans".to_owned(), head.bans.into()),
+                ("b.ban_strikes".to_owned(), head.ban_strikes),
+                ("coalesce(b.carried, -1)".to_owned(), or(carried.map(|carried| carried.amount))),
+                (format!("coalesce({}, -1)", us("b.carried_at")), or(carried.map(|carried| carried.at_us))),
+                ("coalesce(b.carried_total, -1)".to_owned(), or(carried.map(|carried| carried.total))),
+                ("coalesce(b.carried_seq, -1)".to_owned(), or(carried.map(|carried| carried.seq))),
+                ("coalesce(b.override_seq, -1)".to_owned(), or(head.exception.map(|exception| exception.seq))),
+                (
+                    "(select count(*) from zone_hold h where h.zone_id = b.zone_id and h.bucket_key = b.bucket_key)"
+                        .to_owned(),
+                    bucket.holds.len() as i64,
+                ),
+                (
+                    "(select cast(coalesce(sum(h.amount), 0) as decimal(30)) from zone_hold h
+                      where h.zone_id = b.zone_id and h.bucket_key = b.bucket_key)"
+                        .to_owned(),
+                    bucket.holds.iter().map(|hold| hold.amount).sum(),
+                ),
+            ];
+            for (column, value) in columns {
+                let same = format!(
+                    "select count(*) from zone_bucket_lock b join zone_master z on z.id = b.zone_id
+                     where z.name = '{zone}' and b.bucket_key = '{key}' and {column} = {value}"
+                );
+                let found = connection.number(&same).await;
+                assert_eq!(found, 1, "{column} of {zone} {key} in world {}: {head:?}", self.seed);
+            }
         }
     }
 
     /// Sends the steps to both and compares.
-    async fn decide(&mut self, clocked: &Clocked, batch: Vec<Step>) {
-        let mut checks = Vec::new();
-        let mut expected = Vec::new();
-        for step in batch {
-            let txn = step.txn.unwrap_or_else(Uuid::now_v7);
-            let check = Check::new(&step.zone, &step.key).cost(step.cost).txn(txn);
-            match self.model.check(&step.zone, &step.key, txn, step.cost, self.now_us) {
+    async fn decide(&mut self, clocked: &Clocked, batch: Vec<Asked>) -> usize {
+        let steps = batch.len();
+        let (mut checks, mut expected) = (Vec::new(), Vec::new());
+        for asked in batch {
+            match self.model.check(&asked, self.now_us) {
                 Ok(decision) => {
-                    checks.push(check);
+                    checks.push(asked);
                     expected.push(decision);
                 }
-                // A conflict fails a whole batch, so it goes alone.
-                Err(_) => {
-                    let error = clocked.limiter.check(check).await.unwrap_err();
-                    assert!(error.is_conflict(), "{error} in world {}", self.seed);
+                // An error fails a whole batch, so it goes alone.
+                Err(refused) => {
+                    let error = clocked.limiter.check(check(&asked)).await.unwrap_err();
+                    self.assert_refused(&error, &refused, &asked);
                 }
             }
         }
         if checks.is_empty() {
-            return;
+            return steps;
         }
-        let decisions = if checks.len() == 1 {
-            vec![clocked.limiter.check(checks[0].clone()).await.unwrap()]
+        let decisions = if let [asked] = checks.as_slice() {
+            vec![clocked.limiter.check(check(asked)).await.unwrap()]
         } else {
-            clocked.limiter.check_many(checks.clone()).await.unwrap()
+            clocked.limiter.check_many(checks.iter().map(check).collect()).await.unwrap()
         };
-        for ((decision, expected), check) in decisions.iter().zip(&expected).zip(&checks) {
-            assert_eq!(Expected::from(decision), *expected, "{check:?} in world {}", self.seed);
+        for ((decision, expected), asked) in decisions.iter().zip(&expected).zip(&checks) {
+            assert_eq!(Expected::from(decision), *expected, "{asked:?} in world {}", self.seed);
         }
+        steps
+    }
+
+    /// Several limits of one transaction.
+    async fn decide_together(&mut self, clocked: &Clocked) -> usize {
+        let mut all: Vec<Asked> = Vec::new();
+        for _ in 0..self.rng.usize(1..5) {
+            let asked = Asked { ttl_us: None, ..self.ask() };
+            if !all.iter().any(|other| other.zone == asked.zone && other.key == asked.key) {
+                all.push(asked);
+            }
+        }
+        let txn = all[0].txn;
+        all.iter_mut().for_each(|asked| asked.txn = txn);
+        let before = self.model.buckets.clone();
+        let expected = self.model.check_all(&all, self.now_us);
+        let answer = clocked.limiter.check_all(all.iter().map(check).collect()).await;
+        match expected {
+            Ok(expected) => {
+                let answer = answer.unwrap_or_else(|error| panic!("{error}: {all:?} in world {}", self.seed));
+                for ((decision, expected), asked) in answer.decisions.iter().zip(&expected).zip(&all) {
+                    assert_eq!(
+                        Expected::from(decision),
+                        *expected,
+                        "{asked:?} of {all:?} in world {}",
+                        self.seed
+                    );
+                }
+                assert_eq!(answer.blocked, expected.iter().any(|expected| expected.blocked));
+            }
+            Err(refused) => {
+                self.model.buckets = before;
+                self.assert_refused(&answer.unwrap_err(), &refused, &all);
+            }
+        }
+        all.len()
+    }
+
+    /// Ends a charge of before, in whatever way.
+    async fn undo(&mut self, clocked: &Clocked) -> usize {
+        let mut asked = self.ask();
+        let bucket = self.model.buckets.get(&(asked.zone.clone(), asked.key.clone()));
+        let Some(rows) = bucket.map(|bucket| &bucket.rows).filter(|rows| !rows.is_empty()) else { return 0 };
+        // The last ones more often: they are in the window.
+        let last = if self.rng.bool() { rows.len().min(6) } else { rows.len() };
+        let row = &rows[rows.len() - 1 - self.rng.usize(..last)];
+        asked.txn = row.txn;
+        let undo = match (row.kind, self.rng.u8(..8)) {
+            ("reserve", 0..5) => Undo::Settle(self.rng.i64(0..=row.cost.saturating_mul(2).min(UNITS_MAX))),
+            ("reserve", 5..7) => Undo::Cancel,
+            (_, 0..3) => Undo::Release,
+            (_, 7) => Undo::Cancel,
+            _ => Undo::Refund,
+        };
+        let expected = self.model.act(&asked, Act::Undo(undo), self.now_us);
+        let charged = Charged::by(asked.txn).in_bucket(&asked.zone, &asked.key);
+        let recorded = match undo {
+            Undo::Refund => clocked.limiter.refund(charged).await,
+            Undo::Settle(cost) => clocked.limiter.settle(charged, cost).await,
+            Undo::Cancel => clocked.limiter.cancel(charged).await,
+            Undo::Release => clocked.limiter.release(charged).await,
+        };
+        self.assert_noted(recorded.map(|mut recorded| recorded.remove(0)), expected, &(undo, &asked));
+        1
+    }
+
+    /// Bans, overrides, and their ends.
+    async fn mark(&mut self, clocked: &Clocked) -> usize {
+        let asked = self.ask();
+        let window_us = self.model.policy(&asked.zone).window_us();
+        let time_us = self.rng.i64(1..=window_us.saturating_mul(3).min(UNITS_MAX));
+        let over = Override {
+            limit: self.limit(),
+            ban_exempt: self.rng.bool(),
+            for_us: self.rng.bool().then_some(time_us),
+        };
+        let act = match self.rng.u8(..8) {
+            0..2 => Act::Ban(time_us),
+            2 => Act::Unban,
+            3 => Act::Override(None),
+            _ if over.limit.is_none() && !over.ban_exempt => Act::Unban,
+            _ => Act::Override(Some(over)),
+        };
+        let expected = self.model.act(&asked, act, self.now_us);
+        let (limiter, zone, key) = (&clocked.limiter, asked.zone.as_str(), asked.key.as_str());
+        let recorded = match act {
+            Act::Ban(us) => limiter.ban(zone, key, Duration::from_micros(us as u64), "why", "who").await,
+            Act::Unban => limiter.unban(zone, key, "why", "who").await,
+            Act::Override(Some(over)) => limiter.set_override(zone, key, over, "why", "who").await,
+            Act::Override(None) => limiter.remove_override(zone, key, "why", "who").await,
+            Act::Undo(_) => unreachable!(),
+        };
+        self.assert_noted(recorded, expected, &(act, &asked));
+        1
+    }
+
+    fn assert_noted(
+        &self,
+        recorded: tallygate::Result<tallygate::Recorded>,
+        expected: Result<Noted, Refused>,
+        what: &dyn std::fmt::Debug,
+    ) {
+        match (recorded, expected) {
+            (Ok(recorded), Ok(expected)) => {
+                assert_eq!(Noted::from(&recorded), expected, "{what:?} in world {}", self.seed);
+            }
+            (Err(error), Err(refused)) => self.assert_refused(&error, &refused, what),
+            (recorded, expected) => panic!("{recorded:?}, not {expected:?}: {what:?} in world {}", self.seed),
+        }
+    }
+
+    fn assert_refused(&self, error: &tallygate::Error, refused: &Refused, what: &dyn std::fmt::Debug) {
+        let same = match refused {
+            Refused::Conflict => error.is_conflict(),
+            Refused::Invalid => error.is_invalid(),
+        };
+        assert!(same, "{error}, not {refused:?}: {what:?} in world {}", self.seed);
     }
 
     /// Records checks that nobody decided, and asks what was recorded.
-    async fn record_blocked(&mut self, clocked: &Clocked) {
-        let Step { zone, key, txn, cost } = self.step();
-        let txn = txn.unwrap_or_else(Uuid::now_v7);
-        let id = clocked.limiter.zone(&zone).await.unwrap().unwrap().id;
+    async fn record_blocked(&mut self, clocked: &Clocked) -> usize {
+        let asked = Asked { critical: false, member: None, ttl_us: None, ..self.ask() };
+        let id = clocked.limiter.zone(&asked.zone).await.unwrap().unwrap().id;
         let checks = self.rng.u32(1..1_000);
-        let recorded = clocked.pool().record_blocked(id, &key, txn, cost, checks).await;
-        match self.model.record_blocked(&zone, &key, txn, cost, self.now_us) {
+        let recorded = clocked.pool().record_blocked(id, &asked.key, asked.txn, asked.cost, checks).await;
+        match self.model.record_blocked(&asked, self.now_us) {
             Ok(()) => {
                 recorded.unwrap();
-                if cost > 0 {
-                    self.decide(clocked, vec![Step { zone, key, txn: Some(txn), cost }]).await;
+                if asked.cost > 0 {
+                    self.decide(clocked, vec![asked]).await;
                 }
             }
-            Err(_) => assert!(recorded.unwrap_err().is_conflict(), "in world {}", self.seed),
+            Err(refused) => self.assert_refused(&recorded.unwrap_err(), &refused, &asked),
         }
+        1
     }
 
-    /// A time at which something may change: the same, the next, an edge of a window or of a promised wait,
-    /// or far away.
+    /// A time at which something may change: the same, the next, an edge of a window, of a promised wait or of what
+    /// ends by itself, or far away.
     fn advance(&mut self) {
         let zone = self.rng.choice(&self.zones).unwrap();
         let window_us = self.model.policy(zone).window_us();
         let edge = i64::from(self.rng.u8(..3)) - 1;
-        let step_us = match self.rng.u8(..16) {
+        let step_us = match self.rng.u8(..18) {
             0..4 => 0,
             4..6 => 1,
             6..11 => self.rng.i64(0..=window_us / 4 + 1),
             11 => (window_us + edge).max(0),
             12..15 => {
-                let rows = self.model.buckets.values().filter_map(|b| b.rows.last());
-                let waits = rows.filter_map(|row| {
-                    row.expected.retry_after_us.map(|wait| row.expected.decided_us + wait - self.now_us)
-                });
+                let rows = self.model.buckets.values().filter_map(|b| b.rows.last()?.decided);
+                let waits = rows
+                    .filter_map(|decided| Some(decided.decided_us + decided.retry_after_us? - self.now_us));
                 let wait = waits.filter(|wait| *wait > 0).min().unwrap_or(0);
                 (wait + edge).max(0)
+            }
+            15..17 => {
+                let holds = self.model.buckets.values().flat_map(|b| b.holds.iter().map(|hold| hold.ends_us));
+                let bans = self.model.buckets.values().filter_map(|b| b.head.banned_until_us);
+                let overrides = self.model.buckets.values().filter_map(|b| b.head.exception?.until_us);
+                let ends = holds.chain(bans).chain(overrides).map(|us| us - self.now_us);
+                let end = ends.filter(|us| *us > 0).min().unwrap_or(0);
+                (end + edge).max(0)
             }
             _ => window_us.saturating_mul(10),
         };
@@ -180,11 +336,12 @@ impl World {
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn ask(&mut self) -> Asked {
         let zone = self.rng.choice(self.zones.clone()).unwrap();
         let key = format!("key {}", self.rng.u8(..3));
-        let limit = self.model.policy(&zone).limit();
-        let cost = match self.rng.u8(..16) {
+        let policy = self.model.policy(&zone);
+        let limit = policy.limit();
+        let mut cost = match self.rng.u8(..16) {
             0 => 0,
             1..9 => 1,
             9..12 => self.rng.i64(1..=limit),
@@ -193,33 +350,95 @@ impl World {
             14 => UNITS_MAX,
             _ => self.rng.i64(1..=limit / 3 + 1),
         };
+        let mut txn = Uuid::now_v7();
         let past = self.model.buckets.get(&(zone.clone(), key.clone())).filter(|b| !b.rows.is_empty());
         if let Some(bucket) = past
             && self.rng.u8(..8) == 0
         {
             let row = &bucket.rows[self.rng.usize(..bucket.rows.len())];
-            let cost = if self.rng.u8(..4) == 0 { row.cost % UNITS_MAX + 1 } else { row.cost };
-            return Step { zone, key, txn: Some(row.txn), cost };
+            cost = if self.rng.u8(..4) == 0 { row.cost % UNITS_MAX + 1 } else { row.cost };
+            txn = row.txn;
         }
-        Step { zone, key, txn: None, cost }
+        let distinct = policy.algorithm() == Algorithm::Distinct;
+        // Once in a while what has no meaning: a cost of a member, a member where none is counted.
+        let strange = self.rng.u8(..64) == 0;
+        if distinct && !strange {
+            cost = cost.min(1);
+        }
+        let member = (distinct != strange).then(|| format!("member {}", self.rng.u8(..12)));
+        let held = matches!(policy.algorithm(), Algorithm::Distinct | Algorithm::Concurrency);
+        let reserves = cost > 0 && (!held || strange) && self.rng.u8(..6) == 0;
+        let ttl_us = reserves.then(|| self.rng.i64(1..=policy.window_us().saturating_mul(2).min(UNITS_MAX)));
+        Asked { zone, key, txn, cost, critical: self.rng.u8(..3) == 0, member, ttl_us }
+    }
+
+    fn limit(&mut self) -> Option<Limit> {
+        if self.rng.u8(..3) == 0 {
+            return None;
+        }
+        let window = Duration::from_micros(self.rng.choice([1_000_000, 60_000_000]).unwrap());
+        let burst = self.rng.bool().then(|| self.rng.i64(1..=20));
+        Limit::new(self.rng.i64(1..=20), window, burst).ok()
     }
 
     fn policy(&mut self) -> Policy {
         let windows = [1, 7, 1_000, 999_983, 1_000_000, 60_000_000, 3_600_000_000, 2_592_000_000_000];
         let window = Duration::from_micros(self.rng.choice(windows).unwrap());
-        let rate = match self.rng.u8(..4) {
+        let rate = match self.rng.u8(..6) {
             0 => 1,
-            1 => self.rng.i64(2..10),
-            2 => self.rng.i64(10..100_000),
+            1..4 => self.rng.i64(2..10),
+            4 => self.rng.i64(10..100_000),
             _ => self.rng.i64(1..=UNITS_MAX),
         };
-        let burst = if self.rng.bool() { None } else { Some(self.rng.i64(1..=20)) };
-        let policy = if self.rng.bool() {
-            Policy::sliding_log(rate, window)
-        } else {
-            Policy::token_bucket(rate, window, burst)
+        let algorithm = *self.rng.choice(Algorithm::ALL).unwrap();
+        let level =
+            matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue);
+        let burst = (level && self.rng.bool()).then(|| self.rng.i64(1..=20));
+        let policy = Policy::new(algorithm, rate, window, burst)
+            .unwrap_or_else(|_| Policy::new(algorithm, 3, Duration::from_secs(7), burst).unwrap());
+        let policy = match algorithm {
+            Algorithm::SlidingCounter => {
+                let slots = self.rng.choice([1, 2, 3, 10]).unwrap();
+                Policy::sliding_counter(rate, window, slots).unwrap_or(policy)
+            }
+            Algorithm::FixedWindow if self.rng.bool() => {
+                let unit = *self.rng.choice(CalendarUnit::ALL).unwrap();
+                let zones =
+                    ["UTC", "Europe/Berlin", "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"];
+                Policy::calendar(rate, unit, self.rng.choice(zones).unwrap().parse().unwrap()).unwrap()
+            }
+            _ => policy,
         };
-        policy.unwrap_or_else(|_| Policy::token_bucket(3, Duration::from_secs(7), burst).unwrap())
+        // Half of the policies are plain: they are decided in ways of their own.
+        let policy = policy.with_running_buckets(*self.rng.choice(RunningBuckets::ALL).unwrap());
+        if self.rng.bool() {
+            return policy;
+        }
+        let below = |rng: &mut Rng| rng.bool().then(|| rng.i64(0..policy.limit()));
+        let window = counts(algorithm);
+        let ban = self.rng.bool().then(|| {
+            let time = |rng: &mut Rng| rng.i64(1..=policy.window_us().saturating_mul(2).min(UNITS_MAX));
+            let for_us = time(&mut self.rng);
+            BanRule {
+                after: self.rng.i32(1..5),
+                within_us: time(&mut self.rng),
+                for_us,
+                factor: self.rng.i32(1..5),
+                longest_us: for_us + self.rng.i64(0..=for_us.saturating_mul(8)),
+                from: *self.rng.choice(BanFrom::ALL).unwrap(),
+            }
+        });
+        policy
+            .with_soft_rate(below(&mut self.rng))
+            .with_reserve(below(&mut self.rng).unwrap_or(0))
+            .with_mode(
+                *self
+                    .rng
+                    .choice([Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off].as_slice())
+                    .unwrap(),
+            )
+            .with_count_blocked(window && self.rng.u8(..4) == 0)
+            .with_ban(ban)
     }
 
     /// Makes or changes the zone at the test's time, which the library's own way of changing would not take.
@@ -230,14 +449,17 @@ impl World {
         }
         clocked.set(self.now_us).await;
         let before = self.model.zones.get(zone).map_or(0, Vec::len);
-        if before > 0 && self.model.policy(zone) == policy {
+        let running = policy.running_buckets();
+        if before > 0 && self.model.policy(zone).with_running_buckets(running) == policy {
             return;
         }
         let stored = clocked.limiter.set_zone(zone, &policy, None, "test").await.unwrap();
         assert_eq!(stored.version as usize, before + 1);
         let at = match engine {
             Engine::Postgres => {
-                format!("timestamptz 'epoch' + {} * interval '1 microsecond'", self.now_us)
+                // An interval is multiplied in floating point: hours and their rest are exact.
+                let (hours, us) = (self.now_us / 3_600_000_000, self.now_us % 3_600_000_000);
+                format!("timestamptz 'epoch' + {hours} * interval '1 hour' + {us} * interval '1 microsecond'")
             }
             Engine::Sqlite => self.now_us.to_string(),
             _ => format!("date_add('1970-01-01', interval {} microsecond)", self.now_us),
@@ -252,4 +474,23 @@ impl World {
             .unwrap();
         self.model.set_zone(zone, policy, self.now_us);
     }
+}
+
+/// May a blocked check spend?
+fn counts(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::SlidingLog | Algorithm::FixedWindow | Algorithm::SlidingCounter)
+}
+
+fn check(asked: &Asked) -> Check {
+    let mut check = Check::new(&asked.zone, &asked.key).cost(asked.cost).txn(asked.txn);
+    if asked.critical {
+        check = check.critical();
+    }
+    if let Some(member) = &asked.member {
+        check = check.member(member);
+    }
+    if let Some(ttl_us) = asked.ttl_us {
+        check = check.reserved_for(Duration::from_micros(ttl_us as u64));
+    }
+    check
 }

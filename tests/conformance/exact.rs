@@ -197,5 +197,12 @@ pub async fn no_window_of_a_random_load_holds_more_than_the_limit(db: Db) {
 }
 
 fn config(isolation: Isolation, connections: u32) -> Config {
-    Config { isolation, connections, deadline: Duration::from_secs(60), attempts: 1000, batch: None }
+    Config {
+        isolation,
+        connections,
+        deadline: Duration::from_secs(60),
+        attempts: 1000,
+        batch: None,
+        ..Config::default()
+    }
 }

@@ -174,7 +174,9 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
         }
         Connected::MySql(_) => {
             let txn = Uuid::now_v7().simple();
-            let check = format!("call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5, null)");
+            let check = format!(
+                "call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5, null, 0, null, null)"
+            );
             session.execute(&check).await.unwrap();
             let check = check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string());
             handlers_read(session, &check).await

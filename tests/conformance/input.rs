@@ -112,7 +112,10 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
         }
     } else {
         for call in [
-            format!("call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, null)", txn.simple()),
+            format!(
+                "call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, null, 0, null, null)",
+                txn.simple()
+            ),
             format!(
                 r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null, false)"#
             ),
@@ -176,9 +179,38 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     assert!(choose("durability", "durable").await && !choose("durability", "lazy").await);
     assert_eq!(choose("durability", "relaxed").await, !db.engine.is_mysql());
     assert!(choose("blocked_rows", "coalesced").await && !choose("blocked_rows", "none").await);
+    for (column, good, bad) in [
+        ("mode", "shadow", "maybe"),
+        ("on_outage", "open", "ajar"),
+        ("running_buckets", "reset", "gone"),
+        ("soft_rate", "4", "5"),
+        ("reserve", "4", "5"),
+        ("reserve", "0", "-1"),
+    ] {
+        assert!(choose(column, good).await && !choose(column, bad).await, "{column}");
+    }
+    let mut set = async |terms: &str| {
+        connection.execute(&format!("update zone_master set {terms} where name = 'good'")).await.is_ok()
+    };
+    assert!(!set("count_blocked = true").await, "blocked rows are coalesced");
+    assert!(set("blocked_rows = 'each', count_blocked = true").await);
+    assert!(!set("algorithm = 'distinct'").await, "it counts blocked checks");
+    assert!(set("count_blocked = false").await);
+    assert!(!set("slots = 3").await, "slots of a sliding log");
+    assert!(!set("algorithm = 'sliding-counter'").await, "no slots");
+    assert!(!set("algorithm = 'sliding-counter', slots = 7").await, "slots that are no whole microseconds");
+    assert!(set("algorithm = 'sliding-counter', slots = 6").await);
+    assert!(!set("calendar = 'day', time_zone = 'UTC'").await, "calendar of a counter");
+    assert!(!set("algorithm = 'fixed-window', slots = null, calendar = 'day'").await, "no time zone");
+    assert!(set("algorithm = 'fixed-window', slots = null, calendar = 'day', time_zone = 'UTC'").await);
+    let ban = "ban_after = 1, ban_within_us = 1, ban_for_us = 5, ban_factor = 1, ban_from = 'block'";
+    assert!(!set(ban).await, "half a ban");
+    assert!(!set(&format!("{ban}, ban_max_us = 4")).await, "the longest is shorter");
+    assert!(set(&format!("{ban}, ban_max_us = 5")).await);
     let key = async |key: &str| {
-        let head = if db.engine == Engine::Sqlite { ", seq, last_at, spent_total, zone_version" } else { "" };
-        let values = if db.engine == Engine::Sqlite { ", 1, 1, 1, 1" } else { "" };
+        let sqlite = db.engine == Engine::Sqlite;
+        let head = if sqlite { ", seq, last_at, spent_total, zone_version, strikes" } else { "" };
+        let values = if sqlite { ", 1, 1, 1, 1, 0" } else { "" };
         let sql =
             format!("insert into zone_bucket_lock (zone_id, bucket_key{head}) values (1, {key}{values})");
         db.connect().await.execute(&sql).await.is_ok()
@@ -201,6 +233,8 @@ pub async fn arrays_of_different_lengths_are_refused(db: Db) {
         "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null, null",
         "array[1], null, array[null]::uuid[], array[1], null, null",
         "null, array['a'], array[null]::uuid[], array[1], null, null",
+        "'{{1,1}}', '{{a,b}}', array[null, null]::uuid[], array[1, 1], null, null",
+        "array[1], array['a'], array[null]::uuid[], array[1], null, '{{true}}'",
     ] {
         let call = format!("select count(*) from zone_check_many({arguments})");
         let error = session.try_number(&call).await.unwrap_err().to_string();

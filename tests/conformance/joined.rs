@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tallygate::{Check, Config};
+use tallygate::{BanRule, Check, Config, Policy};
 use uuid::Uuid;
 
-use crate::db::{Clocked, Db, Engine, log};
+use crate::db::{Clocked, Db, Engine, bucket, log};
 
 pub async fn a_rollback_takes_the_decision_away_and_a_commit_keeps_it(db: Db) {
     let limiter = db.limiter().await;
@@ -76,7 +76,7 @@ pub async fn an_old_snapshot_is_decided_exactly_or_must_be_retried(db: Db) {
     let noon_us = 1_793_534_400_000_000;
     let limiter = &clocked.limiter;
     limiter.set_zone("log", &log(5, 60), None, "test").await.unwrap();
-    limiter.set_zone("bucket", &crate::db::bucket(60, 60, 5), None, "test").await.unwrap();
+    limiter.set_zone("bucket", &bucket(60, 60, 5), None, "test").await.unwrap();
     for (zone, key, before) in [("log", "old", true), ("log", "new", false), ("bucket", "old", true)] {
         clocked.set(noon_us).await;
         if before {
@@ -184,13 +184,92 @@ pub async fn an_old_snapshot_locks_no_unrelated_bucket(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// What a bucket holds is read without locks, so an old snapshot would not show all of it: never wrong in silence.
+pub async fn an_old_snapshot_of_what_is_held_must_be_retried(db: Db) {
+    let limiter = db.limiter().await;
+    let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
+    for (zone, policy) in [("slots", slots), ("log", log(2, 3600)), ("bucket", bucket(2, 3600, 2))] {
+        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        let check = || match zone {
+            "slots" => Check::new(zone, "42"),
+            _ => Check::new(zone, "42").reserved_for(Duration::from_secs(60)),
+        };
+        limiter.check(check()).await.unwrap();
+        for key in ["42", "other"] {
+            let mut caller = db.connect().await;
+            caller
+                .execute("set transaction isolation level repeatable read; start transaction with consistent snapshot")
+                .await
+                .unwrap();
+            if key == "42" {
+                assert!(
+                    limiter.check(check()).await.unwrap().is_allowed(),
+                    "what the snapshot does not show"
+                );
+            }
+            // With a snapshot that is as new as the bucket it is decided, again and again.
+            let joined = limiter.check_in(caller.joined(), Check::new(zone, key)).await;
+            if key == "42" {
+                let error = joined.unwrap_err();
+                assert!(error.is_transient(), "{error}");
+            } else {
+                assert!(joined.unwrap().is_allowed());
+                assert!(limiter.check_in(caller.joined(), Check::new(zone, key)).await.unwrap().is_allowed());
+                assert!(limiter.check_in(caller.joined(), Check::new(zone, key)).await.unwrap().blocked);
+            }
+            caller.execute("rollback").await.unwrap();
+        }
+        let mut caller = db.connect().await;
+        caller.begin().await;
+        let again = limiter.check_in(caller.joined(), Check::new(zone, "42")).await.unwrap();
+        assert!(again.blocked, "run again, it sees both");
+        caller.execute("rollback").await.unwrap();
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// As for logs: what is held, given back and cleared away locks nothing beside its bucket.
+pub async fn what_is_held_locks_no_unrelated_bucket(db: Db) {
+    let config = Config { attempts: 1, deadline: Duration::from_secs(3), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    let slots = Policy::concurrency(3, Duration::from_micros(1)).unwrap();
+    let bans = BanRule::new(1, Duration::from_secs(60), Duration::from_secs(60));
+    limiter.set_zone("slots", &slots, None, "test").await.unwrap();
+    limiter.set_zone("login", &log(3, 3600).with_ban(Some(bans)), None, "test").await.unwrap();
+    let reserve = |key: &str| Check::new("login", key).reserved_for(Duration::from_millis(1));
+    for key in ["k3", "k5", "k7"] {
+        for _ in 0..2 {
+            limiter.check(Check::new("slots", key)).await.unwrap();
+            limiter.check(reserve(key)).await.unwrap();
+        }
+    }
+    let mut caller = db.connect().await;
+    caller.begin().await;
+    caller.number("select count(*) from zone_txn").await;
+    for key in ["k5", "k5", "k5", "k5", "k6"] {
+        limiter.check_in(caller.joined(), Check::new("slots", key)).await.unwrap();
+        limiter.check_in(caller.joined(), reserve(key)).await.unwrap();
+        limiter.check_in(caller.joined(), Check::new("login", key).cost(2)).await.unwrap();
+    }
+    for key in ["k0", "k3", "k4", "k55", "k5 ", "k59", "k60", "k61", "k7", "k9"] {
+        for check in [Check::new("slots", key), reserve(key), Check::new("login", key).cost(4)] {
+            limiter
+                .check(check)
+                .await
+                .unwrap_or_else(|error| panic!("{key} waits for a bucket that is not its own: {error}"));
+        }
+    }
+    caller.execute("commit").await.unwrap();
+    db.assert_ledger_is_whole().await;
+}
+
 pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
     db.execute("create table payment (id int primary key)").await;
     let own = [
         "call check_velocity(1, '42')",
         "call rate_limiting_request('42', 1, 10)",
-        "call zone_check_own(1, '42', null, 1, 1, 0, null, null)",
+        "call zone_check_own(1, '42', null, 1, 1, 0, null, null, 0, null, null)",
         "call zone_check_many_own('[]', null, false)",
     ];
     for (id, sql) in own.iter().enumerate() {
@@ -211,9 +290,10 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
 pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
     let mut caller = db.connect().await;
-    for sql in
-        ["call zone_check(1, '42', null, 1, 1, 0, null, null)", "call zone_check_many('[]', null, false)"]
-    {
+    for sql in [
+        "call zone_check(1, '42', null, 1, 1, 0, null, null, 0, null, null)",
+        "call zone_check_many('[]', null, false)",
+    ] {
         let error = caller.execute(sql).await.unwrap_err();
         assert!(error.to_string().contains("begin one"), "{error}");
         // The next transaction has the session's own isolation level: its snapshot stands still.
@@ -224,7 +304,7 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
         caller.execute("commit").await.unwrap();
     }
     caller
-        .execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0, null, null); rollback")
+        .execute("set autocommit = 0; call zone_check(1, '42', null, 1, 1, 0, null, null, 0, null, null); rollback")
         .await
         .unwrap();
     assert_eq!(db.rows().await, 0);

@@ -149,7 +149,10 @@ pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
     let mut second = hold(&db, "42").await;
     let first = match db.engine {
         Engine::Postgres => format!("select zone_check(1, '42', '{txn}', 1, true)"),
-        _ => format!("call zone_check_own(1, '42', unhex('{}'), 1, true, false, 10, null)", txn.simple()),
+        _ => format!(
+            "call zone_check_own(1, '42', unhex('{}'), 1, true, false, 10, null, 0, null, null)",
+            txn.simple()
+        ),
     };
     let mut session = db.connect().await;
     let first = tokio::spawn(async move { session.execute(&first).await.unwrap() });
@@ -375,7 +378,7 @@ pub async fn a_failed_call_gives_its_locks_back(db: Db) {
     limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
     let mut session = db.connect().await;
     let failing = [
-        format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5, null)", txn.simple()),
+        format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5, null, 0, null, null)", txn.simple()),
         format!(
             r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5, false)"#,
             txn.simple()

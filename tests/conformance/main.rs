@@ -20,11 +20,15 @@ mod input;
 mod joined;
 mod kill;
 mod ledger;
+mod limits;
 mod locks;
 mod model;
+mod patience;
 mod pgbouncer;
 mod proxy;
 mod real;
+mod refunds;
+mod retries;
 mod schema;
 mod seeds;
 mod server;
@@ -110,9 +114,22 @@ fn main() -> std::process::ExitCode {
         ledger::history_filters_by_zone_key_txn_outcome_and_time,
         ledger::a_peek_leaves_no_row_unless_asked,
         ledger::a_zone_keeps_every_version_and_no_empty_one,
+        limits::a_request_of_several_limits_is_decided_once,
+        limits::the_binding_limit_is_named_and_what_it_holds_back_spends_nothing,
+        limits::two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one,
         locks::a_limiter_may_be_dropped_without_a_runtime,
         locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
+        patience::a_held_bucket_and_a_short_deadline_are_no_outage,
+        patience::a_leaky_queue_tells_each_caller_when_its_turn_is,
+        patience::those_who_wait_pass_in_the_order_of_their_coming,
+        patience::what_the_ledger_refuses_for_good_is_kept_aside,
+        patience::who_waits_too_short_is_told_so_and_what_is_given_back_is_noticed,
         real::of_528_logins_by_address_81_are_allowed_and_447_blocked,
+        refunds::a_refund_gives_back_in_every_bucket_that_was_charged_or_in_one,
+        refunds::a_reservation_ends_exactly_at_its_time_and_a_late_settlement_is_a_debt,
+        refunds::an_override_with_a_longer_window_knows_what_was_given_back,
+        refunds::the_same_refund_from_sixteen_callers_happens_once,
+        refunds::what_cannot_be_given_back_is_refused_and_writes_nothing,
         schema::twenty_migrators_at_once_all_succeed,
         schema::migrating_again_changes_nothing,
         hazards::h01_a_late_waiter_never_moves_the_anchor_back,
@@ -153,6 +170,7 @@ fn main() -> std::process::ExitCode {
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        patience::what_passes_unchecked_is_in_the_ledger_afterwards_once,
         together::a_bucket_keeps_its_order_when_its_call_is_split,
         together::a_held_bucket_delays_none_that_travel_with_it,
         together::an_uncommitted_new_bucket_delays_none_that_travel_with_it,
@@ -179,6 +197,8 @@ fn main() -> std::process::ExitCode {
         joined::a_routine_that_owns_its_transaction_refuses_to_run_in_one,
         joined::a_routine_that_joins_refuses_to_run_without_one,
         joined::an_old_snapshot_locks_no_unrelated_bucket,
+        joined::an_old_snapshot_of_what_is_held_must_be_retried,
+        joined::what_is_held_locks_no_unrelated_bucket,
         locks::a_failed_call_gives_its_locks_back,
         locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
     );

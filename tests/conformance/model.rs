@@ -1,8 +1,12 @@
-//! What should happen: the pure core, and beside it a naive model that keeps every event and counts.
+//! What should happen: the pure core over whole ledgers in memory. Beside it, for plain sliding logs, the definition
+//! counted out.
 
 use std::collections::HashMap;
 
-use tallygate::{Algorithm, Decision, Head, Outcome, Policy, Reason, Version, Window, decide, probe};
+use tallygate::{
+    Algorithm, Ask, Charge, Decision, Event, Happened, Head, Hold, Ledger, Mode, Need, Outcome, Override,
+    Policy, Reason, Recorded, Undo, Version, decide, happen,
+};
 use uuid::Uuid;
 
 #[derive(Default)]
@@ -11,18 +15,41 @@ pub struct Model {
     pub buckets: HashMap<(String, String), Bucket>,
 }
 
-#[derive(Default)]
+/// A bucket with its whole ledger.
+#[derive(Clone, Default)]
 pub struct Bucket {
     pub head: Head,
+    pub holds: Vec<Hold>,
     pub rows: Vec<Row>,
 }
 
+#[derive(Clone)]
 pub struct Row {
     pub txn: Uuid,
+    pub kind: &'static str,
     pub cost: i64,
-    pub spent: i64,
-    pub spent_total: i64,
-    pub expected: Expected,
+    pub at_us: i64,
+    spent: i64,
+    spent_total: i64,
+    strikes: i64,
+    ends_us: Option<i64>,
+    member: Option<String>,
+    /// What was told of a check.
+    pub decided: Option<Expected>,
+    /// What was told of anything else.
+    recorded: Option<Noted>,
+}
+
+/// What is asked, of a bucket.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub zone: String,
+    pub key: String,
+    pub txn: Uuid,
+    pub cost: i64,
+    pub critical: bool,
+    pub member: Option<String>,
+    pub ttl_us: Option<i64>,
 }
 
 /// A decision without what only a database can know.
@@ -33,10 +60,35 @@ pub struct Expected {
     pub limit: i64,
     pub remaining: i64,
     pub retry_after_us: Option<i64>,
+    pub delay_us: Option<i64>,
+    pub ends_us: Option<i64>,
     pub seq: Option<i64>,
     pub zone_version: i32,
     pub decided_us: i64,
     pub replayed: bool,
+}
+
+/// What was recorded besides checks, without what only a database can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    pub kind: &'static str,
+    pub cost: i64,
+    pub spent: i64,
+    pub remaining: i64,
+    pub ends_us: Option<i64>,
+    pub seq: i64,
+    pub zone_version: i32,
+    pub at_us: i64,
+    pub replayed: bool,
+}
+
+/// What happens to a bucket besides checks.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Undo(Undo),
+    Ban(i64),
+    Unban,
+    Override(Option<Override>),
 }
 
 impl From<&Decision> for Expected {
@@ -47,6 +99,8 @@ impl From<&Decision> for Expected {
             limit: decision.limit,
             remaining: decision.remaining,
             retry_after_us: decision.retry_after_us,
+            delay_us: decision.delay_us,
+            ends_us: decision.ends_at.map(|at| at.timestamp_micros()),
             seq: decision.seq,
             zone_version: decision.zone_version,
             decided_us: decision.decided_at.timestamp_micros(),
@@ -55,9 +109,44 @@ impl From<&Decision> for Expected {
     }
 }
 
-/// The transaction was decided with another cost.
+impl From<&Recorded> for Noted {
+    fn from(recorded: &Recorded) -> Self {
+        Self {
+            kind: recorded.kind,
+            cost: recorded.cost,
+            spent: recorded.spent,
+            remaining: recorded.remaining,
+            ends_us: recorded.ends_at.map(|at| at.timestamp_micros()),
+            seq: recorded.seq,
+            zone_version: recorded.zone_version,
+            at_us: recorded.recorded_at.timestamp_micros(),
+            replayed: recorded.replayed,
+        }
+    }
+}
+
+/// Why nothing happens.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Conflict;
+pub enum Refused {
+    /// It contradicts what was recorded.
+    Conflict,
+    /// It has no meaning.
+    Invalid,
+}
+
+impl From<Need> for Refused {
+    fn from(need: Need) -> Self {
+        match need {
+            Need::Failed(error) if error.is_conflict() => Self::Conflict,
+            Need::Failed(error) if error.is_invalid() => Self::Invalid,
+            need => panic!("a whole ledger knows everything: {need:?}"),
+        }
+    }
+}
+
+const CHECKS: [&str; 4] = ["check", "reserve", "coalesced", "unchecked"];
+const CHARGES: [&str; 3] = ["check", "reserve", "unchecked"];
+const UNDOES: [&str; 4] = ["refund", "settle", "cancel", "release"];
 
 impl Model {
     pub fn set_zone(&mut self, zone: &str, policy: Policy, changed_us: i64) {
@@ -69,115 +158,299 @@ impl Model {
         self.zones[zone].last().unwrap().policy
     }
 
-    pub fn check(
-        &mut self,
-        zone: &str,
-        key: &str,
-        txn: Uuid,
-        cost: i64,
-        now_us: i64,
-    ) -> Result<Expected, Conflict> {
-        if cost > 0
-            && let Some(past) = self.past(zone, key, txn, cost)
+    pub fn check(&mut self, asked: &Asked, now_us: i64) -> Result<Expected, Refused> {
+        let (versions, bucket) = self.bucket(asked);
+        if asked.cost > 0
+            && let Some(past) = bucket.past(asked.txn, asked.cost)
         {
             return past;
         }
-        let (mut expected, outcome) = self.decide(zone, key, cost, now_us);
-        if cost > 0 {
-            expected.seq = Some(outcome.head.seq);
-            self.append(zone, key, Row::of(txn, cost, &outcome, expected));
+        let outcome = bucket.decide(versions, &asked.ask(), now_us)?;
+        Ok(bucket.answer(versions, asked, outcome))
+    }
+
+    /// Several limits of one transaction: all, or none.
+    pub fn check_all(&mut self, all: &[Asked], now_us: i64) -> Result<Vec<Expected>, Refused> {
+        let past: Vec<_> = all
+            .iter()
+            .filter(|asked| asked.cost > 0)
+            .map(|asked| self.bucket(asked).1.past(asked.txn, asked.cost))
+            .collect();
+        if past.iter().any(Option::is_some) {
+            return past.into_iter().map(|past| past.unwrap_or(Err(Refused::Conflict))).collect();
         }
-        Ok(expected)
+        let mut outcomes = Vec::new();
+        for asked in all {
+            let (versions, bucket) = self.bucket(asked);
+            outcomes.push(bucket.decide(versions, &asked.ask(), now_us)?);
+        }
+        if outcomes.iter().any(|outcome| outcome.blocked) {
+            for (asked, outcome) in
+                all.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.reason.allows())
+            {
+                let (versions, bucket) = self.bucket(asked);
+                *outcome = bucket.decide(versions, &Ask { held_back: true, ..asked.ask() }, now_us)?;
+            }
+        }
+        Ok(all
+            .iter()
+            .zip(outcomes)
+            .map(|(asked, outcome)| {
+                let (versions, bucket) = self.bucket(asked);
+                bucket.answer(versions, asked, outcome)
+            })
+            .collect())
+    }
+
+    pub fn act(&mut self, asked: &Asked, act: Act, now_us: i64) -> Result<Noted, Refused> {
+        let (versions, bucket) = self.bucket(asked);
+        let (kind, event) = match act {
+            Act::Undo(undo) => {
+                let kind = match undo {
+                    Undo::Refund => "refund",
+                    Undo::Settle(_) => "settle",
+                    Undo::Cancel => "cancel",
+                    Undo::Release => "release",
+                };
+                let past = bucket.rows.iter().find(|row| row.txn == asked.txn && UNDOES.contains(&row.kind));
+                if let Some(past) = past {
+                    let same = past.kind == kind && !matches!(undo, Undo::Settle(cost) if cost != past.cost);
+                    let told = past.recorded.map(|noted| Noted { replayed: true, ..noted });
+                    return told.filter(|_| same).ok_or(Refused::Conflict);
+                }
+                let row = bucket.rows.iter().find(|row| row.txn == asked.txn && CHARGES.contains(&row.kind));
+                (kind, Event::Undo(undo, row.ok_or(Refused::Invalid)?.charge()))
+            }
+            Act::Ban(for_us) => ("ban", Event::Ban(for_us)),
+            Act::Unban => ("unban", Event::Unban),
+            Act::Override(Some(over)) => ("override", Event::Override(Some(over))),
+            Act::Override(None) => ("override_end", Event::Override(None)),
+        };
+        let happened = happen(bucket.view(versions), &*bucket, event, now_us)?;
+        let Happened { at_us, cost, spent, ends_us, hold, head, .. } = happened;
+        if let Some(hold) = hold {
+            bucket.put(hold);
+        }
+        bucket.head = head;
+        let peek = bucket.decide(versions, &Ask::default(), now_us)?;
+        let noted = Noted {
+            kind,
+            cost,
+            spent,
+            remaining: peek.remaining,
+            ends_us,
+            seq: head.seq,
+            zone_version: head.zone_version,
+            at_us,
+            replayed: false,
+        };
+        bucket.rows.push(Row {
+            txn: asked.txn,
+            kind,
+            cost,
+            at_us,
+            spent,
+            spent_total: head.spent_total,
+            strikes: head.strikes,
+            ends_us,
+            member: None,
+            decided: None,
+            recorded: Some(noted),
+        });
+        Ok(noted)
     }
 
     /// A row for checks that were blocked without asking: as one of cost 0, but for what it says.
-    pub fn record_blocked(
-        &mut self,
-        zone: &str,
-        key: &str,
-        txn: Uuid,
-        cost: i64,
-        now_us: i64,
-    ) -> Result<(), Conflict> {
-        if let Some(past) = self.past(zone, key, txn, cost) {
+    pub fn record_blocked(&mut self, asked: &Asked, now_us: i64) -> Result<(), Refused> {
+        let (versions, bucket) = self.bucket(asked);
+        if let Some(past) = bucket.past(asked.txn, asked.cost) {
             return past.map(drop);
         }
-        let (expected, outcome) = self.decide(zone, key, 0, now_us);
-        let expected = Expected {
-            blocked: true,
-            reason: Reason::OverLimit,
-            retry_after_us: None,
-            seq: Some(outcome.head.seq),
-            ..expected
-        };
-        self.append(zone, key, Row::of(txn, cost, &outcome, expected));
+        let mut outcome = bucket.decide(versions, &Ask::default(), now_us)?;
+        let banned = outcome.head.banned_until_us.is_some_and(|until_us| until_us > outcome.decided_us);
+        outcome.blocked = true;
+        outcome.reason = if banned { Reason::Banned } else { Reason::OverLimit };
+        outcome.retry_after_us = None;
+        outcome.delay_us = None;
+        let expected = Expected { seq: Some(outcome.head.seq), ..Expected::of(&outcome) };
+        bucket.append(asked, "coalesced", &outcome, expected);
+        bucket.head = outcome.head;
         Ok(())
     }
 
-    fn past(&self, zone: &str, key: &str, txn: Uuid, cost: i64) -> Option<Result<Expected, Conflict>> {
-        let bucket = self.buckets.get(&(zone.to_owned(), key.to_owned()))?;
-        let row = bucket.rows.iter().find(|row| row.txn == txn)?;
-        let same = Expected { replayed: true, ..row.expected };
-        Some(if row.cost == cost { Ok(same) } else { Err(Conflict) })
+    fn bucket(&mut self, asked: &Asked) -> (&[Version], &mut Bucket) {
+        let bucket = self.buckets.entry((asked.zone.clone(), asked.key.clone())).or_default();
+        (&self.zones[&asked.zone], bucket)
     }
+}
 
-    fn append(&mut self, zone: &str, key: &str, (row, head): (Row, Head)) {
-        let bucket = self.buckets.entry((zone.to_owned(), key.to_owned())).or_default();
-        bucket.rows.push(row);
-        bucket.head = head;
-    }
-
-    fn decide(&mut self, zone: &str, key: &str, cost: i64, now_us: i64) -> (Expected, Outcome) {
-        let versions = &self.zones[zone];
-        let bucket = self.buckets.entry((zone.to_owned(), key.to_owned())).or_default();
-        let first =
-            if bucket.head.seq == 0 { versions.len() - 1 } else { bucket.head.zone_version as usize - 1 };
-        let policy = versions.last().unwrap().policy;
-        let window = probe(&policy, &bucket.head, cost, now_us).map(|probe| Window {
-            base: bucket
-                .rows
-                .iter()
-                .find(|row| row.expected.decided_us > probe.after_us)
-                .map_or(bucket.head.spent_total, |row| row.spent_total - row.spent),
-            reached_us: bucket
-                .rows
-                .iter()
-                .find(|row| row.spent_total >= probe.total)
-                .map(|row| row.expected.decided_us),
-        });
-        let outcome = decide(&versions[first..], &bucket.head, window, cost, now_us).unwrap();
-        if policy.algorithm() == Algorithm::SlidingLog {
-            bucket.assert_counted(&policy, cost, outcome.decided_us, outcome.blocked);
+impl Asked {
+    /// A check of a bucket in a zone that counts no members.
+    pub fn new(zone: &str, key: &str, txn: Uuid, cost: i64) -> Self {
+        Self {
+            zone: zone.to_owned(),
+            key: key.to_owned(),
+            txn,
+            cost,
+            critical: false,
+            member: None,
+            ttl_us: None,
         }
-        let expected = Expected {
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        let Self { cost, critical, ttl_us, .. } = *self;
+        Ask { cost, critical, member: self.member.as_deref(), ttl_us, held_back: false }
+    }
+}
+
+impl Expected {
+    fn of(outcome: &Outcome) -> Self {
+        Self {
             blocked: outcome.blocked,
             reason: outcome.reason,
-            limit: policy.limit(),
+            limit: outcome.limit,
             remaining: outcome.remaining,
             retry_after_us: outcome.retry_after_us,
+            delay_us: outcome.delay_us,
+            ends_us: outcome.ends_us,
             seq: None,
             zone_version: outcome.head.zone_version,
             decided_us: outcome.decided_us,
             replayed: false,
-        };
-        (expected, outcome)
+        }
     }
 }
 
 impl Row {
-    /// A row, and the head that it leaves behind.
-    fn of(txn: Uuid, cost: i64, outcome: &Outcome, expected: Expected) -> (Self, Head) {
-        let (spent, spent_total) = (outcome.spent, outcome.head.spent_total);
-        (Self { txn, cost, spent, spent_total, expected }, outcome.head)
+    fn charge(&self) -> Charge {
+        Charge {
+            seq: self.decided.and_then(|decided| decided.seq).unwrap(),
+            at_us: self.at_us,
+            spent: self.spent,
+            blocked: self.decided.unwrap().blocked,
+            reserved: self.kind == "reserve",
+            member: self.member.is_some(),
+            ends_us: self.ends_us,
+        }
     }
 }
 
 impl Bucket {
+    fn view<'b>(&'b self, versions: &'b [Version]) -> tallygate::Bucket<'b> {
+        let from = if self.head.seq == 0 { versions.len() } else { self.head.zone_version as usize };
+        tallygate::Bucket { versions: &versions[from - 1..], head: &self.head, holds: &self.holds }
+    }
+
+    fn past(&self, txn: Uuid, cost: i64) -> Option<Result<Expected, Refused>> {
+        let row = self.rows.iter().find(|row| row.txn == txn && CHECKS.contains(&row.kind))?;
+        let same = row.decided.map(|decided| Expected { replayed: true, ..decided });
+        Some(same.filter(|_| row.cost == cost).ok_or(Refused::Conflict))
+    }
+
+    fn decide(&self, versions: &[Version], ask: &Ask<'_>, now_us: i64) -> Result<Outcome, Refused> {
+        let outcome = decide(self.view(versions), self, ask, now_us)?;
+        let policy = &versions.last().unwrap().policy;
+        let plain =
+            Policy::sliding_log(policy.rate(), std::time::Duration::from_micros(policy.window_us() as u64));
+        if policy.algorithm() == Algorithm::SlidingLog
+            && plain.is_ok_and(|plain| {
+                plain
+                    .with_durability(policy.durability())
+                    .with_blocked_rows(policy.blocked_rows())
+                    .with_running_buckets(policy.running_buckets())
+                    == *policy
+            })
+            && self.holds.is_empty()
+            && outcome.head.carried.is_none()
+            && outcome.head.exception.is_none()
+            && !matches!(outcome.reason, Reason::Banned | Reason::HeldBack)
+        {
+            self.assert_counted(policy, ask.cost, outcome.decided_us, outcome.blocked);
+        }
+        Ok(outcome)
+    }
+
+    /// Records a check, unless it only looked.
+    fn answer(&mut self, versions: &[Version], asked: &Asked, outcome: Outcome) -> Expected {
+        let banned = i64::from(outcome.banned_until_us.is_some());
+        let mut expected = Expected::of(&outcome);
+        if asked.cost == 0 {
+            return expected;
+        }
+        expected.seq = Some(outcome.head.seq - banned);
+        let kind = if asked.ttl_us.is_some() { "reserve" } else { "check" };
+        self.append(asked, kind, &outcome, expected);
+        if let Some(until_us) = outcome.banned_until_us {
+            let ban = Row {
+                kind: "ban",
+                cost: 0,
+                spent: 0,
+                ends_us: Some(until_us),
+                member: None,
+                decided: None,
+                ..self.rows[self.rows.len() - 1].clone()
+            };
+            self.rows.push(ban);
+        }
+        if let Some(hold) = &outcome.hold {
+            let algorithm = versions.last().unwrap().policy.algorithm();
+            if matches!(algorithm, Algorithm::Distinct | Algorithm::Concurrency) {
+                self.holds.retain(|held| held.ends_us > outcome.decided_us);
+            }
+            self.put(hold.clone());
+        }
+        self.head = outcome.head;
+        expected
+    }
+
+    fn append(&mut self, asked: &Asked, kind: &'static str, outcome: &Outcome, expected: Expected) {
+        self.rows.push(Row {
+            txn: asked.txn,
+            kind,
+            cost: asked.cost,
+            at_us: outcome.decided_us,
+            spent: outcome.spent,
+            spent_total: outcome.head.spent_total,
+            strikes: outcome.head.strikes,
+            ends_us: outcome.ends_us,
+            member: asked.member.clone(),
+            decided: Some(expected),
+            recorded: None,
+        });
+    }
+
+    /// In place of what was to end of the same charge.
+    fn put(&mut self, hold: Hold) {
+        match self.holds.iter_mut().find(|held| held.seq == hold.seq) {
+            Some(held) => *held = Hold { member: held.member.take(), ..hold },
+            None => self.holds.push(hold),
+        }
+    }
+
     /// The definition of the sliding log, counted out: blocked if and only if the sum does not fit.
     fn assert_counted(&self, policy: &Policy, cost: i64, now_us: i64, blocked: bool) {
         let start = now_us - policy.window_us();
-        let spent: i64 =
-            self.rows.iter().rev().take_while(|r| r.expected.decided_us > start).map(|r| r.spent).sum();
-        assert_eq!(blocked, spent + cost > policy.limit(), "{spent} spent, {cost} asked, {policy:?}");
+        let spent: i64 = self.rows.iter().rev().take_while(|r| r.at_us > start).map(|r| r.spent).sum();
+        let full = cost > 0 && spent + cost > policy.limit();
+        assert_eq!(
+            blocked,
+            full && policy.mode() == Mode::Enforce,
+            "{spent} spent, {cost} asked, {policy:?}"
+        );
+    }
+}
+
+impl Ledger for Bucket {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        Ok(self.rows.iter().rev().find(|row| row.at_us < at_us).map_or(0, |row| row.spent_total))
+    }
+
+    fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
+        Ok(self.rows.iter().find(|row| row.spent_total >= total).map(|row| row.at_us))
+    }
+
+    fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
+        Ok(self.rows.iter().rev().find(|row| row.at_us < at_us).map_or(0, |row| row.strikes))
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tallygate::{Check, Policy};
+use tallygate::{BanRule, Calendar, Check, Limit, Override, Policy, Undo};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db};
-use crate::model::Model;
+use crate::model::{Act, Asked, Model};
 
 const START_US: i64 = 1_800_000_000_000_000; // 2027-01-15 08:00 UTC
 
@@ -65,6 +65,8 @@ struct Vector {
     source: String,
     differs: Option<String>,
     policy: Terms,
+    /// A second zone, where the vector has one.
+    other: Option<Terms>,
     steps: Vec<Step>,
 }
 
@@ -84,6 +86,21 @@ struct Terms {
     rate: i64,
     window_us: u64,
     burst: Option<i64>,
+    slots: Option<i32>,
+    /// Of UTC.
+    calendar: Option<String>,
+    mode: Option<String>,
+    ban: Option<Ban>,
+    running_buckets: Option<String>,
+}
+
+/// After so many blocked checks within a time, for a time.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ban {
+    after: i32,
+    within_us: u64,
+    for_us: u64,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +110,9 @@ enum Step {
     Change {
         policy: Terms,
     },
+    All(Together),
+    Undo(Undone),
+    Override(Overridden),
     Check(Expected),
 }
 
@@ -101,12 +121,49 @@ enum Step {
 struct Expected {
     at_us: i64,
     cost: i64,
+    /// In the second zone?
+    #[serde(default)]
+    other: bool,
+    /// Another bucket than that of most steps.
+    key: Option<String>,
+    /// A reservation.
+    ttl_us: Option<u64>,
     blocked: bool,
     reason: String,
     remaining: i64,
     retry_after_us: Option<i64>,
+    delay_us: Option<i64>,
     #[serde(default)]
     differs: Option<String>,
+}
+
+/// Limits of one transaction.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Together {
+    all: Vec<Expected>,
+}
+
+/// What the step of this number charged is ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Undone {
+    at_us: i64,
+    undo: String,
+    of: usize,
+    /// What a settlement comes to.
+    cost: Option<i64>,
+    /// Of each bucket that was charged, in the order in which they were.
+    remaining: Vec<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Overridden {
+    at_us: i64,
+    #[serde(rename = "override")]
+    limit: Terms,
+    for_us: Option<i64>,
 }
 
 impl Table {
@@ -119,16 +176,51 @@ impl Vector {
     fn name(&self) -> String {
         format!("{} {}", self.id, self.case.as_deref().unwrap_or_default()).trim_end().to_owned()
     }
+
+    /// Its zones by name.
+    fn zones(&self, name: &str) -> Vec<(String, Policy)> {
+        let other = self.other.as_ref().map(|other| (format!("{name}, other"), other.policy()));
+        std::iter::once((name.to_owned(), self.policy.policy())).chain(other).collect()
+    }
 }
 
 impl Terms {
     fn policy(&self) -> Policy {
         let window = Duration::from_micros(self.window_us);
-        Policy::new(self.algorithm.parse().unwrap(), self.rate, window, self.burst).unwrap()
+        let policy = Policy::new(self.algorithm.parse().unwrap(), self.rate, window, self.burst).unwrap();
+        let calendar = self
+            .calendar
+            .as_ref()
+            .map(|unit| Calendar { unit: unit.parse().unwrap(), time_zone: "UTC".parse().unwrap() });
+        let ban = self.ban.as_ref().map(|ban| {
+            let [within, length] = [ban.within_us, ban.for_us].map(Duration::from_micros);
+            BanRule::new(ban.after, within, length)
+        });
+        let running = self.running_buckets.as_ref().map(|how| how.parse().unwrap()).unwrap_or_default();
+        let mode = self.mode.as_ref().map(|mode| mode.parse().unwrap()).unwrap_or_default();
+        let policy = policy.with_slots(self.slots).with_calendar(calendar).with_mode(mode);
+        policy.with_ban(ban).with_running_buckets(running)
     }
 }
 
 impl Expected {
+    fn zone(&self, name: &str) -> String {
+        if self.other { format!("{name}, other") } else { name.to_owned() }
+    }
+
+    fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or("key")
+    }
+
+    fn check(&self, name: &str, txn: Uuid) -> Check {
+        Check::new(self.zone(name), self.key()).cost(self.cost).txn(txn)
+    }
+
+    fn asked(&self, name: &str, txn: Uuid) -> Asked {
+        let ttl_us = self.ttl_us.map(|us| us as i64);
+        Asked { ttl_us, ..Asked::new(&self.zone(name), self.key(), txn, self.cost) }
+    }
+
     /// The same step as it was decided.
     fn decided(&self, decision: &crate::model::Expected) -> Self {
         Self {
@@ -136,57 +228,151 @@ impl Expected {
             reason: decision.reason.to_string(),
             remaining: decision.remaining,
             retry_after_us: decision.retry_after_us,
+            delay_us: decision.delay_us,
             ..self.clone()
         }
+    }
+}
+
+impl Undone {
+    fn undo(&self) -> Undo {
+        match self.undo.as_str() {
+            "refund" => Undo::Refund,
+            "settle" => Undo::Settle(self.cost.unwrap()),
+            "cancel" => Undo::Cancel,
+            "release" => Undo::Release,
+            undo => panic!("{undo} is not known"),
+        }
+    }
+}
+
+impl Overridden {
+    fn what(&self) -> Override {
+        let Terms { rate, window_us, burst, .. } = self.limit;
+        let limit = Limit::new(rate, Duration::from_micros(window_us), burst).unwrap();
+        Override { limit: Some(limit), ban_exempt: false, for_us: self.for_us }
+    }
+}
+
+/// The checks of a step, if it has any.
+fn checks(step: &Step) -> &[Expected] {
+    match step {
+        Step::Check(check) => std::slice::from_ref(check),
+        Step::All(Together { all }) => all,
+        _ => &[],
     }
 }
 
 pub fn the_core_decides_every_vector_as_written() {
     for vector in Table::read().vectors {
         let (name, mut model) = (vector.name(), Model::default());
-        model.set_zone(&name, vector.policy.policy(), START_US);
-        for step in &vector.steps {
+        for (zone, policy) in vector.zones(&name) {
+            model.set_zone(&zone, policy, START_US);
+        }
+        let txns: Vec<Uuid> = vector.steps.iter().map(|_| Uuid::now_v7()).collect();
+        for (step, &txn) in vector.steps.iter().zip(&txns) {
             match step {
                 Step::Change { policy } => model.set_zone(&name, policy.policy(), START_US),
                 Step::Check(step) => {
-                    let now_us = START_US + step.at_us;
-                    let decision = model.check(&name, "key", Uuid::now_v7(), step.cost, now_us).unwrap();
+                    let decision = model.check(&step.asked(&name, txn), START_US + step.at_us).unwrap();
                     assert_eq!(step.decided(&decision), *step, "{name}");
+                }
+                Step::All(Together { all }) => {
+                    let asked: Vec<_> = all.iter().map(|step| step.asked(&name, txn)).collect();
+                    let decisions = model.check_all(&asked, START_US + all[0].at_us).unwrap();
+                    for (step, decision) in all.iter().zip(&decisions) {
+                        assert_eq!(step.decided(decision), *step, "{name}");
+                    }
+                }
+                Step::Undo(undone) => {
+                    let charged = checks(&vector.steps[undone.of]).iter();
+                    let asked = charged.map(|check| check.asked(&name, txns[undone.of]));
+                    let left = asked.map(|asked| {
+                        model
+                            .act(&asked, Act::Undo(undone.undo()), START_US + undone.at_us)
+                            .unwrap()
+                            .remaining
+                    });
+                    assert_eq!(left.collect::<Vec<_>>(), undone.remaining, "{name}: {undone:?}");
+                }
+                Step::Override(over) => {
+                    let asked = Asked::new(&name, "key", txn, 0);
+                    model.act(&asked, Act::Override(Some(over.what())), START_US + over.at_us).unwrap();
                 }
             }
         }
     }
 }
 
-/// Each vector twice: step by step, and the steps of one time in one call.
+/// Each vector twice: step by step, and the plain checks of one time in one call.
 pub async fn every_vector_is_decided_as_written(db: Db) {
     let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
     for vector in Table::read().vectors {
         for batched in [false, true] {
-            let zone = format!("{}{}", vector.name(), if batched { ", in batches" } else { "" });
-            clocked.limiter.set_zone(&zone, &vector.policy.policy(), None, "test").await.unwrap();
-            let together = |a: &Step, b: &Step| match (a, b) {
-                (Step::Check(a), Step::Check(b)) => batched && a.at_us == b.at_us,
+            let name = format!("{}{}", vector.name(), if batched { ", in batches" } else { "" });
+            for (zone, policy) in vector.zones(&name) {
+                limiter.set_zone(&zone, &policy, None, "test").await.unwrap();
+            }
+            let txns: Vec<Uuid> = vector.steps.iter().map(|_| Uuid::now_v7()).collect();
+            let together = |a: &(&Step, &Uuid), b: &(&Step, &Uuid)| match (a.0, b.0) {
+                (Step::Check(a), Step::Check(b)) => {
+                    batched && a.at_us == b.at_us && a.ttl_us.is_none() && b.ttl_us.is_none()
+                }
                 _ => false,
             };
-            for steps in vector.steps.chunk_by(together) {
-                let mut checks = Vec::new();
-                for step in steps {
-                    match step {
-                        Step::Change { policy } => {
-                            clocked.limiter.set_zone(&zone, &policy.policy(), None, "test").await.unwrap();
-                        }
-                        Step::Check(step) => checks.push(step),
+            let steps: Vec<(&Step, &Uuid)> = vector.steps.iter().zip(&txns).collect();
+            for steps in steps.chunk_by(together) {
+                let &(step, &txn) = &steps[0];
+                let expected: Vec<&Expected> = steps.iter().flat_map(|(step, _)| checks(step)).collect();
+                if let Some(first) = expected.first() {
+                    clocked.set(START_US + first.at_us).await;
+                }
+                let decisions = match step {
+                    Step::Change { policy } => {
+                        limiter.set_zone(&name, &policy.policy(), None, "test").await.unwrap();
+                        Vec::new()
                     }
+                    Step::Check(check) if check.ttl_us.is_some() => {
+                        let ttl = Duration::from_micros(check.ttl_us.unwrap());
+                        vec![limiter.reserve(check.check(&name, txn), ttl).await.unwrap()]
+                    }
+                    Step::Check(_) => {
+                        let asked =
+                            expected.iter().zip(steps).map(|(check, (_, txn))| check.check(&name, **txn));
+                        limiter.check_many(asked.collect()).await.unwrap()
+                    }
+                    Step::All(_) => {
+                        let asked = expected.iter().map(|check| check.check(&name, txn)).collect();
+                        limiter.check_all(asked).await.unwrap().decisions
+                    }
+                    Step::Undo(undone) => {
+                        clocked.set(START_US + undone.at_us).await;
+                        let charged = txns[undone.of];
+                        let recorded = match undone.undo() {
+                            Undo::Refund => limiter.refund(charged).await,
+                            Undo::Settle(cost) => limiter.settle(charged, cost).await,
+                            Undo::Cancel => limiter.cancel(charged).await,
+                            Undo::Release => limiter.release(charged).await,
+                        };
+                        // Told by bucket, in whatever order.
+                        let recorded = recorded.unwrap();
+                        let left = checks(&vector.steps[undone.of]).iter().map(|check| {
+                            recorded.iter().find(|one| one.zone == check.zone(&name)).unwrap().remaining
+                        });
+                        assert_eq!(left.collect::<Vec<_>>(), undone.remaining, "{name}: {undone:?}");
+                        Vec::new()
+                    }
+                    Step::Override(over) => {
+                        clocked.set(START_US + over.at_us).await;
+                        limiter.set_override(&name, "key", over.what(), "", "test").await.unwrap();
+                        Vec::new()
+                    }
+                };
+                assert_eq!(decisions.len(), expected.len(), "{name}");
+                for (step, decision) in expected.into_iter().zip(&decisions) {
+                    assert_eq!(step.decided(&decision.into()), *step, "{name}");
                 }
-                let Some(first) = checks.first() else { continue };
-                clocked.set(START_US + first.at_us).await;
-                let asked = checks.iter().map(|step| Check::new(&zone, "key").cost(step.cost)).collect();
-                let decisions = clocked.limiter.check_many(asked).await.unwrap();
-                for (step, decision) in checks.into_iter().zip(&decisions) {
-                    assert_eq!(step.decided(&decision.into()), *step, "{zone}");
-                }
-                assert_eq!(decisions.len(), steps.len(), "{zone}");
             }
         }
     }
@@ -210,10 +396,7 @@ pub fn every_peer_vector_is_used_or_left_out_with_a_reason() {
         assert!(names.insert(vector.name()), "{} is there twice", vector.name());
         assert!(!vector.source.is_empty() && !vector.steps.is_empty(), "{}", vector.name());
         // What a peer says otherwise is said at the step, and explained in words.
-        let steps = vector.steps.iter().filter_map(|step| match step {
-            Step::Check(step) => step.differs.as_ref(),
-            Step::Change { .. } => None,
-        });
+        let steps = vector.steps.iter().flat_map(checks).filter_map(|step| step.differs.as_ref());
         for text in steps.chain(&vector.differs) {
             assert!(text.len() > 20, "{}: how does it differ?", vector.name());
         }

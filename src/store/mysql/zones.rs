@@ -5,64 +5,20 @@ use sqlx::{Connection, MySqlConnection, Row};
 
 use super::{MySql, error, time};
 use crate::error::{Error, Result};
-use crate::zone::{Durability, Policy, Zone, ZoneVersion};
+use crate::store::{Setting, clock_of};
+use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
 
 impl MySql {
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        if policy.durability() != Durability::Durable {
-            return Err(Error::invalid(
-                "on MySQL and MariaDB a single zone cannot be relaxed; set innodb_flush_log_at_trx_commit for the whole \
-                 server, or leave the zone durable",
-            ));
-        }
+    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         let begin = "set transaction isolation level read committed; start transaction";
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with(begin).await.map_err(error)?;
-        sqlx::query(include_str!("zone_add.sql"))
-            .bind(name)
-            .bind(description)
-            .bind(policy.algorithm().as_str())
-            .bind(policy.rate())
-            .bind(policy.window_us())
-            .bind(policy.burst())
-            .bind(policy.gcd())
-            .bind(policy.durability().as_str())
-            .bind(policy.blocked_rows().as_str())
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-        let mut zone = lock_zone(&mut tx, name).await?;
-        let description = description.unwrap_or(&zone.description);
-        if zone.policy != *policy || zone.description != description {
-            sqlx::query(include_str!("zone_set.sql"))
-                .bind(description)
-                .bind(policy.algorithm().as_str())
-                .bind(policy.rate())
-                .bind(policy.window_us())
-                .bind(policy.burst())
-                .bind(policy.gcd())
-                .bind(policy.durability().as_str())
-                .bind(policy.blocked_rows().as_str())
-                .bind(zone.id)
-                .execute(&mut *tx)
-                .await
-                .map_err(error)?;
-            zone = lock_zone(&mut tx, name).await?;
+        let mut zones = Vec::with_capacity(settings.len());
+        for setting in settings {
+            zones.push(set_zone(&mut tx, setting, by).await?);
         }
-        sqlx::query(include_str!("zone_version_add.sql"))
-            .bind(by)
-            .bind(zone.id)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
         tx.commit().await.map_err(error)?;
-        Ok(zone)
+        Ok(zones)
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {
@@ -90,6 +46,44 @@ impl MySql {
             .map_err(error)?;
         rows.iter().map(|row| zone_version!(row)).collect()
     }
+}
+
+async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Result<Zone> {
+    let Setting { name, policy, description } = setting;
+    if policy.durability() != Durability::Durable {
+        return Err(Error::invalid(
+            "on MySQL and MariaDB a single zone cannot be relaxed; set innodb_flush_log_at_trx_commit for the whole \
+             server, or leave the zone durable",
+        ));
+    }
+    let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
+    bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
+    let mut zone = lock_zone(tx, name).await?;
+    if setting.changes(&zone) {
+        let set = sqlx::query(include_str!("zone_set.sql"));
+        let set = set.bind(description.as_ref().unwrap_or(&zone.description));
+        bind_policy!(set, policy).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
+        zone = lock_zone(tx, name).await?;
+    }
+    sqlx::query(include_str!("zone_version_add.sql"))
+        .bind(by)
+        .bind(zone.id)
+        .execute(&mut *tx)
+        .await
+        .map_err(error)?;
+    for span in clock_of(policy) {
+        sqlx::query(include_str!("zone_calendar_add.sql"))
+            .bind(zone.id)
+            .bind(zone.version)
+            .bind(span.starts_us)
+            .bind(span.ends_us)
+            .bind(span.offset_us)
+            .bind(span.shown_us)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+    }
+    Ok(zone)
 }
 
 async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Zone> {

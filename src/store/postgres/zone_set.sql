@@ -1,27 +1,27 @@
 update zone_master z
-set description = n.description,
-    algorithm = n.algorithm,
-    rate = n.rate,
-    window_us = n.window_us,
-    burst = n.burst,
-    rate_gcd = n.rate_gcd,
-    durability = n.durability,
-    blocked_rows = n.blocked_rows,
-    version = z.version + n.changed::int,
-    updated_at = case
-        when n.changed then greatest(pg_catalog.clock_timestamp(), z.updated_at)
-        else z.updated_at
-    end
-from (
-    select o.id, coalesce($2, o.description) as description, $3::text as algorithm, $4::bigint as rate,
-        $5::bigint as window_us, $6::bigint as burst, $7::bigint as rate_gcd, $8::text as durability,
-        $9::text as blocked_rows,
-        (o.description, o.algorithm, o.rate, o.window_us, o.burst, o.durability, o.blocked_rows)
-            is distinct from (coalesce($2, o.description), $3, $4, $5, $6, $8, $9) as changed
-    from zone_master o
-    where o.name = $1
-    for update
-) n
-where z.id = n.id
-returning z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.durability, z.blocked_rows,
-    z.version, z.created_at, z.updated_at
+set description = $1,
+    algorithm = $2,
+    rate = $3,
+    window_us = $4,
+    burst = $5,
+    rate_gcd = $6,
+    slots = $7,
+    calendar = $8,
+    time_zone = $9,
+    soft_rate = $10,
+    reserve = $11,
+    mode = $12,
+    count_blocked = $13,
+    ban_after = $14,
+    ban_within_us = $15,
+    ban_for_us = $16,
+    ban_factor = $17,
+    ban_max_us = $18,
+    ban_from = $19,
+    on_outage = $20,
+    running_buckets = $21,
+    durability = $22,
+    blocked_rows = $23,
+    version = z.version + 1,
+    updated_at = greatest(pg_catalog.clock_timestamp(), z.updated_at)
+where z.id = $24

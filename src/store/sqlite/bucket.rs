@@ -1,115 +1,242 @@
-//! A bucket on its way through the checks of a batch.
+//! A bucket on its way through what a call does to it.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::decide::{Head, Outcome, Probe, Version, Window, decide, probe};
+use super::known::{Known, Lack};
+use crate::decide::{self, Ask, Event, Happened, Head, Hold, Outcome, Version, decide, happen};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
+use crate::zone::Family;
 
-/// What was loaded of a bucket, and what the checks of the batch have made of it.
+/// What was loaded of a bucket, and what the call has made of it.
 pub(super) struct Bucket<'b> {
     pub zone_id: i32,
     pub key: &'b str,
-    versions: &'b [Version],
-    head: Head,
+    pub known: Known,
+    /// Never before the last row.
     now_us: i64,
-    /// `spent_total` before the window's first row: one time for the batch, one window.
-    pub base: i64,
-    /// The head as it was loaded. What goes beyond its total was spent by the batch, now.
-    loaded: Head,
+    /// Those of the zone, from the oldest that decided the last row of one of its buckets.
+    versions: Arc<[Version]>,
+    holds: Vec<Hold>,
+    loaded: State,
+    state: State,
+    /// The database must be asked before it can go on.
+    stopped: bool,
 }
 
-/// A decision that was made, and what it was made of.
-pub(super) struct Turn<'b> {
-    pub outcome: Outcome,
-    pub current: &'b Version,
-    pub before: Head,
-    cost: i64,
-    base: i64,
-    /// What the ledger must tell before the wait is exact.
-    pub search: Option<Search>,
-}
-
-/// When had the bucket spent `total`? After `after_us`, and at most `within_us` later.
 #[derive(Clone, Copy)]
-pub(super) struct Search {
-    pub total: i64,
-    pub after_us: i64,
-    within_us: i64,
+struct State {
+    /// The first of the versions that matter.
+    from: usize,
+    head: Head,
+    /// The holds that there are by now: further ones follow.
+    holds: usize,
+    /// The database has holds of the bucket, or had.
+    holding: bool,
 }
 
-impl Search {
-    /// The highest bit of the time from `after_us` on.
-    pub fn highest_bit(&self) -> i64 {
-        self.within_us.checked_ilog2().map_or(0, |bit| 1 << bit)
-    }
+/// A check that was decided, and from what.
+pub(super) struct Turn {
+    pub outcome: Outcome,
+    before: State,
+    exact: bool,
+}
+
+/// What happened besides checks, and what it left.
+pub(super) struct Mark {
+    pub happened: Happened,
+    /// The time of the row before it.
+    pub before_us: Option<i64>,
+    pub limit: i64,
+    pub remaining: i64,
 }
 
 impl<'b> Bucket<'b> {
     pub fn new(
         (zone_id, key): (i32, &'b str),
+        versions: Arc<[Version]>,
         head: Head,
-        zones: &'b BTreeMap<i32, Vec<Version>>,
+        holds: Option<Vec<Hold>>,
         now_us: i64,
     ) -> Self {
-        let versions = zones.get(&zone_id).map_or(&[][..], Vec::as_slice);
-        let from = if head.seq > 0 {
-            versions.partition_point(|version| version.version < head.zone_version)
+        let (now_us, from) = if head.seq > 0 {
+            let from = versions.partition_point(|version| version.version < head.zone_version);
+            (now_us.max(head.last_us), from)
         } else {
-            versions.len().saturating_sub(1)
+            (now_us, versions.len().saturating_sub(1))
         };
-        let versions = &versions[from..];
-        Self { zone_id, key, versions, head, now_us, base: head.spent_total, loaded: head }
+        let holding = holds.is_some();
+        let holds = holds.unwrap_or_default();
+        let state = State { from, head, holds: holds.len(), holding };
+        let known = Known::new(head, now_us);
+        Self { zone_id, key, known, now_us, versions, holds, loaded: state, state, stopped: false }
     }
 
-    /// The time after which the window begins, when its first row must be read for `base`.
-    pub fn after_us(&self) -> Option<i64> {
-        self.probe(0).map(|probe| probe.after_us)
+    pub fn now_us(&self) -> i64 {
+        self.now_us
     }
 
-    pub fn decide(&mut self, cost: i64, leaves_row: bool) -> Result<Turn<'b>> {
-        let current = self.versions.last().ok_or_else(|| {
-            Error::invalid(format!("there is no zone {}; list them with: tallygate zone list", self.zone_id))
-        })?;
-        let before = self.head;
-        let window = Window { base: self.base, reached_us: None };
-        let outcome = decide(self.versions, &before, Some(window), cost, self.now_us)?;
-        let asked = self.probe(cost).filter(|_| outcome.retry_after_us.is_some());
-        // A total that the batch itself reached was reached now: the wait is the whole window, as decided.
-        let search = asked.filter(|probe| probe.total <= self.loaded.spent_total).map(|probe| Search {
-            total: probe.total,
-            after_us: probe.after_us,
-            within_us: self.loaded.last_us.saturating_sub(probe.after_us),
-        });
-        if leaves_row {
-            self.head = outcome.head;
-            // The versions before were for the level of the row that decided before.
-            self.versions = std::slice::from_ref(current);
+    /// True when there were rows before the call.
+    pub fn has_rows(&self) -> bool {
+        self.loaded.head.seq > 0
+    }
+
+    pub fn has_new_holds(&self) -> bool {
+        self.state.holds > self.loaded.holds
+    }
+
+    /// True when every hold ends for good, and need not be kept beyond that.
+    pub fn is_held(&self) -> bool {
+        self.versions.last().is_some_and(|version| version.policy.algorithm().family() == Family::Held)
+    }
+
+    /// The head, where more of it changed than what its last row says, and whether the bucket has holds.
+    pub fn changed_head(&self) -> Option<(&Head, bool)> {
+        let (State { head, holding, .. }, loaded) = (&self.state, &self.loaded);
+        let Head { seq, last_us, spent_total, level, zone_version, strikes, .. } = *head;
+        let by_row = Head { seq, last_us, spent_total, level, zone_version, strikes, ..loaded.head };
+        (by_row != *head || *holding != loaded.holding).then_some((head, *holding))
+    }
+
+    /// Lets the core ask for the sums of all its windows at once, before it decides anything.
+    pub fn look_ahead(&self) -> Result<()> {
+        if self.state.head.seq > 0 && !self.versions.is_empty() {
+            self.tell(&self.state, &Ask::default())?;
         }
-        Ok(Turn { outcome, current, before, cost, base: self.base, search })
+        Ok(())
+    }
+
+    /// Decides a check; None when the database must be asked first. The wait may be known later than the rest.
+    pub fn decide(&mut self, ask: &Ask<'_>, leaves_row: bool) -> Result<Option<Turn>> {
+        self.current()?;
+        if self.stopped {
+            return Ok(None);
+        }
+        let before = self.state;
+        let (outcome, lack) = self.tell(&before, ask)?;
+        // A ban may begin with the end of the wait.
+        let outcome = outcome.filter(|outcome| lack == Lack::Nothing || outcome.banned_until_us.is_none());
+        let Some(outcome) = outcome else {
+            self.stopped = true;
+            return Ok(None);
+        };
+        if leaves_row {
+            self.holds.extend(outcome.hold.clone());
+            self.state = self.after(outcome.head, outcome.hold.is_some());
+        }
+        Ok(Some(Turn { outcome, before, exact: lack == Lack::Nothing }))
+    }
+
+    /// Decides a check once more, when its wait is not known yet.
+    pub fn decide_again(&self, turn: &mut Turn, ask: &Ask<'_>) -> Result<()> {
+        if !turn.exact
+            && let (Some(outcome), lack) = self.tell(&turn.before, ask)?
+        {
+            turn.outcome = outcome;
+            turn.exact = lack == Lack::Nothing;
+        }
+        Ok(())
+    }
+
+    /// Takes the only check of the bucket back, and blocks it because of another limit.
+    pub fn hold_back(&mut self, turn: &mut Turn, ask: &Ask<'_>, leaves_row: bool) -> Result<()> {
+        self.holds.truncate(turn.before.holds);
+        self.state = turn.before;
+        let again = self.decide(&Ask { held_back: true, ..*ask }, leaves_row)?;
+        *turn = again.ok_or_else(|| Error::database("a check that was decided could not be held back"))?;
+        Ok(())
     }
 
     /// A row for checks that were blocked without asking: it brings the state to now and spends nothing.
-    pub fn stay_blocked(&mut self) -> Result<Turn<'b>> {
-        let mut turn = self.decide(0, true)?;
+    pub fn stay_blocked(&mut self) -> Result<Option<Turn>> {
+        let Some(mut turn) = self.decide(&Ask::default(), true)? else { return Ok(None) };
+        let banned = turn.outcome.head.banned_until_us.is_some_and(|until_us| until_us > self.now_us);
         turn.outcome.blocked = true;
-        turn.outcome.reason = Reason::OverLimit;
-        turn.outcome.retry_after_us = None;
-        turn.search = None;
-        Ok(turn)
+        turn.outcome.reason = if banned { Reason::Banned } else { Reason::OverLimit };
+        turn.outcome.delay_us = None;
+        Ok(Some(turn))
     }
 
-    fn probe(&self, cost: i64) -> Option<Probe> {
-        probe(&self.versions.last()?.policy, &self.head, cost, self.now_us)
+    /// Lets something happen; None when the database must be asked first.
+    pub fn happen(&mut self, event: Event) -> Result<Option<Mark>> {
+        let policy = self.current()?.policy;
+        if self.stopped {
+            return Ok(None);
+        }
+        let before = self.state;
+        let (happened, _) = self.known.tell(|known| happen(self.seen(&before), known, event, self.now_us))?;
+        let Some(happened) = happened else {
+            self.stopped = true;
+            return Ok(None);
+        };
+        let mut holds = self.holds.clone();
+        if let Some(hold) = &happened.hold {
+            match holds.iter_mut().find(|held| held.seq == hold.seq) {
+                Some(held) => *held = Hold { member: held.member.take(), ..hold.clone() },
+                None => holds.push(hold.clone()),
+            }
+        }
+        let holds = std::mem::replace(&mut self.holds, holds);
+        let after = self.after(happened.head, happened.hold.is_some());
+        let (peek, _) = self.tell(&after, &Ask::default())?;
+        let Some(peek) = peek else {
+            self.holds = holds;
+            self.stopped = true;
+            return Ok(None);
+        };
+        self.state = after;
+        let limit = happened.head.exception.and_then(|exception| exception.limit);
+        Ok(Some(Mark {
+            before_us: last_us(&before.head),
+            limit: limit.map_or(policy, |limit| policy.overridden(limit)).limit(),
+            remaining: peek.remaining,
+            happened,
+        }))
+    }
+
+    /// The database was asked.
+    pub fn go_on(&mut self) {
+        self.stopped = false;
+    }
+
+    /// The policy of its zone.
+    pub fn current(&self) -> Result<&Version> {
+        self.versions.last().ok_or_else(|| {
+            Error::invalid(format!("there is no zone {}; list them with: tallygate zone list", self.zone_id))
+        })
+    }
+
+    /// The versions before the current one were for what the row before had left.
+    fn after(&self, head: Head, holds_more: bool) -> State {
+        let holding = self.state.holding || holds_more;
+        State { from: self.versions.len().saturating_sub(1), head, holds: self.holds.len(), holding }
+    }
+
+    fn tell(&self, state: &State, ask: &Ask<'_>) -> Result<(Option<Outcome>, Lack)> {
+        self.known.tell(|known| decide(self.seen(state), known, ask, self.now_us))
+    }
+
+    fn seen<'s>(&'s self, state: &'s State) -> decide::Bucket<'s> {
+        decide::Bucket {
+            versions: self.versions.get(state.from..).unwrap_or_default(),
+            head: &state.head,
+            holds: self.holds.get(..state.holds).unwrap_or_default(),
+        }
     }
 }
 
-impl Turn<'_> {
-    /// Decides again, now that it is known when the total was reached: this makes the wait exact.
-    pub fn wait(&mut self, reached_us: Option<i64>) -> Result<()> {
-        let window = Window { base: self.base, reached_us };
-        let versions = std::slice::from_ref(self.current);
-        self.outcome = decide(versions, &self.before, Some(window), self.cost, self.outcome.decided_us)?;
-        Ok(())
+impl Turn {
+    /// The time of the row before it.
+    pub fn before_us(&self) -> Option<i64> {
+        last_us(&self.before.head)
     }
+
+    /// The check's place in the ledger: that of the ban which it brought about comes after it.
+    pub fn seq(&self) -> i64 {
+        self.outcome.head.seq - i64::from(self.outcome.banned_until_us.is_some())
+    }
+}
+
+fn last_us(head: &Head) -> Option<i64> {
+    (head.seq > 0).then_some(head.last_us)
 }

@@ -1,5 +1,19 @@
--- The heads of those buckets that have one, as one text: a row for each comes dear. ?1 lists [zone_id, bucket_key].
-select group_concat(concat_ws(' ', j.key, b.seq, b.last_at, b.spent_total, b.zone_version, b.level)) as numbers
+-- The heads of those buckets that have one, as one text: a row for each comes dear. The last number but one is 1 where
+-- a head says more than most do. ?1 lists [zone_id, bucket_key].
+select group_concat(
+        concat_ws(
+            ' ',
+            j.key,
+            b.seq,
+            b.last_at,
+            b.spent_total,
+            b.zone_version,
+            b.strikes,
+            coalesce(b.banned_until, b.carried_at, b.override_seq) is not null
+                or b.bans + b.ban_strikes + b.holding > 0,
+            b.level
+        )
+    ) as numbers
 from jsonb_each(?1) j
 cross join zone_bucket_lock b
 where b.zone_id = j.value ->> 0 and b.bucket_key = j.value ->> 1

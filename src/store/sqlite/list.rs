@@ -17,8 +17,12 @@ impl List {
     }
 
     pub fn push<const N: usize>(&mut self, row: [Value<'_>; N]) {
+        self.push_all(row.into_iter());
+    }
+
+    pub fn push_all<'v>(&mut self, row: impl Iterator<Item = Value<'v>>) {
         self.0.push(if self.0.is_empty() { '[' } else { ',' });
-        for (n, value) in row.into_iter().enumerate() {
+        for (n, value) in row.enumerate() {
             self.0.push(if n == 0 { '[' } else { ',' });
             value.write(&mut self.0);
         }
@@ -36,26 +40,33 @@ impl List {
 }
 
 pub(super) enum Value<'v> {
-    Number(Option<i64>),
+    None,
+    Number(i64),
     Text(&'v str),
     Txn(Uuid),
 }
 
 impl From<i64> for Value<'_> {
     fn from(number: i64) -> Self {
-        Self::Number(Some(number))
+        Self::Number(number)
     }
 }
 
 impl From<i32> for Value<'_> {
     fn from(number: i32) -> Self {
-        Self::Number(Some(number.into()))
+        Self::Number(number.into())
     }
 }
 
-impl From<Option<i64>> for Value<'_> {
-    fn from(number: Option<i64>) -> Self {
-        Self::Number(number)
+impl From<bool> for Value<'_> {
+    fn from(yes: bool) -> Self {
+        Self::Number(yes.into())
+    }
+}
+
+impl<'v, T: Into<Value<'v>>> From<Option<T>> for Value<'v> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
     }
 }
 
@@ -75,23 +86,23 @@ impl Value<'_> {
     fn write(self, json: &mut String) {
         // Writing to a string cannot fail.
         let _ = match self {
-            Self::Number(Some(number)) => write!(json, "{number}"),
-            Self::Number(None) => json.write_str("null"),
+            Self::None => json.write_str("null"),
+            Self::Number(number) => write!(json, "{number}"),
             Self::Text(text) => return write_text(text, json),
             Self::Txn(txn) => write!(json, "\"{:x}\"", txn.simple()),
         };
     }
 }
 
-/// Keys have no control characters, so two characters are left to escape.
+/// Quotes, backslashes and control characters are written by their numbers.
 fn write_text(text: &str, json: &mut String) {
+    let escaped = |c: char| c < ' ' || c == '"' || c == '\\';
     json.push('"');
-    for part in text.split_inclusive(['"', '\\']) {
-        match part.strip_suffix(['"', '\\']) {
-            Some(plain) => {
-                json.push_str(plain);
-                json.push('\\');
-                json.push_str(&part[plain.len()..]);
+    for part in text.split_inclusive(escaped) {
+        match part.chars().next_back().filter(|&c| escaped(c)) {
+            Some(last) => {
+                json.push_str(part.trim_end_matches(last));
+                let _ = write!(json, "\\u{:04x}", u32::from(last));
             }
             None => json.push_str(part),
         }
@@ -106,7 +117,7 @@ mod tests {
     #[test]
     fn a_list_is_one_json_text() {
         assert_eq!(List::default().json(), "[]");
-        let rows = [[Value::from(-1), "plain".into()], [None.into(), r#"a"b\c\"#.into()]];
-        assert_eq!(List::of(rows).json(), r#"[[-1,"plain"],[null,"a\"b\\c\\"]]"#);
+        let rows = [[Value::from(-1), "plain".into()], [Value::None, "a\"b\\c\n".into()]];
+        assert_eq!(List::of(rows).json(), r#"[[-1,"plain"],[null,"a\u0022b\u005cc\u000a"]]"#);
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use uuid::Uuid;
 
     use crate::store::connections::Connections;
-    use crate::store::{Address, Isolation, Sqlite, Terms};
+    use crate::store::{Address, Isolation, Setting, Sqlite, Terms};
     use crate::zone::{Durability, Policy};
 
     use super::*;
@@ -64,6 +64,9 @@ mod tests {
             cost: 1,
             fresh: true,
             record: false,
+            critical: false,
+            member: None,
+            ttl_us: None,
         };
         let terms = Terms { isolation: Isolation::RowLock, until: Instant::now() + Duration::from_secs(30) };
         let requests: Vec<_> = zones.iter().map(request).collect();
@@ -89,8 +92,12 @@ mod tests {
         assert_eq!(synchronous(store.quick.as_ref().unwrap()).await, 1, "normal");
         let durable = Policy::sliding_log(100, Duration::from_secs(60)).unwrap();
         let relaxed = durable.with_durability(Durability::Relaxed);
-        let zone = store.set_zone("a", &relaxed, None, "test").await.unwrap().id;
-        let other = store.set_zone("b", &durable, None, "test").await.unwrap().id;
+        let set = async |store: &Sqlite, name: &str, policy| {
+            let setting = Setting { name: name.to_owned(), policy, description: None };
+            store.set_zones(&[setting], "test").await.unwrap().remove(0).id
+        };
+        let zone = set(&store, "a", relaxed).await;
+        let other = set(&store, "b", durable).await;
         assert!(!commits_quickly(&store, &[zone]).await, "not known yet");
         assert!(commits_quickly(&store, &[zone]).await);
         assert!(!commits_quickly(&store, &[other]).await);
@@ -98,9 +105,9 @@ mod tests {
         assert!(commits_quickly(&store, &[zone, zone]).await);
 
         let process = Sqlite::connect(&address, 1).await.unwrap();
-        process.set_zone("a", &durable, None, "test").await.unwrap();
+        set(&process, "a", durable).await;
         assert!(!commits_quickly(&store, &[zone]).await, "seen under the lock");
-        process.set_zone("a", &relaxed, None, "test").await.unwrap();
+        set(&process, "a", relaxed).await;
         assert!(!commits_quickly(&store, &[zone]).await, "learned with the next check");
         assert!(commits_quickly(&store, &[zone]).await);
     }

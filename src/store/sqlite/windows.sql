@@ -1,5 +1,5 @@
--- What each bucket had spent in all before the first row past a time, as one text; nothing but the place where that
--- row is missing. ?1 lists [zone_id, bucket_key, time].
+-- What each bucket had spent in all before a time, as one text; nothing but the place where no row is of that time or
+-- later. ?1 lists [zone_id, bucket_key, time].
 select group_concat(
         concat_ws(
             ' ',
@@ -7,7 +7,7 @@ select group_concat(
             (
                 select t.spent_total - t.spent
                 from zone_txn t
-                where t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1 and t.created_at > j.value ->> 2
+                where t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1 and t.created_at >= j.value ->> 2
                 order by t.created_at, t.seq
                 limit 1
             )

@@ -1,0 +1,30 @@
+-- zone_check_all: several limits of one transaction inside the caller's transaction: all pass, or none is spent from.
+--
+-- When one is blocked none is spent from: those that would have passed say held_back. A zone in shadow mode holds
+-- nothing back.
+--
+-- Arguments  p_checks        a JSON array as for zone_check_many, of different buckets and one transaction
+--            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
+--                            innodb_lock_wait_timeout as it is
+-- Result     a row for each, in the order of the array, with the columns of zone_check's
+-- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the caller's transaction ends
+-- Errors     those of zone_check; TG002 (31002) also when the transaction was decided with other buckets
+drop procedure if exists zone_check_all;
+create procedure zone_check_all(in p_checks json, in p_lock_wait_s int)
+sql security definer
+begin
+    declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare exit handler for sqlexception
+    begin
+        set innodb_lock_wait_timeout = v_lock_wait_s;
+        resignal;
+    end;
+    call zone_transaction_require();
+    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    call zone_decide_all(p_checks, true);
+    set innodb_lock_wait_timeout = v_lock_wait_s;
+    select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
+        d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
+    from zone_decision d
+    order by d.position;
+end;

@@ -1,0 +1,218 @@
+-- zone_decide_all: decides several limits of one transaction into the temporary table zone_decision: all pass, or none
+-- is spent from; not called from outside.
+--
+-- Each is decided twice: first to see whether it blocks, then to be recorded, when it is known whether another does.
+--
+-- Arguments  p_checks  as for zone_check_all
+--            p_joined  the transaction is the caller's and may be of any isolation level
+-- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
+-- Errors     those of zone_check_all, but for TG006
+drop procedure if exists zone_decide_all;
+create procedure zone_decide_all(in p_checks json, in p_joined boolean)
+sql security definer
+begin
+    -- When the call began; not the time of the decisions, which is read after the locks.
+    declare v_asked_us       bigint default timestampdiff(
+        microsecond, timestamp'1970-01-01 00:00:00', timestamp(utc_date(), utc_time(6))
+    );
+    declare v_epoch          datetime default timestamp'1970-01-01 00:00:00';
+    declare v_done           boolean;
+    declare v_clock_us       bigint;
+    declare v_now_us         bigint;
+    declare v_txn_id         binary(16);
+    declare v_txns           int;
+    declare v_twice_in       int;
+    -- Is any blocked? How many leave a row, and how many did before?
+    declare v_any_blocked    boolean default false;
+    declare v_past           int default 0;
+    declare v_recording      int;
+    -- a check
+    declare v_position       int;
+    declare v_zone_id        int;
+    declare v_key            varbinary(255);
+    declare v_bucket_key     varchar(4000) character set utf8mb4;
+    declare v_cost           bigint;
+    declare v_recorded       boolean;
+    declare v_critical       boolean;
+    declare v_member         varbinary(255);
+    declare v_ttl_us         bigint;
+    declare v_refused        boolean;
+    -- the bucket's head
+    declare v_seq            bigint;
+    declare v_last_us        bigint;
+    declare v_spent_total    bigint;
+    declare v_level          bigint;
+    declare v_head_version   int;
+    declare v_strikes        bigint;
+    declare v_banned_us      bigint;
+    declare v_bans           int;
+    declare v_ban_strikes    bigint;
+    declare v_carried        bigint;
+    declare v_carried_us     bigint;
+    declare v_carried_total  bigint;
+    declare v_carried_seq    bigint;
+    declare v_override_seq   bigint;
+    declare v_holding        boolean;
+    -- the decision
+    declare v_id             bigint;
+    declare v_kind           varchar(20) character set ascii;
+    declare v_zone_version   int;
+    declare v_row_seq        bigint;
+    declare v_blocked        boolean;
+    declare v_reason         varchar(20) character set ascii;
+    declare v_past_cost      bigint;
+    declare v_spent          bigint;
+    declare v_zone_limit     bigint;
+    declare v_remaining      bigint;
+    declare v_retry_after_us bigint;
+    declare v_delay_us       bigint;
+    declare v_ends_us        bigint;
+    declare v_ends_at        datetime(6);
+    declare v_created_at     datetime(6);
+    declare v_has_member     boolean;
+    declare v_ban_us         bigint;
+    -- A new id needs no look, unless somebody decided while this call waited.
+    declare c_look cursor for
+        select c.position, c.zone_id, c.bucket_key, c.cost, h.seq, timestampdiff(microsecond, v_epoch, h.last_at)
+        from zone_batch_check c
+        join zone_batch_head h on h.bucket = c.bucket
+        where c.recorded and c.txn_id is not null and h.seq > 0
+            and not (c.fresh and timestampdiff(microsecond, v_epoch, h.last_at) < v_asked_us)
+        order by c.position;
+    declare c_check cursor for
+        select c.position, c.zone_id, c.bucket_key, c.cost, c.recorded, c.critical, c.member, c.ttl_us, c.refused
+        from zone_batch_check c
+        left join zone_decision d on d.position = c.position
+        where d.position is null
+        order by c.position;
+    declare continue handler for not found set v_done = true;
+
+    -- 1. Read, validate and lock.
+    call zone_batch_read(p_checks);
+    select count(distinct c.txn_id), min(c.txn_id), sum(c.recorded), min(if(c.nth > 1, c.zone_id, null))
+    into v_txns, v_txn_id, v_recording, v_twice_in
+    from zone_batch_check c;
+    if v_twice_in is not null then
+        call zone_error('same bucket', v_twice_in, null, null);
+    end if;
+    if v_txns > 1 then
+        call zone_error('many txns', null, null, null);
+    end if;
+    call zone_batch_hold(false, p_joined);
+
+    -- 2. The clock, after the locks. Time never moves backwards within a bucket.
+    call zone_clock(v_clock_us);
+    if v_txn_id is null then
+        call zone_txn_id_make(v_clock_us, v_txn_id);
+    end if;
+
+    -- 3. What was decided before: of all of them, or of none.
+    open c_look;
+    looks: loop
+        set v_done = false;
+        fetch c_look into v_position, v_zone_id, v_key, v_cost, v_seq, v_last_us;
+        if v_done then
+            leave looks;
+        end if;
+        call zone_txn_find(
+            v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
+            v_zone_version, v_row_seq, v_blocked, v_reason, v_past_cost, v_spent, v_zone_limit, v_remaining,
+            v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_has_member
+        );
+        if v_id is not null then
+            if v_past_cost <> v_cost then
+                call zone_error('other cost', hex(v_txn_id), v_past_cost, v_cost);
+            end if;
+            set v_past = v_past + 1;
+            insert into zone_decision (
+                position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
+                remaining, retry_after_us, delay_us, ends_at, created_at, replayed
+            )
+            values (
+                v_position, v_id, v_txn_id, v_zone_id, v_zone_version, v_key, v_row_seq, v_blocked, v_reason, v_cost,
+                v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at, true
+            );
+        end if;
+    end loop;
+    close c_look;
+    if v_past > 0 and v_past < v_recording then
+        call zone_error('part', hex(v_txn_id), null, null);
+    end if;
+
+    -- 4. What blocks.
+    open c_check;
+    checks: loop
+        set v_done = false;
+        fetch c_check into v_position, v_zone_id, v_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us,
+            v_refused;
+        if v_done then
+            leave checks;
+        end if;
+        set v_bucket_key = convert(v_key using utf8mb4);
+        call zone_bucket_hold(
+            v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
+            v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
+            v_override_seq, v_holding
+        );
+        set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
+        call zone_decide(
+            v_zone_id, v_key, v_now_us, p_joined, false, 0, v_cost, v_critical, v_member, v_ttl_us, false, v_seq,
+            v_last_us, v_spent_total, v_level, v_head_version, v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried,
+            v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_blocked, v_reason, v_spent,
+            v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us, v_ban_us
+        );
+        set v_any_blocked = v_any_blocked or v_blocked;
+        if v_reason not in ('within_limit', 'soft', 'off') then
+            update zone_batch_check c
+            set c.refused = true
+            where c.position = v_position;
+        end if;
+    end loop;
+    close c_check;
+
+    -- 5. Decide and record. When one is blocked, those that would pass are held back.
+    open c_check;
+    records: loop
+        set v_done = false;
+        fetch c_check into v_position, v_zone_id, v_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us,
+            v_refused;
+        if v_done then
+            leave records;
+        end if;
+        set v_bucket_key = convert(v_key using utf8mb4);
+        call zone_bucket_hold(
+            v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
+            v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
+            v_override_seq, v_holding
+        );
+        set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
+        call zone_decide(
+            v_zone_id, v_key, v_now_us, p_joined, false, 0, v_cost, v_critical, v_member, v_ttl_us,
+            v_any_blocked and not v_refused, v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes,
+            v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq,
+            v_holding, v_blocked, v_reason, v_spent, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us,
+            v_ban_us
+        );
+        set v_id = null;
+        if v_recorded then
+            call zone_record(
+                v_zone_id, v_key, v_txn_id, if(v_ttl_us is null, 'check', 'reserve'), 1, v_blocked, v_reason,
+                v_critical, v_cost, v_spent, v_spent_total, v_remaining, v_zone_limit, v_retry_after_us, v_delay_us,
+                v_level, v_strikes, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us,
+                v_head_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
+                v_carried_seq, v_override_seq, v_holding, v_id
+            );
+        end if;
+        insert into zone_decision (
+            position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
+            retry_after_us, delay_us, ends_at, created_at, replayed
+        )
+        values (
+            v_position, v_id, v_txn_id, v_zone_id, v_head_version, v_key, if(v_recorded, v_seq + 1, null), v_blocked,
+            v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
+            date_add(v_epoch, interval least(v_ends_us, 253402300799999999) microsecond),
+            date_add(v_epoch, interval v_now_us microsecond), false
+        );
+    end loop;
+    close c_check;
+end;

@@ -1,0 +1,179 @@
+-- zone_error: raises an error of ours; not called from outside. Every message stands here.
+--
+-- Arguments  p_error   its name
+--            p_first   what its message names first; a transaction in 32 hex digits
+--            p_second  what it names second
+--            p_third   what it names third
+-- Locks      nothing
+-- Errors     TG001 to TG007 (31001 to 31007), see zone_check
+drop procedure if exists zone_error;
+create procedure zone_error(
+    in p_error  varchar(20) character set utf8mb4,
+    in p_first  varchar(100) character set utf8mb4,
+    in p_second varchar(100) character set utf8mb4,
+    in p_third  varchar(100) character set utf8mb4
+)
+sql security definer
+begin
+    declare v_number  int;
+    declare v_first   varchar(100) character set utf8mb4 default coalesce(p_first, 'null');
+    declare v_message varchar(128) character set utf8mb4; -- the longest that a signal can carry
+    if p_error in ('other cost', 'part', 'other end', 'no charge') then
+        set v_first = lower(concat_ws(
+            '-', substring(p_first, 1, 8), substring(p_first, 9, 4), substring(p_first, 13, 4),
+            substring(p_first, 17, 4), substring(p_first, 21)
+        ));
+    end if;
+    case p_error
+        when 'no zone' then
+            set v_number = 31001;
+            set v_message = concat('there is no zone ', v_first, '; list them with: tallygate zone list');
+        when 'other cost' then
+            set v_number = 31002;
+            set v_message = concat(
+                'transaction ', v_first, ' was decided with cost ', p_second, ', not ', p_third, '; use a new id'
+            );
+        when 'part' then
+            set v_number = 31002;
+            set v_message = concat(
+                'transaction ', v_first, ' was decided before with other limits; ask for the same ones, or use a new id'
+            );
+        when 'other end' then
+            set v_number = 31002;
+            set v_message = concat('transaction ', v_first, ' was already ended by a ', p_second, ' of ', p_third);
+        when 'charge blocked' then
+            set v_number = 31002;
+            set v_message = 'the transaction was blocked; there is nothing to give back';
+        when 'charge of nothing' then
+            set v_number = 31002;
+            set v_message = 'the transaction spent nothing; there is nothing to give back';
+        when 'charge reserved' then
+            set v_number = 31002;
+            set v_message = 'the transaction is a reservation; settle or cancel it';
+        when 'charge of slot' then
+            set v_number = 31002;
+            set v_message = 'the transaction holds a slot; release it';
+        when 'charge not reserved' then
+            set v_number = 31002;
+            set v_message = 'the transaction is no reservation; refund or release it';
+        when 'charge of no slot' then
+            set v_number = 31002;
+            set v_message = 'the transaction holds no slot; refund, settle or cancel it';
+        when 'charge over' then
+            set v_number = 31002;
+            set v_message = 'the transaction''s time is over; it has ended by itself';
+        when 'no ban' then
+            set v_number = 31002;
+            set v_message = 'the bucket is not banned';
+        when 'no override' then
+            set v_number = 31002;
+            set v_message = 'the bucket has no override';
+        when 'no charge' then
+            set v_number = 31003;
+            set v_message = concat('transaction ', v_first, ' was not decided in this bucket; look where it was');
+        when 'no txn' then
+            set v_number = 31003;
+            set v_message = 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
+        when 'txn' then
+            set v_number = 31003;
+            set v_message = 'a txn is no UUID; write 32 hex digits, with or without dashes';
+        when 'nil txn' then
+            set v_number = 31003;
+            set v_message = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
+        when 'many txns' then
+            set v_number = 31003;
+            set v_message = 'the limits of one request have one transaction; name it once';
+        when 'same bucket' then
+            set v_number = 31003;
+            set v_message = concat(
+                'a bucket of zone ', v_first, ' is named twice; name it once, with the sum of the costs'
+            );
+        when 'kind' then
+            set v_number = 31003;
+            set v_message = concat('nothing of the kind ', left(v_first, 20), ' can be recorded; use ', p_second);
+        when 'cost of member' then
+            set v_number = 31003;
+            set v_message = concat('cost ', v_first, ' is out of range; a zone that counts members takes 0 or 1');
+        when 'no member' then
+            set v_number = 31003;
+            set v_message = 'the zone counts members; name the one that the check is about';
+        when 'member' then
+            set v_number = 31003;
+            set v_message = concat(v_first, ' counts no members; leave the member out');
+        when 'member bytes' then
+            set v_number = 31003;
+            set v_message = concat(
+                'member of ', v_first, ' bytes cannot be used; a member is 1 to 255 bytes without control characters'
+            );
+        when 'ttl' then
+            set v_number = 31003;
+            set v_message = concat('nothing can be reserved in a zone of ', v_first, '; use a check');
+        when 'time' then
+            set v_number = 31003;
+            set v_message = concat(v_first, ' of ', p_second, ' µs is out of range; use 1 µs to 10 years');
+        when 'reserve' then
+            set v_number = 31003;
+            set v_message = 'a reservation of cost 0 reserves nothing; use 1 or more';
+        when 'override' then
+            set v_number = 31003;
+            set v_message = 'the override changes nothing; give it a rate, or exempt it from bans';
+        when 'limit' then
+            set v_number = 31003;
+            set v_message = concat(
+                'the override has a limit that cannot be counted: rate ', v_first, ', window ',
+                coalesce(p_second, 'null'), ' µs, burst ', p_third
+            );
+        when 'text' then
+            set v_number = 31003;
+            set v_message = concat(v_first, ' of ', p_second, ' characters cannot be stored; use at most 1000');
+        when 'cost' then
+            set v_number = 31003;
+            set v_message = concat('cost ', v_first, ' is out of range; use 0 to 1099511627776');
+        when 'checks' then
+            set v_number = 31003;
+            set v_message = concat('a row cannot stand for ', v_first, ' checks; use 1 to 2147483647');
+        when 'key' then
+            set v_number = 31003;
+            set v_message = concat(
+                'bucket key of ', v_first, ' bytes cannot be used; a key is 1 to 255 bytes without control characters'
+            );
+        when 'tokens' then
+            set v_number = 31003;
+            set v_message = concat(
+                v_first, ' tokens a second for ', p_second,
+                ' seconds cannot be counted; use 1 to 2147483647 tokens in all'
+            );
+        when 'total' then
+            set v_number = 31004;
+            set v_message = concat('the bucket has spent ', v_first, ' in all and cannot count ', p_second, ' more');
+        when 'ledger' then
+            set v_number = 31005;
+            set v_message = concat(
+                'the ledger of a bucket in zone ', v_first, ' lacks rows of its window; it was changed from outside'
+            );
+        when 'no transaction' then
+            set v_number = 31006;
+            set v_message =
+                'the routine joins a transaction and none is open; begin one, or call the routine that ends in _own';
+        when 'old snapshot' then
+            set v_number = 31007;
+            set v_message =
+                'the bucket changed after the transaction began to read; run it again, or under READ COMMITTED';
+    end case;
+    case v_number
+        when 31001 then
+            signal sqlstate 'TG001' set mysql_errno = 31001, message_text = v_message;
+        when 31002 then
+            signal sqlstate 'TG002' set mysql_errno = 31002, message_text = v_message;
+        when 31003 then
+            signal sqlstate 'TG003' set mysql_errno = 31003, message_text = v_message;
+        when 31004 then
+            signal sqlstate 'TG004' set mysql_errno = 31004, message_text = v_message;
+        when 31005 then
+            signal sqlstate 'TG005' set mysql_errno = 31005, message_text = v_message;
+        when 31006 then
+            signal sqlstate 'TG006' set mysql_errno = 31006, message_text = v_message;
+        when 31007 then
+            signal sqlstate 'TG007' set mysql_errno = 31007, message_text = v_message;
+    end case;
+end;

@@ -1,0 +1,129 @@
+-- zone_record: appends a row to a bucket's ledger, with the ban that it brings about, and moves the head; not called
+-- from outside.
+--
+-- What ends by itself of a check's charge is held from now on.
+--
+-- Arguments  p_zone_id     the zone
+--            p_bucket_key  the bucket, whose lock is held
+--            p_txn_id      the transaction
+--            p_kind … p_actor  the row; see zone_txn. Times are microseconds since 1970; those after the year 9999
+--                          are kept as its end
+--            p_ban_us      when the ban ends that the check brings about; null for none
+--            p_prev_seq    the row before: its seq
+--            p_prev_us     its created_at
+--            p_banned_us … p_holding  the bucket's next head, see zone_bucket_hold
+--            o_id          number of the row
+-- Locks      nothing more
+drop procedure if exists zone_record;
+create procedure zone_record(
+    in  p_zone_id        int,
+    in  p_bucket_key     varbinary(255),
+    in  p_txn_id         binary(16),
+    in  p_kind           varchar(20) character set ascii,
+    in  p_checks         int,
+    in  p_blocked        boolean,
+    in  p_reason         varchar(20) character set ascii,
+    in  p_critical       boolean,
+    in  p_cost           bigint,
+    in  p_spent          bigint,
+    in  p_spent_total    bigint,
+    in  p_remaining      bigint,
+    in  p_zone_limit     bigint,
+    in  p_retry_after_us bigint,
+    in  p_delay_us       bigint,
+    in  p_level          bigint,
+    in  p_strikes        bigint,
+    in  p_target_us      bigint,
+    in  p_now_us         bigint,
+    in  p_ends_us        bigint,
+    in  p_member         varbinary(255),
+    in  p_note           varchar(1000) character set utf8mb4,
+    in  p_actor          varchar(1000) character set utf8mb4,
+    in  p_ban_us         bigint,
+    in  p_prev_seq       bigint,
+    in  p_prev_us        bigint,
+    in  p_zone_version   int,
+    in  p_banned_us      bigint,
+    in  p_bans           int,
+    in  p_ban_strikes    bigint,
+    in  p_carried        bigint,
+    in  p_carried_us     bigint,
+    in  p_carried_total  bigint,
+    in  p_carried_seq    bigint,
+    in  p_override_seq   bigint,
+    in  p_holding        boolean,
+    out o_id             bigint
+)
+sql security definer
+begin
+    declare v_epoch   datetime default timestamp'1970-01-01 00:00:00';
+    declare v_last_us bigint default 253402300799999999;
+    declare v_now     datetime(6) default date_add(v_epoch, interval p_now_us microsecond);
+    declare v_ends_at datetime(6) default date_add(v_epoch, interval least(p_ends_us, v_last_us) microsecond);
+    declare v_holds   boolean default p_ends_us is not null and p_kind in ('check', 'reserve');
+    declare v_done    boolean default false;
+    declare v_seq     bigint;
+    declare c_ended cursor for
+        select h.seq
+        from zone_hold h force index (zone_hold_ends)
+        where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.ends_at <= v_now;
+    declare continue handler for not found set v_done = true;
+    insert into zone_txn (
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
+        spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at,
+        ends_at, member, note, actor
+    )
+    values (
+        p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 1, p_kind, p_checks, p_blocked, p_reason,
+        p_critical, p_cost, p_spent, p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level,
+        p_strikes, date_add(v_epoch, interval p_target_us microsecond), v_now,
+        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor
+    );
+    set o_id = last_insert_id();
+    if p_ban_us is not null then
+        insert into zone_txn (
+            txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
+            zone_limit, level, strikes, created_at, prev_at, ends_at
+        )
+        values (
+            p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 2, 'ban', false, 'recorded', 0, 0,
+            p_spent_total, 0, p_zone_limit, p_level, p_strikes, v_now, v_now,
+            date_add(v_epoch, interval least(p_ban_us, v_last_us) microsecond)
+        );
+    end if;
+    if v_holds then
+        if p_kind = 'check' then
+            -- Of members and slots only those count that have not ended. Removed one by one: to remove a range would
+            -- lock the gap beside it, under a joined caller's isolation.
+            open c_ended;
+            clear: loop
+                fetch c_ended into v_seq;
+                if v_done then
+                    leave clear;
+                end if;
+                delete from zone_hold
+                where zone_id = p_zone_id and bucket_key = p_bucket_key and seq = v_seq;
+            end loop;
+            close c_ended;
+        end if;
+        insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
+        values (p_zone_id, p_bucket_key, p_prev_seq + 1, v_now, p_spent, v_ends_at, p_member);
+    end if;
+    update zone_bucket_lock b
+    set b.seq = p_prev_seq + 1 + (p_ban_us is not null),
+        b.last_at = v_now,
+        b.spent_total = p_spent_total,
+        b.level = p_level,
+        b.zone_version = p_zone_version,
+        b.strikes = p_strikes,
+        b.banned_until = date_add(v_epoch, interval least(p_banned_us, v_last_us) microsecond),
+        b.bans = p_bans,
+        b.ban_strikes = p_ban_strikes,
+        b.carried = p_carried,
+        b.carried_at = date_add(v_epoch, interval p_carried_us microsecond),
+        b.carried_total = p_carried_total,
+        b.carried_seq = p_carried_seq,
+        b.override_seq = p_override_seq,
+        b.holding = p_holding or v_holds
+    where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
+end;

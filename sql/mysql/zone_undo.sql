@@ -1,0 +1,60 @@
+-- zone_undo: gives a charge back, or settles it, inside the caller's transaction.
+--
+-- Once: the same again is told, and nothing happens.
+--
+-- Arguments  p_zone_id       the zone
+--            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
+--            p_txn_id        the transaction that made the charge, 16 bytes
+--            p_kind          refund, for what an ordinary check spent; settle or cancel, for a reservation; release,
+--                            for a slot
+--            p_cost          what a reservation comes to, 0 to 2^40 units; null for the others
+--            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
+--                            innodb_lock_wait_timeout as it is
+-- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining, ends_at, created_at,
+--            replayed
+-- Locks      the bucket's row, and the zone's, shared, until the caller's transaction ends
+-- Errors     TG001 (31001) there is no such zone; TG002 (31002) there is nothing to give back, it ends otherwise, or
+--            it was ended otherwise; TG003 (31003) a value is out of range, or there is no such transaction in the
+--            bucket; TG004 (31004) the bucket's total is full; 1205 the lock was not had in time;
+--            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is too old: run it again
+drop procedure if exists zone_undo;
+create procedure zone_undo(
+    in p_zone_id     int,
+    in p_bucket_key  varchar(4000) character set utf8mb4,
+    in p_txn_id      binary(16),
+    in p_kind        varchar(100) character set utf8mb4,
+    in p_cost        bigint,
+    in p_lock_wait_s int
+)
+sql security definer
+begin
+    declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare v_id           bigint;
+    declare v_zone_version int;
+    declare v_seq          bigint;
+    declare v_cost         bigint;
+    declare v_spent        bigint;
+    declare v_remaining    bigint;
+    declare v_ends_at      datetime(6);
+    declare v_created_at   datetime(6);
+    declare v_replayed     boolean;
+    declare exit handler for sqlexception
+    begin
+        set innodb_lock_wait_timeout = v_lock_wait_s;
+        resignal;
+    end;
+    if p_kind is null or p_kind not in ('refund', 'settle', 'cancel', 'release') then
+        call zone_error('kind', p_kind, 'refund, settle, cancel or release', null);
+    end if;
+    call zone_transaction_require();
+    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    call zone_happen(
+        p_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, null, null, null, null, null, null, null, null, true,
+        v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining,
+        v_ends_at, v_created_at, v_replayed
+    );
+    set innodb_lock_wait_timeout = v_lock_wait_s;
+    select v_id as id, p_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
+        p_bucket_key as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent, v_remaining as remaining,
+        v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
+end;

@@ -1,0 +1,37 @@
+-- zone_past: what was decided of a transaction in a bucket before. Not called from outside.
+--
+-- Arguments  p_zone_id     the zone
+--            p_bucket_key  the bucket
+--            p_txn_id      the transaction
+--            p_cost        what is asked now
+-- Result     the decision, as one that is told again; null when there is none
+-- Locks      nothing
+-- Errors     TG002 the transaction was decided with another cost
+create function zone_past(p_zone_id int, p_bucket_key text, p_txn_id uuid, p_cost bigint)
+returns zone_decision
+language plpgsql
+as $$
+declare
+    v_past zone_decision;
+begin
+    -- The first row from there on: in this order there is one index only to read it by. A charge that was ended and a
+    -- check that brought a ban about have other rows of the same transaction.
+    select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
+        t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true
+    into v_past
+    from (
+        select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
+            t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at
+        from zone_txn t
+        where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+            and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
+        order by t.zone_id, t.bucket_key, t.txn_id
+        limit 1
+    ) t
+    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id;
+    if v_past.cost <> p_cost then
+        perform zone_error('other cost', p_txn_id::text, v_past.cost::text, p_cost::text);
+    end if;
+    return v_past;
+end
+$$;

@@ -1,0 +1,171 @@
+//! Checks on their way to the database: alone through the combiner, several in a call of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinError;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::{DEADLINE_MAX, GRACE, Inner, trace};
+use crate::check::Check;
+use crate::decision::{Decision, Reason};
+use crate::error::{Error, Result};
+use crate::retry::Tries;
+use crate::store::{Request, Terms};
+use crate::zone::{BlockedRows, micros};
+
+/// Which of the checks of a call pass.
+#[derive(Clone, Copy)]
+pub(super) enum Passing {
+    /// Each that fits.
+    Each,
+    /// All, or none.
+    Together,
+}
+
+impl Inner {
+    pub(super) async fn check(self: &Arc<Self>, check: Check, txn: Uuid, until: Instant) -> Result<Decision> {
+        let asked = Instant::now();
+        let zone = match self.zones.known(&check.zone) {
+            Some(zone) => zone,
+            None => {
+                let (this, zone) = (Arc::clone(self), check.zone.clone());
+                flat(tokio::spawn(async move { this.find_zone(&zone).await }).await)?
+            }
+        };
+        let request = request(check, zone.id, txn);
+        if !request.leaves_row() {
+            let this = Arc::clone(self);
+            return only(flat(
+                tokio::spawn(async move { this.decide(vec![request], Passing::Each, until).await }).await,
+            )?);
+        }
+        let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());
+        if let Some(request) = &coalesced
+            && let Some(decision) = self.floods.answer(request, asked)
+        {
+            trace::decided(&request.zone, Ok(&decision), asked.elapsed());
+            return Ok(decision);
+        }
+        let decision = self.combiner.check(request, until).await?;
+        if decision.zone_version > zone.version {
+            self.renew_zone(&decision.zone);
+        } else if let Some(request) = &coalesced
+            && (!zone.bans || decision.reason == Reason::Banned)
+        {
+            self.watch(request, &decision, asked);
+        }
+        Ok(decision)
+    }
+
+    pub(super) async fn check_many(
+        &self,
+        checks: Vec<Check>,
+        txns: Vec<Uuid>,
+        passing: Passing,
+        until: Instant,
+    ) -> Result<Vec<Decision>> {
+        let mut requests = Vec::with_capacity(checks.len());
+        for (check, txn) in checks.into_iter().zip(txns) {
+            let zone = self.zone(&check.zone).await?;
+            requests.push(request(check, zone.id, txn));
+        }
+        self.decide(requests, passing, until).await
+    }
+
+    /// Decides requests in a call of their own.
+    async fn decide(
+        &self,
+        mut requests: Vec<Request>,
+        passing: Passing,
+        until: Instant,
+    ) -> Result<Vec<Decision>> {
+        let asked = Instant::now();
+        let terms = Terms { isolation: self.config.isolation, until };
+        let held = requests.iter().filter(|request| request.leaves_row()).map(Request::bucket).collect();
+        let _entered = self.combiner.enter(held, until).await?;
+        let mut tries = self.tries(until);
+        let result = loop {
+            let decisions = async {
+                match passing {
+                    Passing::Each => self.store.check(&requests, terms).await,
+                    Passing::Together => self.store.check_all(&requests, terms).await,
+                }
+            };
+            match call(requests.len(), until, decisions).await {
+                Err(error) if tries.again(&error).await => {
+                    trace::count_retry();
+                    // This attempt may have been committed after all.
+                    requests.iter_mut().for_each(|request| request.fresh = false);
+                }
+                result => break result,
+            }
+        };
+        trace::all_decided(&requests, &result, asked.elapsed());
+        result
+    }
+
+    pub(super) fn tries(&self, until: Instant) -> Tries {
+        Tries::new(self.config.attempts, until)
+    }
+
+    /// Ends `work` that is not a check at the deadline.
+    pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let deadline = self.config.deadline;
+        let late =
+            |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
+        timeout_at(until(deadline), work).await.unwrap_or_else(late)
+    }
+}
+
+/// Makes a call to the database that carries so many checks and ends soon after the deadline in any case.
+pub(super) async fn call<T>(
+    checks: usize,
+    until: Instant,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let silent = |_| Err(Error::transient("the database did not answer; try again"));
+    timeout_at(until + GRACE, trace::call(checks, call)).await.unwrap_or_else(silent)
+}
+
+/// What the caller of a check is told: an error that may hide a decision says how that is learned.
+pub(super) fn ended<T>(result: Result<Result<T>, Elapsed>, deadline: Duration, txn: Uuid) -> Result<T> {
+    let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
+    match result {
+        Ok(Err(error)) if error.is_transient() => {
+            Err(Error::transient(format!("{error}; {ask_again}")).caused_by(error))
+        }
+        Ok(result) => result,
+        Err(_) => Err(Error::transient(format!("no decision within {deadline:?}; {ask_again}"))),
+    }
+}
+
+/// The result of work in a task of its own.
+pub(super) fn flat<T>(result: Result<Result<T>, JoinError>) -> Result<T> {
+    result.unwrap_or_else(|failed| Err(Error::transient("the decision was cut short").caused_by(failed)))
+}
+
+pub(super) fn only(mut decisions: Vec<Decision>) -> Result<Decision> {
+    decisions.pop().ok_or_else(|| Error::database("the database gave no decision"))
+}
+
+pub(super) fn until(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(DEADLINE_MAX)
+}
+
+pub(super) fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
+    Request {
+        zone: check.zone,
+        zone_id,
+        key: check.key,
+        txn,
+        cost: check.cost,
+        fresh: check.txn.is_none(),
+        record: check.record,
+        critical: check.critical,
+        member: check.member,
+        ttl_us: check.ttl.map(micros),
+    }
+}

@@ -1,0 +1,171 @@
+//! What a store is asked: checks, actions, settings, pages of the ledger.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use crate::decide::{Override, Undo};
+use crate::entry::{Cursor, History};
+use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone};
+
+/// A bucket's name: the zone's number and the key.
+pub(crate) type Bucket = (i32, String);
+
+/// A check as a store wants it: validated, its zone resolved, its transaction named.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub zone: String,
+    pub zone_id: i32,
+    pub key: String,
+    pub txn: Uuid,
+    pub cost: i64,
+    /// The id was just made, so the ledger need not be asked for it.
+    pub fresh: bool,
+    pub record: bool,
+    /// It may take from the reserve.
+    pub critical: bool,
+    /// Whom it is about, where members are counted.
+    pub member: Option<String>,
+    /// A reservation, which ends by itself after so long.
+    pub ttl_us: Option<i64>,
+}
+
+impl Request {
+    /// Its bucket.
+    pub fn bucket(&self) -> Bucket {
+        (self.zone_id, self.key.clone())
+    }
+
+    /// True when both are of one bucket.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.zone_id == other.zone_id && self.key == other.key
+    }
+
+    /// True when it leaves a row, and so must hold the bucket's lock. A peek only looks.
+    pub fn leaves_row(&self) -> bool {
+        self.cost > 0 || self.record
+    }
+}
+
+/// Something that happens to a bucket besides checks, under a transaction: once.
+#[derive(Clone, Debug)]
+pub(crate) struct Action {
+    pub zone: String,
+    pub zone_id: i32,
+    pub key: String,
+    /// For an undo the one that made the charge.
+    pub txn: Uuid,
+    pub what: What,
+    /// Why.
+    pub note: Option<String>,
+    /// Who.
+    pub actor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Undo(Undo),
+    /// For so many microseconds.
+    Ban(i64),
+    Unban,
+    Override(Option<Override>),
+    /// A check of this cost, which is noted and not charged.
+    Unchecked(i64),
+}
+
+impl What {
+    /// The kind of its ledger row.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Undo(Undo::Refund) => "refund",
+            Self::Undo(Undo::Settle(_)) => "settle",
+            Self::Undo(Undo::Cancel) => "cancel",
+            Self::Undo(Undo::Release) => "release",
+            Self::Ban(_) => "ban",
+            Self::Unban => "unban",
+            Self::Override(Some(_)) => "override",
+            Self::Override(None) => "override_end",
+            Self::Unchecked(_) => "unchecked",
+        }
+    }
+}
+
+/// A zone as it shall be.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub name: String,
+    pub policy: Policy,
+    /// None leaves it as it is.
+    pub description: Option<String>,
+}
+
+impl Setting {
+    /// True when the zone is not so already. How the change to it treated buckets is not what a zone is.
+    pub fn changes(&self, zone: &Zone) -> bool {
+        let running = self.policy.running_buckets();
+        zone.policy.with_running_buckets(running) != self.policy
+            || self.description.as_ref().is_some_and(|description| *description != zone.description)
+    }
+}
+
+/// The clock by which a policy counts its periods, in numbers that can still be reckoned with.
+pub(super) fn clock_of(policy: &Policy) -> Vec<ClockSpan> {
+    let far = 1 << 62;
+    let near = |us: i64| us.clamp(-far, far);
+    let spans = policy.by_calendar().map(|calendar| calendar.time_zone.spans());
+    let spans = spans.iter().flat_map(|spans| spans.iter());
+    spans
+        .map(|span| ClockSpan {
+            starts_us: near(span.starts_us),
+            ends_us: near(span.ends_us),
+            offset_us: span.offset_us,
+            shown_us: near(span.shown_us),
+        })
+        .collect()
+}
+
+/// What is known of a zone before it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub id: i32,
+    pub version: i32,
+    /// May a row of that version stand for many blocked checks?
+    pub blocked_rows: BlockedRows,
+    /// Do blocked checks lead to bans, so that only those of banned buckets may be answered from memory?
+    pub bans: bool,
+    pub on_outage: OnOutage,
+}
+
+/// Rows of one transaction, one bucket or one zone, newest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'h> {
+    pub of: Of<'h>,
+    pub blocked: Option<bool>,
+    pub since: DateTime<Utc>,
+    pub until: DateTime<Utc>,
+    pub before: Cursor,
+    pub limit: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'h> {
+    Txn(Uuid),
+    Bucket(i32, &'h str),
+    Zone(i32),
+}
+
+impl<'h> Span<'h> {
+    /// The rows of `of` that the history asks for.
+    pub fn new(of: Of<'h>, history: &History) -> Self {
+        // Bounds that every database can store: the years 1000 to 9999.
+        let at = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
+        let (first, last) = (at(-30_610_224_000_000_000), at(253_402_300_799_000_000));
+        Self {
+            of,
+            blocked: history.blocked,
+            since: history.since.unwrap_or(first).clamp(first, last),
+            until: history.until.unwrap_or(last).clamp(first, last),
+            before: history.before.unwrap_or(Cursor { at: last, id: i64::MAX }),
+            limit: history.limit,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What happens besides checks, on MySQL and MariaDB.
+
+use sqlx::{Connection, MySqlConnection, Row};
+
+use super::{MySql, end, error, lock_wait_s, rows, text, time, time_if};
+use crate::decide::{Override, Undo};
+use crate::entry::{Overridden, Recorded};
+use crate::error::{Error, Result};
+use crate::store::{Action, Terms, What};
+use crate::zone::Limit;
+
+impl MySql {
+    /// One action alone is one round trip.
+    pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let recorded = act_on(&mut lease, actions, lock_wait_s(terms)).await;
+        lease.end(recorded)
+    }
+
+    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+        let rows = sqlx::query(include_str!("overrides.sql"))
+            .bind(zone_id)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| overridden!(row)).collect()
+    }
+}
+
+async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i32) -> Result<Vec<Recorded>> {
+    if let [action] = actions {
+        let calls = [
+            "call zone_undo_own(?, ?, ?, ?, ?, ?)",
+            "call zone_mark_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ];
+        return Ok(vec![act_one(connection, action, calls, wait_s).await?]);
+    }
+    let begin = "set transaction isolation level read committed; start transaction";
+    let mut tx = connection.begin_with(begin).await.map_err(error)?;
+    let recorded = act_in_order(&mut tx, actions, wait_s).await;
+    end(tx, recorded).await
+}
+
+/// In the order of the buckets, as every lock is taken; told in the order of the actions.
+async fn act_in_order(
+    connection: &mut MySqlConnection,
+    actions: &[Action],
+    wait_s: i32,
+) -> Result<Vec<Recorded>> {
+    let calls =
+        ["call zone_undo(?, ?, ?, ?, ?, ?)", "call zone_mark(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"];
+    let mut order: Vec<_> = actions.iter().enumerate().collect();
+    order.sort_by_key(|(_, action)| (action.zone_id, &action.key));
+    let mut recorded = Vec::with_capacity(actions.len());
+    for (position, action) in order {
+        recorded.push((position, act_one(connection, action, calls, wait_s).await?));
+    }
+    recorded.sort_by_key(|(position, _)| *position);
+    Ok(recorded.into_iter().map(|(_, recorded)| recorded).collect())
+}
+
+/// The first of the calls ends a charge, the second one does all else.
+async fn act_one(
+    connection: &mut MySqlConnection,
+    action: &Action,
+    [undo, mark]: [&'static str; 2],
+    wait_s: i32,
+) -> Result<Recorded> {
+    let Action { zone_id, key, txn, what, note, actor, .. } = action;
+    let call = if let What::Undo(_) = what { undo } else { mark };
+    let cost = match *what {
+        What::Undo(Undo::Settle(cost)) | What::Unchecked(cost) => Some(cost),
+        _ => None,
+    };
+    let query = sqlx::query(call).bind(zone_id).bind(key.clone()).bind(txn).bind(what.kind()).bind(cost);
+    let query = match *what {
+        What::Undo(_) => query,
+        _ => {
+            let (for_us, limit, ban_exempt) = match *what {
+                What::Ban(for_us) => (Some(for_us), None, false),
+                What::Override(Some(Override { limit, ban_exempt, for_us })) => (for_us, limit, ban_exempt),
+                _ => (None, None, false),
+            };
+            query
+                .bind(for_us)
+                .bind(limit.map(|Limit { rate, .. }| rate))
+                .bind(limit.map(|Limit { window_us, .. }| window_us))
+                .bind(limit.and_then(|Limit { burst, .. }| burst))
+                .bind(limit.map(|Limit { gcd, .. }| gcd))
+                .bind(ban_exempt)
+                .bind(note.clone())
+                .bind(actor.clone())
+        }
+    };
+    let rows = rows(connection, query.bind(wait_s), 1).await?;
+    let row = rows.first().ok_or_else(|| Error::database("an action got no answer"))?;
+    recorded!(row, action)
+}

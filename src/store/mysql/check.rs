@@ -1,0 +1,175 @@
+//! Checks on MySQL and MariaDB.
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{Connection, MySqlConnection, Row};
+
+use super::{MySql, end, error, lock_wait_s, rows, time, time_if};
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::store::{Held, Isolation, Request, Terms, all};
+
+impl MySql {
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Wait)).await;
+        all(lease.end(decisions)?)
+    }
+
+    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Skip)).await;
+        lease.end(decisions)
+    }
+
+    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Together).await;
+        all(lease.end(decisions)?)
+    }
+
+    /// The caller's own `innodb_lock_wait_timeout` holds.
+    pub async fn check_in(connection: &mut MySqlConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+        all(decide(connection, requests, Owner::Caller, None, Passing::Each(Held::Wait)).await?)
+    }
+
+    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let wait_s = Some(lock_wait_s(terms));
+        let recorded = decide_one(&mut lease, request, Owner::Routine, wait_s, Some(checks)).await;
+        lease.end(recorded.map(drop))
+    }
+}
+
+async fn check_on(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    terms: Terms,
+    passing: Passing,
+) -> Result<Vec<Option<Decision>>> {
+    let wait_s = Some(lock_wait_s(terms));
+    match terms.isolation {
+        // The procedure owns its transaction: one round trip.
+        Isolation::RowLock => decide(connection, requests, Owner::Routine, wait_s, passing).await,
+        Isolation::Serializable => {
+            let begin = "set transaction isolation level serializable; start transaction";
+            let mut tx = connection.begin_with(begin).await.map_err(error)?;
+            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s, passing).await;
+            end(tx, decisions).await
+        }
+    }
+}
+
+/// How the requests of a call are decided.
+#[derive(Clone, Copy)]
+enum Passing {
+    /// Each by itself.
+    Each(Held),
+    /// All pass, or none is spent from.
+    Together,
+}
+
+/// Whose transaction a decision is made in.
+#[derive(Clone, Copy)]
+enum Owner {
+    Routine,
+    Caller,
+}
+
+/// Calls the routine that fits. `wait_s` is the longest wait for a lock; without it the session's own holds.
+async fn decide(
+    connection: &mut MySqlConnection,
+    requests: &[Request],
+    owner: Owner,
+    wait_s: Option<i32>,
+    passing: Passing,
+) -> Result<Vec<Option<Decision>>> {
+    if let ([request], Passing::Each(Held::Wait)) = (requests, passing) {
+        return Ok(vec![decide_one(connection, request, owner, wait_s, None).await?]);
+    }
+    let checks = format!("[{}]", requests.iter().map(json).collect::<Vec<_>>().join(","));
+    let query = match passing {
+        Passing::Each(held) => {
+            let call = match owner {
+                Owner::Routine => "call zone_check_many_own(?, ?, ?)",
+                Owner::Caller => "call zone_check_many(?, ?, ?)",
+            };
+            sqlx::query(call).bind(checks).bind(wait_s).bind(held == Held::Skip)
+        }
+        Passing::Together => {
+            let call = match owner {
+                Owner::Routine => "call zone_check_all_own(?, ?)",
+                Owner::Caller => "call zone_check_all(?, ?)",
+            };
+            sqlx::query(call).bind(checks).bind(wait_s)
+        }
+    };
+    let rows = rows(connection, query, requests.len()).await?;
+    rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
+}
+
+/// With `checks` nothing is decided, and the row stands for so many.
+async fn decide_one(
+    connection: &mut MySqlConnection,
+    request: &Request,
+    owner: Owner,
+    wait_s: Option<i32>,
+    checks: Option<i32>,
+) -> Result<Option<Decision>> {
+    let call = match owner {
+        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    };
+    let query = sqlx::query(call)
+        .bind(request.zone_id)
+        .bind(request.key.clone())
+        .bind(request.txn)
+        .bind(request.cost)
+        .bind(request.fresh)
+        .bind(request.record)
+        .bind(wait_s)
+        .bind(checks)
+        .bind(request.critical)
+        .bind(request.member.clone())
+        .bind(request.ttl_us);
+    let rows = rows(connection, query, 1).await?;
+    let row = rows.first().ok_or_else(|| Error::database("a check got no decision"))?;
+    decision(row, request)
+}
+
+/// A request as the routines read it. What it does not have need not travel.
+fn json(request: &Request) -> String {
+    let mut json = format!(
+        r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"fresh":{},"record":{}"#,
+        request.zone_id,
+        json_string(&request.key),
+        request.txn.simple(),
+        request.cost,
+        u8::from(request.fresh),
+        u8::from(request.record)
+    );
+    if request.critical {
+        json.push_str(r#","critical":1"#);
+    }
+    if let Some(member) = &request.member {
+        json.push_str(&format!(r#","member":{}"#, json_string(member)));
+    }
+    if let Some(ttl_us) = request.ttl_us {
+        json.push_str(&format!(r#","ttl_us":{ttl_us}"#));
+    }
+    json + "}"
+}
+
+/// A JSON string. Keys and members have no control characters, so two characters are left to escape.
+fn json_string(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// None for a request that was left undecided.
+fn decision(row: &MySqlRow, request: &Request) -> Result<Option<Decision>> {
+    match row.try_get("blocked").map_err(error)? {
+        Some(blocked) => decision!(row, request, blocked).map(Some),
+        None => Ok(None),
+    }
+}

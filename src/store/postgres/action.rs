@@ -1,0 +1,92 @@
+//! What happens besides checks, on PostgreSQL.
+
+use sqlx::{Connection, PgConnection, Row};
+
+use super::check::lock_wait_ms;
+use super::{Postgres, error, text, time, time_if};
+use crate::decide::{Override, Undo};
+use crate::entry::{Overridden, Recorded};
+use crate::error::Result;
+use crate::store::{Action, Terms, What};
+use crate::zone::Limit;
+
+impl Postgres {
+    /// One action alone is one round trip.
+    pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let recorded = act_on(&mut lease, actions, lock_wait_ms(terms)).await;
+        lease.end(recorded)
+    }
+
+    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+        let rows = sqlx::query(include_str!("overrides.sql"))
+            .bind(zone_id)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| overridden!(row)).collect()
+    }
+}
+
+async fn act_on(
+    connection: &mut PgConnection,
+    actions: &[Action],
+    lock_wait_ms: i32,
+) -> Result<Vec<Recorded>> {
+    if let [action] = actions {
+        return Ok(vec![act_one(connection, action, lock_wait_ms).await?]);
+    }
+    let mut tx = connection.begin().await.map_err(error)?;
+    let recorded = act_in_order(&mut tx, actions, lock_wait_ms).await;
+    // Said now: a rollback that is left to the driver waits for the connection's next user.
+    let ended = if recorded.is_ok() { tx.commit().await } else { tx.rollback().await };
+    ended.map_err(error)?;
+    recorded
+}
+
+/// In the order of the buckets, as every lock is taken; told in the order of the actions.
+async fn act_in_order(
+    connection: &mut PgConnection,
+    actions: &[Action],
+    lock_wait_ms: i32,
+) -> Result<Vec<Recorded>> {
+    let mut order: Vec<_> = actions.iter().enumerate().collect();
+    order.sort_by_key(|(_, action)| (action.zone_id, &action.key));
+    let mut recorded = Vec::with_capacity(actions.len());
+    for (position, action) in order {
+        recorded.push((position, act_one(connection, action, lock_wait_ms).await?));
+    }
+    recorded.sort_by_key(|(position, _)| *position);
+    Ok(recorded.into_iter().map(|(_, recorded)| recorded).collect())
+}
+
+async fn act_one(connection: &mut PgConnection, action: &Action, lock_wait_ms: i32) -> Result<Recorded> {
+    let Action { zone_id, key, txn, what, note, actor, .. } = action;
+    let query = match what {
+        What::Undo(_) => sqlx::query(include_str!("undo.sql")),
+        _ => sqlx::query(include_str!("mark.sql")),
+    };
+    let query = query.bind(zone_id).bind(key).bind(txn).bind(what.kind());
+    let query = match what {
+        What::Undo(undo) => query.bind(if let Undo::Settle(cost) = undo { Some(*cost) } else { None }),
+        _ => {
+            let (for_us, limit, ban_exempt) = match *what {
+                What::Ban(for_us) => (Some(for_us), None, false),
+                What::Override(Some(Override { limit, ban_exempt, for_us })) => (for_us, limit, ban_exempt),
+                _ => (None, None, false),
+            };
+            query
+                .bind(if let What::Unchecked(cost) = what { Some(*cost) } else { None })
+                .bind(for_us)
+                .bind(limit.map(|Limit { rate, .. }| rate))
+                .bind(limit.map(|Limit { window_us, .. }| window_us))
+                .bind(limit.and_then(|Limit { burst, .. }| burst))
+                .bind(limit.map(|Limit { gcd, .. }| gcd))
+                .bind(ban_exempt)
+                .bind(note)
+                .bind(actor)
+        }
+    };
+    let row = &query.bind(lock_wait_ms).fetch_one(connection).await.map_err(error)?;
+    recorded!(row, action)
+}

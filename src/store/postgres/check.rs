@@ -1,0 +1,183 @@
+//! Checks on PostgreSQL.
+
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, Row};
+use tokio::time::Instant;
+
+use super::{Postgres, error, time, time_if};
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::store::{Held, Isolation, Request, Terms, all};
+
+impl Postgres {
+    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Wait)).await;
+        all(lease.end(decisions)?)
+    }
+
+    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
+    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Skip)).await;
+        lease.end(decisions)
+    }
+
+    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let decisions = check_on(&mut lease, requests, terms, Passing::Together).await;
+        all(lease.end(decisions)?)
+    }
+
+    /// The caller's own `lock_timeout` holds.
+    pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+        all(decide(connection, requests, Owner::Caller, Passing::Each(Held::Wait)).await?)
+    }
+
+    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
+        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
+        let recorded = decide_one(&mut lease, request, owner, Some(checks)).await;
+        lease.end(recorded.map(drop))
+    }
+}
+
+async fn check_on(
+    connection: &mut PgConnection,
+    requests: &[Request],
+    terms: Terms,
+    passing: Passing,
+) -> Result<Vec<Option<Decision>>> {
+    let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
+    match terms.isolation {
+        // A statement of its own is a transaction of its own: one round trip.
+        Isolation::RowLock => decide(connection, requests, owner, passing).await,
+        Isolation::Serializable => {
+            let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
+            let decisions = decide(&mut tx, requests, owner, passing).await;
+            // Said now: a rollback that is left to the driver waits for the connection's next user.
+            let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
+            ended.map_err(error)?;
+            decisions
+        }
+    }
+}
+
+/// How the requests of a call are decided.
+#[derive(Clone, Copy)]
+enum Passing {
+    /// Each by itself.
+    Each(Held),
+    /// All pass, or none is spent from.
+    Together,
+}
+
+/// Whose transaction a decision is made in.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The call's own: it says how long to wait for locks, and the zones how long the commit waits for the disk.
+    Call { lock_wait_ms: i32 },
+    /// Nothing of it is ours to choose.
+    Caller,
+}
+
+impl Owner {
+    fn lock_wait_ms(self) -> Option<i32> {
+        match self {
+            Self::Call { lock_wait_ms } => Some(lock_wait_ms),
+            Self::Caller => None,
+        }
+    }
+
+    fn is_call(self) -> bool {
+        matches!(self, Self::Call { .. })
+    }
+}
+
+pub(super) fn lock_wait_ms(terms: Terms) -> i32 {
+    let wait = terms.until.saturating_duration_since(Instant::now());
+    i32::try_from(wait.as_millis().max(1)).unwrap_or(i32::MAX)
+}
+
+async fn decide(
+    connection: &mut PgConnection,
+    requests: &[Request],
+    owner: Owner,
+    passing: Passing,
+) -> Result<Vec<Option<Decision>>> {
+    if let ([request], Passing::Each(Held::Wait)) = (requests, passing) {
+        return Ok(vec![decide_one(connection, request, owner, None).await?]);
+    }
+    let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
+    let zone_ids: Vec<_> = requests.iter().map(|r| r.zone_id).collect();
+    let keys: Vec<_> = requests.iter().map(|r| r.key.as_str()).collect();
+    let costs: Vec<_> = requests.iter().map(|r| r.cost).collect();
+    // What no request has need not travel.
+    let critical = requests.iter().any(|r| r.critical).then(|| column(|r| r.critical));
+    let members: Vec<_> = requests.iter().map(|r| r.member.as_deref()).collect();
+    let members = members.iter().any(Option::is_some).then_some(members);
+    let ttls_us: Vec<_> = requests.iter().map(|r| r.ttl_us).collect();
+    let ttls_us = ttls_us.iter().any(Option::is_some).then_some(ttls_us);
+    let query = match passing {
+        Passing::Each(held) => sqlx::query(include_str!("check_many.sql"))
+            .bind(zone_ids)
+            .bind(keys)
+            .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())
+            .bind(costs)
+            .bind(column(|r| r.fresh))
+            .bind(column(|r| r.record))
+            .bind(owner.lock_wait_ms())
+            .bind(held == Held::Skip)
+            .bind(owner.is_call()),
+        Passing::Together => sqlx::query(include_str!("check_all.sql"))
+            .bind(zone_ids)
+            .bind(keys)
+            .bind(requests.first().map(|r| r.txn))
+            .bind(costs)
+            .bind(requests.iter().all(|r| r.fresh))
+            .bind(column(|r| r.record))
+            .bind(owner.lock_wait_ms())
+            .bind(owner.is_call()),
+    };
+    let query = query.bind(critical).bind(members).bind(ttls_us);
+    let rows = query.fetch_all(connection).await.map_err(error)?;
+    if rows.len() != requests.len() {
+        return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));
+    }
+    rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
+}
+
+/// With `checks` nothing is decided, and the row stands for so many.
+async fn decide_one(
+    connection: &mut PgConnection,
+    request: &Request,
+    owner: Owner,
+    checks: Option<i32>,
+) -> Result<Option<Decision>> {
+    let row = sqlx::query(include_str!("check.sql"))
+        .bind(request.zone_id)
+        .bind(&request.key)
+        .bind(request.txn)
+        .bind(request.cost)
+        .bind(request.fresh)
+        .bind(request.record)
+        .bind(owner.lock_wait_ms())
+        .bind(owner.is_call())
+        .bind(checks)
+        .bind(request.critical)
+        .bind(&request.member)
+        .bind(request.ttl_us)
+        .fetch_one(connection)
+        .await
+        .map_err(error)?;
+    decision(&row, request)
+}
+
+/// None for a request that was left undecided.
+fn decision(row: &PgRow, request: &Request) -> Result<Option<Decision>> {
+    match row.try_get("blocked").map_err(error)? {
+        Some(blocked) => decision!(row, request, blocked).map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,127 @@
+//! What is known of a bucket's rows, and what the core has asked of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use crate::decide::{Head, Ledger, Need};
+use crate::error::Result;
+
+/// The rows of a bucket, as far as they are known. Those that the batch makes itself are made now.
+pub(super) struct Known {
+    /// The head as it was loaded: that of the rows that were there before the batch.
+    loaded: Head,
+    now_us: i64,
+    pub totals: Answers,
+    pub reached: Answers,
+    pub strikes: Answers,
+    lack: Cell<Lack>,
+}
+
+/// What the core told lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lack {
+    Nothing,
+    /// A time was not known at which a total was reached: the wait is the longest that it can be.
+    Wait,
+    /// It says nothing but what must be known.
+    All,
+}
+
+/// Answers by what was asked: a time or a total. None where the database is still to be asked.
+#[derive(Default)]
+pub(super) struct Answers(RefCell<BTreeMap<i64, Option<i64>>>);
+
+/// When was a total reached? Later than `after_us`, and at most twice the highest bit later.
+pub(super) struct Search {
+    pub after_us: i64,
+    pub highest_bit: i64,
+}
+
+impl Known {
+    pub fn new(loaded: Head, now_us: i64) -> Self {
+        let (totals, reached, strikes) = Default::default();
+        Self { loaded, now_us, totals, reached, strikes, lack: Cell::new(Lack::Nothing) }
+    }
+
+    /// Runs the core. None, where all is lacking.
+    pub fn tell<T>(&self, core: impl FnOnce(&Self) -> Result<T, Need>) -> Result<(Option<T>, Lack)> {
+        self.lack.set(Lack::Nothing);
+        let told = core(self);
+        match (told, self.lack.get()) {
+            (_, Lack::All) => Ok((None, Lack::All)),
+            (Ok(told), lack) => Ok((Some(told), lack)),
+            (Err(Need::Failed(error)), _) => Err(error),
+            (Err(_), _) => Ok((None, Lack::All)),
+        }
+    }
+
+    /// Where the time lies at which a total was reached, by the totals that are known.
+    pub fn search(&mut self, total: i64) -> Search {
+        let (mut after_us, mut until_us) = (self.loaded.last_us.saturating_sub(1 << 62), self.loaded.last_us);
+        for (&before_us, answer) in self.totals.0.get_mut().iter() {
+            match answer {
+                Some(spent) if *spent < total => after_us = after_us.max(before_us.saturating_sub(1)),
+                Some(_) => until_us = until_us.min(before_us.saturating_sub(1)),
+                None => {}
+            }
+        }
+        let width_us = until_us.saturating_sub(after_us);
+        Search { after_us, highest_bit: width_us.checked_ilog2().map_or(0, |bit| 1 << bit) }
+    }
+
+    fn lacks(&self, lack: Lack) {
+        self.lack.set(lack.max(self.lack.get()));
+    }
+
+    /// True when a row may be of that time or later.
+    fn has_rows_from(&self, at_us: i64) -> bool {
+        self.loaded.seq > 0 && at_us <= self.loaded.last_us
+    }
+}
+
+/// What is not known is told so that the core goes on to ask for all that it may want to know: as if everything had
+/// been spent in the window, and this very moment.
+impl Ledger for Known {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        if !self.has_rows_from(at_us) {
+            return Ok(self.loaded.spent_total);
+        }
+        Ok(self.totals.get(at_us).unwrap_or_else(|| {
+            self.lacks(Lack::All);
+            0
+        }))
+    }
+
+    fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
+        if total > self.loaded.spent_total {
+            return Ok(Some(self.now_us));
+        }
+        Ok(self.reached.get(total).or_else(|| {
+            self.lacks(Lack::Wait);
+            Some(self.now_us)
+        }))
+    }
+
+    fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
+        if !self.has_rows_from(at_us) {
+            return Ok(self.loaded.strikes);
+        }
+        self.strikes.get(at_us).ok_or(Need::StrikesBefore(at_us))
+    }
+}
+
+impl Answers {
+    fn get(&self, asked: i64) -> Option<i64> {
+        *self.0.borrow_mut().entry(asked).or_default()
+    }
+
+    /// What is still to be asked.
+    pub fn lacking(&mut self) -> Vec<i64> {
+        let asked = self.0.get_mut().iter();
+        asked.filter(|(_, answer)| answer.is_none()).map(|(&asked, _)| asked).collect()
+    }
+
+    pub fn put(&mut self, asked: i64, answer: i64) {
+        self.0.get_mut().insert(asked, Some(answer));
+    }
+}

@@ -1,0 +1,52 @@
+//! Statements over lists of rows.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
+
+use super::error;
+use super::list::List;
+use crate::error::{Error, Result};
+
+/// Runs a statement over a list; not at all when there is nothing in it.
+pub(super) async fn rows(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    list: List,
+) -> Result<Vec<SqliteRow>> {
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query(sql).bind(list.json()).fetch_all(connection).await.map_err(error)
+}
+
+/// What a statement says in one text: rows of a place in the list, some numbers, and one that may be missing.
+pub(super) async fn numbers<const N: usize>(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    list: List,
+) -> Result<Vec<(usize, [i64; N], Option<i64>)>> {
+    let said = rows(connection, sql, list).await?;
+    let Some(row) = said.first() else { return Ok(Vec::new()) };
+    let text: Option<&str> = get!(row, "numbers");
+    let read = |row: &str| {
+        let mut words = row.split(' ');
+        let place = words.next()?.parse().ok()?;
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = words.next()?.parse().ok()?;
+        }
+        Some((place, numbers, words.next().map(str::parse).transpose().ok()?))
+    };
+    let rows = text.into_iter().flat_map(|text| text.split(','));
+    rows.map(|row| read(row).ok_or_else(|| unreadable(&row))).collect()
+}
+
+/// The place in the list that a row is about.
+pub(super) fn place(row: &SqliteRow) -> Result<usize> {
+    let place: i64 = get!(row, "n");
+    usize::try_from(place).map_err(|_| unreadable(&place))
+}
+
+pub(super) fn unreadable(said: &dyn std::fmt::Display) -> Error {
+    Error::database(format!("the database said {said} where other numbers were asked for"))
+}

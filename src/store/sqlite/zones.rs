@@ -1,0 +1,98 @@
+//! Zones on SQLite.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Connection, Row, SqliteConnection};
+
+use super::{Sqlite, error, time};
+use crate::error::Result;
+use crate::store::{Found, Setting, clock_of};
+use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
+
+impl Sqlite {
+    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+        let _turn = self.writer.lock().await;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+        let mut zones = Vec::with_capacity(settings.len());
+        for setting in settings {
+            zones.push(set_zone(&mut tx, setting, by, self.clock.now_us()).await?);
+        }
+        tx.commit().await.map_err(error)?;
+        Ok(zones)
+    }
+
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        let rows = sqlx::query(include_str!("zones.sql"))
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(zone).collect()
+    }
+
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        let row = sqlx::query(include_str!("zone.sql"))
+            .bind(name)
+            .fetch_optional(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        row.as_ref().map(zone).transpose()
+    }
+
+    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+        let rows = sqlx::query(include_str!("zone_versions.sql"))
+            .bind(zone_id)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_version!(row)).collect()
+    }
+}
+
+pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
+    let find = "select id, version, blocked_rows, ban_after is not null as bans, on_outage from zone_master where name = ?";
+    let find = sqlx::query(find).bind(name);
+    let row = find.fetch_optional(connection).await.map_err(error)?;
+    row.map(|row| found!(row)).transpose()
+}
+
+async fn set_zone(tx: &mut SqliteConnection, setting: &Setting, by: &str, now_us: i64) -> Result<Zone> {
+    let Setting { name, policy, description } = setting;
+    let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
+    bind_policy!(add, policy).bind(now_us).execute(&mut *tx).await.map_err(error)?;
+    let mut zone = stored_zone(tx, name).await?;
+    if setting.changes(&zone) {
+        let set = sqlx::query(include_str!("zone_set.sql"));
+        let set = set.bind(description.as_ref().unwrap_or(&zone.description));
+        bind_policy!(set, policy).bind(now_us).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
+        zone = stored_zone(tx, name).await?;
+    }
+    sqlx::query(include_str!("zone_version_add.sql"))
+        .bind(zone.id)
+        .bind(by)
+        .execute(&mut *tx)
+        .await
+        .map_err(error)?;
+    for span in clock_of(policy) {
+        sqlx::query(include_str!("zone_calendar_add.sql"))
+            .bind(zone.id)
+            .bind(zone.version)
+            .bind(span.starts_us)
+            .bind(span.ends_us)
+            .bind(span.offset_us)
+            .bind(span.shown_us)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+    }
+    Ok(zone)
+}
+
+/// Nobody else writes, so there is nothing to lock.
+async fn stored_zone(tx: &mut SqliteConnection, name: &str) -> Result<Zone> {
+    let row = sqlx::query(include_str!("zone.sql")).bind(name).fetch_one(tx).await.map_err(error)?;
+    zone(&row)
+}
+
+fn zone(row: &SqliteRow) -> Result<Zone> {
+    zone!(row)
+}

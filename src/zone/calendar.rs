@@ -1,0 +1,245 @@
+//! Calendar periods: minutes, hours, days and months of a time zone.
+//!
+//! A period begins at the first instant at which the zone's clock shows its beginning. A clock that is set back
+//! does not begin a period again: the hour that is lived through twice is one hour of two. One that is set
+//! forward over a beginning begins the period there.
+//!
+//! The rules come from the IANA time zone database (in `chrono-tz`, up to the year 2099; what held last holds
+//! after it). `zone set` writes them into the database beside the version of the zone, so that every process
+//! and every routine counts by the same rules and an old decision can be derived again after the world has
+//! changed them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use chrono::{DateTime, Datelike, Months, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc};
+use chrono_tz::Tz;
+use serde::{Serialize, Serializer};
+
+use super::choice::CalendarUnit;
+use crate::error::{Error, Result};
+
+const SECOND_US: i64 = 1_000_000;
+const DAY_US: i64 = 86_400 * SECOND_US;
+
+/// Which calendar a fixed window follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Calendar {
+    /// The length of a period.
+    pub unit: CalendarUnit,
+    /// Whose clock.
+    pub time_zone: TimeZoneName,
+}
+
+/// A time zone by its name in the IANA database, such as `Europe/Berlin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimeZoneName(Tz);
+
+/// Between two changes of a zone's clock: `[starts_us, ends_us)` in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockSpan {
+    pub starts_us: i64,
+    pub ends_us: i64,
+    /// Added to UTC, it gives what the clock shows.
+    pub offset_us: i64,
+    /// What the clock has shown by the beginning of the span, where it was set back: until it shows more, time
+    /// stands still.
+    pub shown_us: i64,
+}
+
+impl Calendar {
+    /// The longest that a period can be, changes of the clock left aside.
+    pub(crate) fn longest_us(self) -> i64 {
+        match self.unit {
+            CalendarUnit::Minute => 60 * SECOND_US,
+            CalendarUnit::Hour => 3_600 * SECOND_US,
+            CalendarUnit::Day => DAY_US,
+            CalendarUnit::Month => 31 * DAY_US,
+        }
+    }
+
+    /// The period that a time is in: its first microsecond, and that of the next period.
+    pub(crate) fn period(self, at_us: i64) -> (i64, i64) {
+        let spans = self.time_zone.spans();
+        let span = spans[spans.partition_point(|span| span.ends_us <= at_us).min(spans.len() - 1)];
+        let shown_us = at_us.saturating_add(span.offset_us).max(span.shown_us);
+        let start = self.start(shown_us);
+        (first_shown(&spans, start), first_shown(&spans, self.next(start)))
+    }
+
+    /// The beginning of the period, as the clock shows it.
+    fn start(self, shown_us: i64) -> i64 {
+        match self.unit {
+            CalendarUnit::Month => naive(shown_us)
+                .and_then(|time| time.date().with_day(1))
+                .map_or(shown_us, |date| date.and_time(NaiveTime::MIN).and_utc().timestamp_micros()),
+            _ => shown_us.saturating_sub(shown_us.rem_euclid(self.longest_us())),
+        }
+    }
+
+    fn next(self, start_us: i64) -> i64 {
+        match self.unit {
+            CalendarUnit::Month => naive(start_us)
+                .and_then(|time| time.checked_add_months(Months::new(1)))
+                .map_or(i64::MAX, |time| time.and_utc().timestamp_micros()),
+            _ => start_us.saturating_add(self.longest_us()),
+        }
+    }
+}
+
+/// The first instant at which the clock shows a time, or has passed it: in the last span before which it had not.
+fn first_shown(spans: &[ClockSpan], shown_us: i64) -> i64 {
+    let before = spans.partition_point(|span| span.shown_us < shown_us);
+    let span = spans[before.saturating_sub(1)];
+    span.starts_us.max(shown_us.saturating_sub(span.offset_us))
+}
+
+fn naive(us: i64) -> Option<NaiveDateTime> {
+    DateTime::<Utc>::from_timestamp_micros(us).map(|time| time.naive_utc())
+}
+
+impl TimeZoneName {
+    /// Its clock from the beginning to the end of time. Found once for each zone.
+    pub(crate) fn spans(self) -> Arc<[ClockSpan]> {
+        static KNOWN: OnceLock<Mutex<HashMap<Tz, Arc<[ClockSpan]>>>> = OnceLock::new();
+        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(self.0).or_insert_with(|| find_spans(self.0)))
+    }
+}
+
+/// Looks at the clock of each day from 1970 to 2100, and for the second of a change where two days differ.
+fn find_spans(zone: Tz) -> Arc<[ClockSpan]> {
+    let offset_s = |at_s| {
+        DateTime::<Utc>::from_timestamp(at_s, 0).map_or(0, |time| {
+            i64::from(zone.offset_from_utc_datetime(&time.naive_utc()).fix().local_minus_utc())
+        })
+    };
+    let mut changes = vec![(i64::MIN, offset_s(0) * SECOND_US)];
+    for day in 0..47_482 {
+        let (mut before_s, mut after_s) = (day * 86_400, (day + 1) * 86_400);
+        if offset_s(before_s) == offset_s(after_s) {
+            continue;
+        }
+        while after_s - before_s > 1 {
+            let middle_s = before_s + (after_s - before_s) / 2;
+            if offset_s(middle_s) == offset_s(before_s) { before_s = middle_s } else { after_s = middle_s }
+        }
+        changes.push((after_s * SECOND_US, offset_s(after_s) * SECOND_US));
+    }
+    let ends = changes.iter().skip(1).map(|change| change.0).chain([i64::MAX]);
+    let mut shown_us = i64::MIN;
+    let spans = changes.iter().zip(ends).map(|(&(starts_us, offset_us), ends_us)| {
+        let span = ClockSpan { starts_us, ends_us, offset_us, shown_us };
+        shown_us = shown_us.max(ends_us.saturating_add(offset_us).saturating_sub(1));
+        span
+    });
+    spans.collect()
+}
+
+impl fmt::Display for TimeZoneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl FromStr for TimeZoneName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        name.parse().map(Self).map_err(|_| {
+            Error::invalid(format!(
+                "unknown time zone {name:?}; use a name of the IANA database, such as Europe/Berlin or UTC"
+            ))
+        })
+    }
+}
+
+impl Serialize for TimeZoneName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(time: &str) -> i64 {
+        time.parse::<DateTime<Utc>>().unwrap().timestamp_micros()
+    }
+
+    fn assert_period(unit: CalendarUnit, zone: &str, at: &str, period: [&str; 2]) {
+        let calendar = Calendar { unit, time_zone: zone.parse().unwrap() };
+        assert_eq!(calendar.period(us(at)), (us(period[0]), us(period[1])), "{unit} of {zone} at {at}");
+    }
+
+    #[test]
+    fn periods_begin_when_the_clock_on_the_wall_says_so() {
+        use CalendarUnit::{Day, Hour, Minute, Month};
+        // A month with a change of the clock in it.
+        assert_period(
+            Month,
+            "Europe/Berlin",
+            "2026-03-31T21:59:59.999999Z",
+            ["2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"],
+        );
+        assert_period(
+            Day,
+            "Asia/Kathmandu",
+            "2026-01-01T00:00:00Z",
+            ["2025-12-31T18:15:00Z", "2026-01-01T18:15:00Z"],
+        );
+        assert_period(
+            Minute,
+            "UTC",
+            "2026-01-01T00:00:59.999999Z",
+            ["2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"],
+        );
+        // 3 o'clock becomes 2: the hour from 2 to 3 takes two.
+        for at in ["2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"] {
+            assert_period(Hour, "Europe/Berlin", at, ["2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"]);
+        }
+        // Midnight does not exist: the day begins at 1.
+        assert_period(
+            Day,
+            "Africa/Cairo",
+            "2026-04-24T12:00:00Z",
+            ["2026-04-23T22:00:00Z", "2026-04-24T21:00:00Z"],
+        );
+        // Midnight happens twice: the day begins at the first.
+        assert_period(
+            Day,
+            "America/Havana",
+            "2026-11-01T04:30:00Z",
+            ["2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"],
+        );
+        assert_period(
+            Day,
+            "America/Havana",
+            "2026-11-01T05:30:00Z",
+            ["2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"],
+        );
+    }
+
+    #[test]
+    fn periods_follow_each_other_without_gap_or_overlap() {
+        for zone in ["Europe/Berlin", "America/Havana", "Africa/Cairo", "Australia/Lord_Howe", "Pacific/Apia"]
+        {
+            for unit in [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Month] {
+                let calendar = Calendar { unit, time_zone: zone.parse().unwrap() };
+                let (mut start_us, mut end_us) = calendar.period(us("2011-12-01T00:00:00Z"));
+                for _ in 0..3_000 {
+                    assert!(start_us < end_us, "{unit} of {zone}");
+                    assert_eq!(calendar.period(end_us - 1), (start_us, end_us), "{unit} of {zone}");
+                    (start_us, end_us) = {
+                        let next = calendar.period(end_us);
+                        assert_eq!(next.0, end_us, "{unit} of {zone}");
+                        next
+                    };
+                }
+            }
+        }
+    }
+}

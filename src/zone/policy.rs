@@ -1,0 +1,393 @@
+//! How much a zone admits.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::calendar::{Calendar, TimeZoneName};
+use super::choice::{
+    Algorithm, BlockedRows, CalendarUnit, Durability, Family, Mode, OnOutage, RunningBuckets,
+};
+use super::rules::{BanRule, Limit, micros, validate_rate, validate_time};
+use crate::error::{Error, Result};
+
+/// How much a zone admits, and what is done around it.
+///
+/// The constructors refuse what cannot be decided exactly. Options are set by the `with_…` methods; those that do not
+/// go together are refused where the policy is stored, by [`Limiter::set_zone`](crate::Limiter::set_zone).
+///
+/// ```
+/// use std::time::Duration;
+/// use tallygate::{Mode, Policy};
+/// let logins = Policy::sliding_log(5, Duration::from_secs(60))?.with_mode(Mode::Shadow);
+/// assert_eq!(logins.limit(), 5);
+/// assert!(Policy::sliding_log(0, Duration::from_secs(60)).unwrap_err().is_invalid());
+/// # Ok::<(), tallygate::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Policy {
+    algorithm: Algorithm,
+    rate: i64,
+    window_us: i64,
+    burst: Option<i64>,
+    slots: Option<i32>,
+    calendar: Option<Calendar>,
+    soft_rate: Option<i64>,
+    reserve: i64,
+    mode: Mode,
+    count_blocked: bool,
+    ban: Option<BanRule>,
+    on_outage: OnOutage,
+    running_buckets: RunningBuckets,
+    durability: Durability,
+    blocked_rows: BlockedRows,
+    /// The greatest common divisor of rate and window, found once and not with each decision.
+    #[serde(skip)]
+    gcd: i64,
+}
+
+impl Policy {
+    /// At most `rate` units (1 to 2^40) in any `window` (1 µs to 10 years).
+    pub fn sliding_log(rate: i64, window: Duration) -> Result<Self> {
+        Self::new(Algorithm::SlidingLog, rate, window, None)
+    }
+
+    /// At most `rate` units (1 to 2^40) in each `window` (1 µs to 10 years) since 1970.
+    pub fn fixed_window(rate: i64, window: Duration) -> Result<Self> {
+        Self::new(Algorithm::FixedWindow, rate, window, None)
+    }
+
+    /// At most `rate` units (1 to 2^40) in each period of a calendar.
+    pub fn calendar(rate: i64, unit: CalendarUnit, time_zone: TimeZoneName) -> Result<Self> {
+        let calendar = Calendar { unit, time_zone };
+        let window_us = calendar.longest_us();
+        Ok(Self {
+            calendar: Some(calendar),
+            ..Self::from_columns(Algorithm::FixedWindow, rate, window_us, None)?
+        })
+    }
+
+    /// At most about `rate` units (1 to 2^40) in any `window` (1 µs to 10 years), counted in `slots` (1 to 1,000) of
+    /// the same whole number of microseconds.
+    pub fn sliding_counter(rate: i64, window: Duration, slots: i32) -> Result<Self> {
+        Self { slots: Some(slots), ..Self::new(Algorithm::SlidingCounter, rate, window, None)? }.checked()
+    }
+
+    /// `rate` units (1 to 2^40) flow in per `window` (1 µs to 10 years), up to `burst` (1 to 2^40;
+    /// `None` means `rate`).
+    ///
+    /// With g the greatest common divisor of rate and window in µs, burst × window/g + rate/g must fit in
+    /// 63 bits; the error names the largest burst that does.
+    pub fn token_bucket(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
+        Self::new(Algorithm::TokenBucket, rate, window, burst)
+    }
+
+    /// At most `limit` different members (1 to 2^40) in a `window` (1 µs to 10 years).
+    pub fn distinct(limit: i64, window: Duration) -> Result<Self> {
+        Self::new(Algorithm::Distinct, limit, window, None)
+    }
+
+    /// At most `limit` units (1 to 2^40) held at once, each for at most `slot_ttl` (1 µs to 10 years).
+    pub fn concurrency(limit: i64, slot_ttl: Duration) -> Result<Self> {
+        Self::new(Algorithm::Concurrency, limit, slot_ttl, None)
+    }
+
+    /// Any of them, for callers that read the algorithm from a file or a flag. A sliding counter has one slot until it
+    /// is given others.
+    pub fn new(algorithm: Algorithm, rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
+        Self::from_columns(algorithm, rate, micros(window), burst)
+    }
+
+    /// The core of a policy as the tables hold it.
+    pub(crate) fn from_columns(
+        algorithm: Algorithm,
+        rate: i64,
+        window_us: i64,
+        burst: Option<i64>,
+    ) -> Result<Self> {
+        validate_rate("rate", rate)?;
+        validate_time("window", window_us)?;
+        if let Some(burst) = burst {
+            validate_rate("burst", burst)?;
+        }
+        Self {
+            algorithm,
+            rate,
+            window_us,
+            burst,
+            slots: (algorithm == Algorithm::SlidingCounter).then_some(1),
+            calendar: None,
+            soft_rate: None,
+            reserve: 0,
+            mode: Mode::default(),
+            count_blocked: false,
+            ban: None,
+            on_outage: OnOutage::default(),
+            running_buckets: RunningBuckets::default(),
+            durability: Durability::default(),
+            blocked_rows: BlockedRows::default(),
+            gcd: gcd(rate, window_us),
+        }
+        .checked()
+    }
+
+    /// Itself, if its algorithm can count it exactly.
+    fn checked(self) -> Result<Self> {
+        let Self { algorithm, rate, window_us, gcd, .. } = self;
+        if let Some(burst) = self.burst
+            && !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue)
+        {
+            return Err(Error::invalid(format!(
+                "burst {burst} has no meaning for {algorithm}; leave it out, or use token-bucket"
+            )));
+        }
+        let largest = (i64::MAX - rate / gcd) / (window_us / gcd);
+        if algorithm.family() == Family::Level && self.limit() > largest {
+            return Err(Error::invalid(format!(
+                "burst {} with rate {rate} per {window_us} µs cannot be counted exactly in 63 bits; the largest \
+                 burst is {largest}, or use a window that shares more factors with the rate",
+                self.limit()
+            )));
+        }
+        if let Some(slots) = self.slots {
+            if algorithm != Algorithm::SlidingCounter {
+                return Err(Error::invalid(format!(
+                    "{algorithm} has no slots; leave them out, or use sliding-counter"
+                )));
+            }
+            if !(1..=1_000).contains(&slots) {
+                return Err(Error::invalid(format!("{slots} slots are out of range; use 1 to 1000")));
+            }
+            if window_us % i64::from(slots) != 0 {
+                return Err(Error::invalid(format!(
+                    "a window of {window_us} µs cannot be cut into {slots} slots of whole microseconds; use another number"
+                )));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Refuses options that are out of range or do not go together; storing the policy calls it.
+    pub fn validate(&self) -> Result<()> {
+        self.checked()?;
+        let Self { algorithm, .. } = self;
+        if let Some(Calendar { unit, .. }) = self.calendar
+            && *algorithm != Algorithm::FixedWindow
+        {
+            return Err(Error::invalid(format!(
+                "{algorithm} does not follow a calendar {unit}; leave the calendar out, or use fixed-window"
+            )));
+        }
+        if let Some(soft_rate) = self.soft_rate
+            && !(0..self.limit()).contains(&soft_rate)
+        {
+            return Err(Error::invalid(format!(
+                "soft rate {soft_rate} is out of range; use 0 to {}, one below the limit",
+                self.limit() - 1
+            )));
+        }
+        if !(0..self.limit()).contains(&self.reserve) {
+            return Err(Error::invalid(format!(
+                "reserve {} is out of range; use 0 to {}, one below the limit",
+                self.reserve,
+                self.limit() - 1
+            )));
+        }
+        if self.count_blocked && algorithm.family() != Family::Window {
+            return Err(Error::invalid(format!(
+                "{algorithm} cannot count blocked checks; use sliding-log, fixed-window or sliding-counter"
+            )));
+        }
+        if self.count_blocked && self.blocked_rows == BlockedRows::Coalesced {
+            return Err(Error::invalid(
+                "blocked checks that count need a row each; leave out coalesced rows, or the counting",
+            ));
+        }
+        self.ban.map_or(Ok(()), |ban| ban.validate())
+    }
+
+    /// The same policy with another limit, as an override sets it.
+    pub(crate) fn overridden(&self, limit: Limit) -> Self {
+        let Limit { rate, burst, gcd, .. } = limit;
+        // A calendar's periods, and a window cut into slots, stay what they are.
+        let keeps = self.calendar.is_some() || self.slots.is_some();
+        let window_us = if keeps { self.window_us } else { limit.window_us };
+        let burst = burst.filter(|_| self.algorithm.family() == Family::Level);
+        Self { rate, window_us, burst, gcd, ..*self }
+    }
+
+    /// How many slots a sliding counter has.
+    #[must_use]
+    pub fn with_slots(self, slots: Option<i32>) -> Self {
+        Self { slots: slots.or(self.slots), ..self }
+    }
+
+    /// The calendar that a fixed window follows; its window is then the longest period of that.
+    #[must_use]
+    pub fn with_calendar(self, calendar: Option<Calendar>) -> Self {
+        Self { calendar, ..self }
+    }
+
+    /// From how much on a check is allowed with [`Reason::Soft`](crate::Reason::Soft), 0 to one below the limit.
+    #[must_use]
+    pub fn with_soft_rate(self, soft_rate: Option<i64>) -> Self {
+        Self { soft_rate, ..self }
+    }
+
+    /// How much of the limit only critical checks may take, 0 to one below the limit.
+    #[must_use]
+    pub fn with_reserve(self, reserve: i64) -> Self {
+        Self { reserve, ..self }
+    }
+
+    /// What becomes of a decision; without this [`Mode::Enforce`].
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Whether a check that is blocked because it is over the limit spends its cost all the same. Not for levels, and
+    /// not for what is held.
+    #[must_use]
+    pub fn with_count_blocked(self, count_blocked: bool) -> Self {
+        Self { count_blocked, ..self }
+    }
+
+    /// When a bucket is banned.
+    #[must_use]
+    pub fn with_ban(self, ban: Option<BanRule>) -> Self {
+        Self { ban, ..self }
+    }
+
+    /// What is answered when the database does not answer; without this [`OnOutage::Closed`].
+    #[must_use]
+    pub fn with_on_outage(self, on_outage: OnOutage) -> Self {
+        Self { on_outage, ..self }
+    }
+
+    /// What the change to this policy does to buckets in use; without this [`RunningBuckets::AsIs`].
+    #[must_use]
+    pub fn with_running_buckets(self, running_buckets: RunningBuckets) -> Self {
+        Self { running_buckets, ..self }
+    }
+
+    /// How long an answer waits; without this [`Durability::Durable`]. MySQL and MariaDB have no other.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// What a flood of blocked checks leaves in the ledger; without this [`BlockedRows::Each`].
+    #[must_use]
+    pub fn with_blocked_rows(self, blocked_rows: BlockedRows) -> Self {
+        Self { blocked_rows, ..self }
+    }
+
+    /// How it counts.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units admitted per window.
+    pub fn rate(&self) -> i64 {
+        self.rate
+    }
+
+    /// Length of the window in microseconds.
+    pub fn window_us(&self) -> i64 {
+        self.window_us
+    }
+
+    /// Capacity of a token bucket, a leaky bucket or a queue where it differs from the rate.
+    pub fn burst(&self) -> Option<i64> {
+        self.burst
+    }
+
+    /// Slots of a sliding counter.
+    pub fn slots(&self) -> Option<i32> {
+        self.slots
+    }
+
+    /// The calendar of a fixed window.
+    pub fn by_calendar(&self) -> Option<Calendar> {
+        self.calendar
+    }
+
+    /// From how much on a check is allowed with a warning.
+    pub fn soft_rate(&self) -> Option<i64> {
+        self.soft_rate
+    }
+
+    /// How much only critical checks may take.
+    pub fn reserve(&self) -> i64 {
+        self.reserve
+    }
+
+    /// What becomes of a decision.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Does a blocked check spend its cost?
+    pub fn count_blocked(&self) -> bool {
+        self.count_blocked
+    }
+
+    /// When a bucket is banned.
+    pub fn ban(&self) -> Option<BanRule> {
+        self.ban
+    }
+
+    /// What is answered when the database does not answer.
+    pub fn on_outage(&self) -> OnOutage {
+        self.on_outage
+    }
+
+    /// What the change to this policy did to buckets in use.
+    pub fn running_buckets(&self) -> RunningBuckets {
+        self.running_buckets
+    }
+
+    /// How long an answer waits.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// What a flood of blocked checks leaves in the ledger.
+    pub fn blocked_rows(&self) -> BlockedRows {
+        self.blocked_rows
+    }
+
+    /// The most that can ever be spent at once: the burst, or the rate; 1 for [`Algorithm::Uniform`].
+    pub fn limit(&self) -> i64 {
+        if self.algorithm == Algorithm::Uniform { 1 } else { self.burst.unwrap_or(self.rate) }
+    }
+
+    /// The greatest common divisor of rate and window: what makes token counting exact in integers.
+    pub(crate) fn gcd(&self) -> i64 {
+        self.gcd
+    }
+}
+
+fn gcd(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::UNITS_MAX;
+    use super::*;
+
+    #[test]
+    fn a_token_bucket_that_overflows_is_refused_with_the_largest_burst_that_fits() {
+        let window = Duration::from_micros(315_575_999_999_999);
+        let error = Policy::token_bucket(7, window, Some(UNITS_MAX)).unwrap_err().to_string();
+        let largest: i64 =
+            error.split("largest burst is ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+        assert!(Policy::token_bucket(7, window, Some(largest)).is_ok());
+        assert!(Policy::token_bucket(7, window, Some(largest + 1)).is_err());
+    }
+}

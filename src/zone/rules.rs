@@ -1,0 +1,102 @@
+//! What stands around a policy: bans, and the limits of overrides. Their ranges.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::choice::BanFrom;
+use super::{Policy, UNITS_MAX, WINDOW_US_MAX};
+use crate::error::{Error, Result};
+
+/// When a bucket is banned: after so many blocked checks within a time, for a time.
+///
+/// Checks that are blocked by a ban do not count. A ban that begins within `longest` of the end of the one before takes
+/// `factor` times as long as that, up to `longest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct BanRule {
+    /// Blocked checks that bring a ban about: 1 to 2^31 - 1.
+    pub after: i32,
+    /// The time within which they must come: 1 µs to 10 years.
+    pub within_us: i64,
+    /// How long the first ban takes: 1 µs to 10 years.
+    pub for_us: i64,
+    /// What a repeated ban is lengthened by: 1 to 1,000.
+    pub factor: i32,
+    /// The longest ban: `for_us` to 10 years.
+    pub longest_us: i64,
+    /// From when it is counted.
+    pub from: BanFrom,
+}
+
+impl BanRule {
+    /// After `after` blocked checks within `within`, for `length`, each time the same.
+    pub fn new(after: i32, within: Duration, length: Duration) -> Self {
+        let for_us = micros(length);
+        Self { after, within_us: micros(within), for_us, factor: 1, longest_us: for_us, from: BanFrom::Block }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        if self.after < 1 {
+            return Err(Error::invalid(format!(
+                "a ban after {} blocked checks is out of range; use 1 to {}",
+                self.after,
+                i32::MAX
+            )));
+        }
+        if !(1..=1_000).contains(&self.factor) {
+            return Err(Error::invalid(format!("ban factor {} is out of range; use 1 to 1000", self.factor)));
+        }
+        validate_time("the time within which blocked checks lead to a ban", self.within_us)?;
+        validate_time("a ban", self.for_us)?;
+        validate_time("the longest ban", self.longest_us)?;
+        if self.longest_us < self.for_us {
+            return Err(Error::invalid(format!(
+                "the longest ban of {} µs is shorter than the first one of {} µs; make it at least as long",
+                self.longest_us, self.for_us
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The limit of an override: another rate than the zone's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// Units admitted per window: 1 to 2^40.
+    pub rate: i64,
+    /// The window that the rate is per, in microseconds. Not for a calendar or a sliding counter, which keep their own.
+    pub window_us: i64,
+    /// Capacity where the zone's algorithm has one; None means the rate.
+    pub burst: Option<i64>,
+    /// Greatest common divisor of rate and window.
+    #[serde(skip)]
+    pub(crate) gcd: i64,
+}
+
+impl Limit {
+    /// `rate` units (1 to 2^40) per `window` (1 µs to 10 years), up to `burst` (1 to 2^40) at once where the zone's
+    /// algorithm has a level. Refused when a level could not count it exactly, whatever the zone's algorithm is now.
+    pub fn new(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
+        let policy = Policy::token_bucket(rate, window, burst)?;
+        let [rate, window_us, gcd] = [policy.rate(), policy.window_us(), policy.gcd()];
+        Ok(Self { rate, window_us, burst, gcd })
+    }
+}
+
+pub(crate) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn validate_rate(what: &str, rate: i64) -> Result<()> {
+    if !(1..=UNITS_MAX).contains(&rate) {
+        return Err(Error::invalid(format!("{what} {rate} is out of range; use 1 to {UNITS_MAX}")));
+    }
+    Ok(())
+}
+
+pub(crate) fn validate_time(what: &str, time_us: i64) -> Result<()> {
+    if !(1..=WINDOW_US_MAX).contains(&time_us) {
+        return Err(Error::invalid(format!("{what} of {time_us} µs is out of range; use 1 µs to 10 years")));
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Properties of the pure core, over its whole domain and without a database. What proptest finds it shrinks, and keeps
+//! in `tests/proptest-regressions`.
+
+mod bans;
+mod book;
+mod bounds;
+mod changes;
+mod definition;
+mod extreme;
+mod input;
+mod naive;
+mod options;
+mod pictures;
+mod published;
+mod real;
+mod undo;
+mod waiting;
+
+use proptest::prelude::ProptestConfig;
+
+/// So many cases of each property.
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, ..ProptestConfig::default() }
+}
+
+/// The same tests for each way to count, in a module of its name.
+macro_rules! each_kind {
+    ($test:ident) => {
+        crate::each_kind! { $test:
+            sliding_log SlidingLog, fixed_window FixedWindow, calendar Calendar,
+            sliding_counter_of_one_slot SlidingCounter(Some(1)), sliding_counter_of_three_slots SlidingCounter(Some(3)),
+            sliding_counter SlidingCounter(None), token_bucket TokenBucket, leaky_bucket LeakyBucket,
+            leaky_queue LeakyQueue, uniform Uniform, distinct Distinct, concurrency Concurrency
+        }
+    };
+    ($test:ident: $($name:ident $kind:ident $(($slots:expr))?),+) => {$(
+        mod $name {
+            $test!(crate::input::Kind::$kind $(($slots))?);
+        }
+    )+};
+}
+use each_kind;
