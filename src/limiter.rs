@@ -223,7 +223,7 @@ impl Limiter {
     }
 
     /// Records the blocked checks that were answered from memory and have no row yet, in zones whose
-    /// [`BlockedRows`] are coalesced. They get theirs within a second or so by themselves; call this before the
+    /// [`BlockedRows`](crate::BlockedRows) are coalesced. They get theirs within a second or so by themselves; call this before the
     /// program ends.
     pub async fn flush(&self) -> Result<()> {
         let mut result = Ok(());

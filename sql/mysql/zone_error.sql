@@ -36,7 +36,7 @@ begin
         when 'part' then
             set v_number = 31002;
             set v_message = concat(
-                'transaction ', v_first, ' was decided before with other limits; ask for the same ones, or use a new id'
+                'transaction ', v_first, ' was decided with other limits; ask for the same ones, or use a new id'
             );
         when 'other end' then
             set v_number = 31002;
@@ -70,7 +70,7 @@ begin
             set v_message = 'the bucket has no override';
         when 'no charge' then
             set v_number = 31003;
-            set v_message = concat('transaction ', v_first, ' was not decided in this bucket; look where it was');
+            set v_message = concat('transaction ', v_first, ' was not decided in the bucket; look where it was');
         when 'no txn' then
             set v_number = 31003;
             set v_message = 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
@@ -120,7 +120,7 @@ begin
         when 'limit' then
             set v_number = 31003;
             set v_message = concat(
-                'the override has a limit that cannot be counted: rate ', v_first, ', window ',
+                'the limit of the override cannot be counted: rate ', v_first, ', window ',
                 coalesce(p_second, 'null'), ' µs, burst ', p_third
             );
         when 'text' then

@@ -55,7 +55,7 @@ begin
             v_message := 'the bucket has no override';
         when 'no charge' then
             v_code := 'TG003';
-            v_message := 'transaction %s was not decided in this bucket; look where it was';
+            v_message := 'transaction %s was not decided in the bucket; look where it was';
         when 'no txn' then
             v_code := 'TG003';
             v_message := 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
