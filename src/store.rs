@@ -18,7 +18,6 @@ mod url;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
@@ -151,7 +150,7 @@ impl Pool {
         &self,
         zone_id: i32,
         key: &str,
-        txn: Uuid,
+        txn: uuid::Uuid,
         cost: i64,
         checks: u32,
     ) -> Result<()> {

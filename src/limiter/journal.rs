@@ -274,9 +274,7 @@ impl Inner {
         }
         Ok(recorded)
     }
-}
 
-impl Inner {
     async fn note(self: &Arc<Self>, passed: &Passed) -> Result<Vec<Recorded>> {
         let Passed { zone, key, txn, cost, at } = passed.clone();
         let zone_id = self.zone(&zone).await?.id;
