@@ -148,6 +148,9 @@ pub trait Ledger {
 
     /// `strikes` of the last row before a time; 0 if there is none.
     fn strikes_before(&self, at_us: i64) -> Result<i64, Need>;
+
+    /// Told before what nothing depends on but a wait: totals are asked for then that may be guessed for the time being.
+    fn waits(&self) {}
 }
 
 /// Why there is no outcome.

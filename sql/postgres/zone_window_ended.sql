@@ -23,7 +23,8 @@ begin
             where h.zone_id = p_window.zone_id and h.bucket_key = p_window.bucket_key
                 and h.charged_at >= zone_time(p_window.floor_us)
                 and h.charged_at < coalesce(zone_time(p_before_us), 'infinity')
-            offset 0 -- keeps the subquery whole, so that it is read by the time of the charge
+            order by h.charged_at -- the subquery is kept whole and read by this index
+            offset 0
         ) h
         where h.ends_at <= zone_time(p_at_us) and h.seq > coalesce(p_window.carried_seq, 0);
     end if;

@@ -1,7 +1,8 @@
 -- zone_window_reached: when a bucket had spent so much that has not ended by a time. Not called from outside.
 --
--- The totals are indexed: one probe, and another one as long as what has ended of the charges up to there moves the
--- answer on.
+-- What had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last charge of
+-- which something has ended and by which that is too little, and not after the next one. The totals are indexed: one
+-- probe for each halving of these charges, and one more.
 --
 -- Arguments  p_window  the bucket
 --            p_net     units
@@ -13,13 +14,37 @@ returns bigint
 language plpgsql
 as $$
 declare
-    v_ended      bigint := 0;
-    v_by_then    bigint;
+    v_charged    bigint[];   -- when charges were made of which something has ended
+    v_ended      numeric[];  -- how much in all up to there
+    v_low        int := 0;   -- too little had been spent by this one
+    v_high       int := 1;   -- and enough by this one, if there is one
+    v_middle     int;
     v_total      bigint;
     v_reached_us bigint;
 begin
+    if p_window.holding then
+        select
+            array_agg(zone_us(c.charged_at) order by c.charged_at),
+            array_agg(c.ended order by c.charged_at),
+            count(*) + 1
+        into v_charged, v_ended, v_high
+        from (
+            select h.charged_at, sum(sum(h.amount)) over (order by h.charged_at) as ended
+            from (
+                select h.charged_at, h.amount, h.ends_at, h.seq
+                from zone_hold h
+                where h.zone_id = p_window.zone_id and h.bucket_key = p_window.bucket_key
+                    and h.charged_at >= zone_time(p_window.floor_us)
+                order by h.charged_at -- as in zone_window_ended
+                offset 0
+            ) h
+            where h.ends_at <= zone_time(p_at_us) and h.seq > coalesce(p_window.carried_seq, 0)
+            group by h.charged_at
+        ) c;
+    end if;
     loop
-        v_total := zone_clamp(p_net::numeric + v_ended);
+        v_middle := (v_low + v_high) / 2;
+        v_total := zone_clamp(p_net + coalesce(v_ended[v_middle], 0));
         v_reached_us := null;
         if v_total <= p_window.carried_total then
             v_reached_us := p_window.carried_us;
@@ -35,11 +60,13 @@ begin
         -- By the check in question itself. A ledger that cannot say has lost rows of the window; a whole window from
         -- now is certainly enough.
         v_reached_us := coalesce(v_reached_us, p_window.now_us);
-        v_by_then := zone_window_ended(p_window, v_reached_us + 1, p_at_us);
-        if v_by_then <= v_ended then
+        if v_middle = v_low then
             return v_reached_us;
+        elsif v_reached_us > v_charged[v_middle] then
+            v_low := v_middle;
+        else
+            v_high := v_middle;
         end if;
-        v_ended := v_by_then;
     end loop;
 end
 $$;

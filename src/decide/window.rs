@@ -5,9 +5,12 @@
 //! that has left the window, the cost fits. Each is an index probe, whatever the rate and however long the ledger.
 //!
 //! What a charge gives back (a refund, a reservation that ran out) never lowers the running total. It is subtracted
-//! for as long as its charge is in the window, at the cost of a look at each such piece in there.
+//! for as long as its charge is in the window, at the cost of a look at each such piece in there. The wait among many that
+//! end is found by halving, with one such look each.
 
-use super::{Ask, Bucket, Carried, Ledger, Need, Verdict, fixed_window, sliding_counter, sliding_log};
+use std::collections::BTreeMap;
+
+use super::{Ask, Bucket, Carried, Hold, Ledger, Need, Verdict, fixed_window, sliding_counter, sliding_log};
 use crate::decision::Reason;
 use crate::zone::{Algorithm, Policy};
 
@@ -92,22 +95,25 @@ impl<L: Ledger> Sums<'_, L> {
     }
 
     /// The least time from now until at most `room` counts. Now more does.
+    ///
+    /// What counts never rises while nothing arrives. So the answer lies behind the last end at which too much counts
+    /// still, and not after the next one.
     fn wait(&self, room: i64) -> Result<i64, Need> {
-        let mut at_us = self.now_us;
-        loop {
-            // Seen from here, nothing ends by itself any more: when would so much have left the window?
-            let must_leave = self.total(at_us).saturating_sub(room);
-            let there_us = self.left(self.reached(must_leave, at_us)?, must_leave, at_us)?.max(at_us);
-            // Unless something ends before.
-            let ends = self.bucket.holds.iter().map(|hold| hold.ends_us);
-            match ends.filter(|&us| us > at_us && us <= there_us).min() {
-                Some(end_us) => at_us = end_us,
-                None => return Ok(there_us.saturating_sub(self.now_us)),
-            }
-            if self.used(at_us)? <= room {
-                return Ok(at_us.saturating_sub(self.now_us));
-            }
+        self.ledger.waits();
+        let ends = self.bucket.holds.iter().map(|hold| hold.ends_us).filter(|&us| us > self.now_us);
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort_unstable();
+        let (mut low, mut high) = (0, ends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.used(ends[middle])? > room { low = middle + 1 } else { high = middle }
         }
+        let at_us = low.checked_sub(1).map_or(self.now_us, |last| ends[last]);
+        // Seen from there, nothing ends by itself any more: when would so much have left the window?
+        let must_leave = self.total(at_us).saturating_sub(room);
+        let left_us = self.left(self.reached(must_leave, at_us)?, must_leave, at_us)?.max(at_us);
+        let there_us = ends.get(low).map_or(left_us, |&end_us| end_us.min(left_us));
+        Ok(there_us.saturating_sub(self.now_us))
     }
 
     fn frame(&self, at_us: i64) -> Frame {
@@ -152,25 +158,41 @@ impl<L: Ledger> Sums<'_, L> {
 
     /// What of the charges before `us` has ended by `at_us`.
     fn ended(&self, us: i64, at_us: i64) -> i64 {
-        let head = self.bucket.head;
-        let ended =
-            |hold: &&super::Hold| hold.charged_us < us && hold.ends_us <= at_us && !head.forgot(hold.seq);
-        self.bucket.holds.iter().filter(ended).fold(0, |sum: i64, hold| sum.saturating_add(hold.amount))
+        let before = self.ended_by(at_us).filter(|hold| hold.charged_us < us);
+        before.fold(0, |sum: i64, hold| sum.saturating_add(hold.amount))
+    }
+
+    fn ended_by(&self, at_us: i64) -> impl Iterator<Item = &Hold> {
+        self.bucket
+            .holds
+            .iter()
+            .filter(move |hold| hold.ends_us <= at_us && !self.bucket.head.forgot(hold.seq))
     }
 
     /// When so much had been spent that has not ended by `at_us`.
     ///
-    /// What has ended of the charges up to that time moves the answer on, and so on, until it stands.
+    /// What had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last charge
+    /// of which something has ended and by which that is too little, and not after the next one.
     fn reached(&self, net: i64, at_us: i64) -> Result<i64, Need> {
-        let mut ended = 0;
-        loop {
-            let reached_us = self.reached_total(net.saturating_add(ended))?;
-            let by_then = self.ended(reached_us.saturating_add(1), at_us);
-            if by_then <= ended {
-                return Ok(reached_us);
-            }
-            ended = by_then;
+        let mut ended = BTreeMap::new();
+        for hold in self.ended_by(at_us) {
+            let amount: &mut i64 = ended.entry(hold.charged_us).or_default();
+            *amount = amount.saturating_add(hold.amount);
         }
+        let sums = ended.into_iter().scan(0_i64, |sum, (charged_us, amount)| {
+            *sum = sum.saturating_add(amount);
+            Some((charged_us, *sum))
+        });
+        let ended: Vec<_> = sums.collect();
+        let (mut low, mut high) = (0, ended.len());
+        while low < high {
+            let (charged_us, sum) = ended[low.midpoint(high)];
+            let reached_us = self.reached_total(net.saturating_add(sum))?;
+            // If that is by the charge's time, the answer is no later than that; if not, no earlier.
+            let place = ended.partition_point(|&(charged_us, _)| charged_us < reached_us);
+            if reached_us > charged_us { low = place } else { high = place }
+        }
+        self.reached_total(net.saturating_add(low.checked_sub(1).map_or(0, |last| ended[last].1)))
     }
 
     fn reached_total(&self, total: i64) -> Result<i64, Need> {

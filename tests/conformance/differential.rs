@@ -42,17 +42,22 @@ struct World {
     zones: Vec<String>,
     now_us: i64,
     years_us: i64,
+    /// A hundred reservations and refunds and more in the windows of a few buckets.
+    crowded: bool,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
+        let crowded = seed % 10 == 9;
+        let zones = if crowded { 1 } else { 4 };
         Self {
             seed,
             rng: Rng::with_seed(seed),
             model: Model::default(),
-            zones: (0..4).map(|n| format!("world {seed} zone {n}")).collect(),
+            zones: (0..zones).map(|n| format!("world {seed} zone {n}")).collect(),
             now_us: START_US,
             years_us: 0,
+            crowded,
         }
     }
 
@@ -305,6 +310,10 @@ impl World {
     fn advance(&mut self) {
         let zone = self.rng.choice(&self.zones).unwrap();
         let window_us = self.model.policy(zone).window_us();
+        if self.crowded && self.rng.u8(..64) > 0 {
+            self.now_us += self.rng.i64(0..window_us / 1_000);
+            return;
+        }
         let edge = i64::from(self.rng.u8(..3)) - 1;
         let step_us = match self.rng.u8(..18) {
             0..4 => 0,
@@ -342,6 +351,7 @@ impl World {
         let policy = self.model.policy(&zone);
         let limit = policy.limit();
         let mut cost = match self.rng.u8(..16) {
+            _ if self.crowded && self.rng.u8(..16) > 0 => 1,
             0 => 0,
             1..9 => 1,
             9..12 => self.rng.i64(1..=limit),
@@ -367,7 +377,7 @@ impl World {
         }
         let member = (distinct != strange).then(|| format!("member {}", self.rng.u8(..12)));
         let held = matches!(policy.algorithm(), Algorithm::Distinct | Algorithm::Concurrency);
-        let reserves = cost > 0 && (!held || strange) && self.rng.u8(..6) == 0;
+        let reserves = cost > 0 && (!held || strange) && self.rng.u8(..6) < if self.crowded { 4 } else { 1 };
         let ttl_us = reserves.then(|| self.rng.i64(1..=policy.window_us().saturating_mul(2).min(UNITS_MAX)));
         Asked { zone, key, txn, cost, critical: self.rng.u8(..3) == 0, member, ttl_us }
     }
@@ -382,6 +392,15 @@ impl World {
     }
 
     fn policy(&mut self) -> Policy {
+        if self.crowded {
+            let (rate, window) = (self.rng.i64(50..500), Duration::from_millis(self.rng.u64(1..4) * 300));
+            let policy = match self.rng.u8(..3) {
+                0 => Policy::sliding_log(rate, window),
+                1 => Policy::fixed_window(rate, window),
+                _ => Policy::sliding_counter(rate, window, 3),
+            };
+            return policy.unwrap().with_count_blocked(self.rng.u8(..4) == 0);
+        }
         let windows = [1, 7, 1_000, 999_983, 1_000_000, 60_000_000, 3_600_000_000, 2_592_000_000_000];
         let window = Duration::from_micros(self.rng.choice(windows).unwrap());
         let rate = match self.rng.u8(..6) {

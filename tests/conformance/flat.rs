@@ -33,13 +33,13 @@ pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db:
     for zone in ["wide", "full"] {
         // The session makes its plans while there is little to read, and keeps them.
         for _ in 0..20 {
-            rows_read(&mut session, zone).await;
+            rows_read(&mut session, zone, "hot", 1).await;
         }
-        let few = rows_read(&mut session, zone).await;
+        let few = rows_read(&mut session, zone, "hot", 1).await;
         assert!(few > 0, "the reads are counted");
         fill(zone, 5_000).await;
         // Allowed in one zone; blocked in the other, which also looks for the wait.
-        let many = rows_read(&mut session, zone).await;
+        let many = rows_read(&mut session, zone, "hot", 1).await;
         // A plan that reads the window would read thousands.
         assert!(many <= few + 100, "{zone}: {few} rows were read at 20, {many} at 5,000");
     }
@@ -85,6 +85,50 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
         // A row of the batch is read some times over, not once for each other row.
         let large = rows_read(400).await;
         assert!(large <= 12 * many, "{zone}: {many} rows were read for 40 checks, {large} for 400");
+    }
+}
+
+/// What of the charges in a window ends is looked at again for each halving of the search for the exact wait, not for
+/// each other such piece.
+pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much(db: Db) {
+    let limiter = db.limiter().await;
+    let later = |seconds: &str| match db.engine {
+        Engine::Postgres => format!("t.created_at + ({seconds}) * interval '1 second'"),
+        _ => format!("date_add(t.created_at, interval {seconds} second)"),
+    };
+    let mut session = db.connect().await;
+    // All is given back but the last charge, and each has ended. Or each ends at a time of its own, and the check waits
+    // for half of them.
+    for (zone, ends_at, share) in [("refunds", later("0"), 1_000), ("reservations", later("1000 + t.seq"), 2)]
+    {
+        limiter.set_zone(zone, &log(2_000, 3600), None, "test").await.unwrap();
+        let mut read = Vec::new();
+        for pieces in [250, 1_000] {
+            let key = format!("{pieces} pieces");
+            // One after the other, since those of a batch are of one time.
+            for _ in 0..pieces {
+                assert!(limiter.check(Check::new(zone, &key)).await.unwrap().is_allowed());
+            }
+            let of_bucket = format!(
+                "zone_id = (select id from zone_master where name = '{zone}') and bucket_key = '{key}'"
+            );
+            session
+                .execute(&format!(
+                    "insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at)
+                    select t.zone_id, t.bucket_key, t.seq, t.created_at, t.spent, {ends_at}
+                    from zone_txn t where {of_bucket}"
+                ))
+                .await
+                .unwrap();
+            let holding = format!("update zone_bucket_lock set holding = true where {of_bucket}");
+            session.execute(&holding).await.unwrap();
+            let room = limiter.peek(zone, &key).await.unwrap().remaining;
+            assert!(limiter.check(Check::new(zone, &key).cost(room)).await.unwrap().is_allowed());
+            read.push(rows_read(&mut session, zone, &key, (pieces / share).max(1)).await);
+        }
+        let [few, many] = read[..] else { unreachable!() };
+        assert!(few >= 2 * 250, "the reads are counted: {few}");
+        assert!(many <= 6 * few, "{zone}: {few} rows were read among 250, {many} among 1,000");
     }
 }
 
@@ -159,14 +203,14 @@ const ROWS_READ: &str = "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup
     from pg_stat_xact_user_tables where schemaname = current_schema()";
 
 /// Rows of the ledger and other tables that one check with an id of the caller's own reads.
-async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
+async fn rows_read(session: &mut Connected, zone: &str, key: &str, cost: i64) -> i64 {
     let zone_id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
     match session {
         Connected::Postgres(_) => {
             // What earlier transactions read is told as long as it was not handed over.
             session.execute("select pg_stat_force_next_flush()").await.unwrap();
             session.execute("begin").await.unwrap();
-            let check = format!("select zone_check({zone_id}, 'hot', gen_random_uuid())");
+            let check = format!("select zone_check({zone_id}, '{key}', gen_random_uuid(), {cost})");
             session.execute(&check).await.unwrap();
             let rows = session.number(ROWS_READ).await;
             session.execute("commit").await.unwrap();
@@ -175,7 +219,7 @@ async fn rows_read(session: &mut Connected, zone: &str) -> i64 {
         Connected::MySql(_) => {
             let txn = Uuid::now_v7().simple();
             let check = format!(
-                "call zone_check_own({zone_id}, 'hot', unhex('{txn}'), 1, 0, 0, 5, null, 0, null, null)"
+                "call zone_check_own({zone_id}, '{key}', unhex('{txn}'), {cost}, 0, 0, 5, null, 0, null, null)"
             );
             session.execute(&check).await.unwrap();
             let check = check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string());

@@ -159,6 +159,7 @@ fn main() -> std::process::ExitCode {
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
         flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
+        flat::a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much,
         input::a_txn_in_plain_sql_is_charged_once_however_it_is_written,
         locks::a_late_first_attempt_finds_what_the_second_one_decided,
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,

@@ -43,7 +43,7 @@ impl Book {
         self.versions.last().unwrap().policy
     }
 
-    fn view(&self) -> Bucket<'_> {
+    pub fn view(&self) -> Bucket<'_> {
         let from = if self.head.seq == 0 { self.versions.len() } else { self.head.zone_version as usize };
         Bucket { versions: &self.versions[from - 1..], head: &self.head, holds: &self.holds }
     }

@@ -34,6 +34,17 @@ macro_rules! decides_as_defined {
 }
 crate::each_kind!(decides_as_defined);
 
+proptest! {
+    #![proptest_config(crate::cases(100))]
+
+    #[test]
+    fn checks_are_decided_as_defined_among_many_reservations_and_refunds(
+        policy in crate::input::wide(), counts in any::<bool>(), steps in crate::input::crowd()
+    ) {
+        agree(policy.with_count_blocked(counts), &steps, 1_800_000_000_000_000)?;
+    }
+}
+
 fn agree(policy: Policy, steps: &[Step], start_us: i64) -> Result<(), TestCaseError> {
     let mut play = Play::new(policy, start_us);
     let mut naive = Naive::new(policy);

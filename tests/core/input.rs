@@ -228,6 +228,26 @@ fn steps_of(deeds: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
+/// Windows into which much fits.
+pub fn wide() -> impl Strategy<Value = Policy> {
+    let kind =
+        proptest::sample::select(vec![Kind::SlidingLog, Kind::FixedWindow, Kind::SlidingCounter(None)]);
+    (kind, 20..400i64, 1..100u64, 1..9i32).prop_map(|(kind, rate, slot_us, slots)| {
+        let window = Duration::from_micros(slot_us * slots.unsigned_abs() as u64 * 12);
+        let slots = matches!(kind, Kind::SlidingCounter(_)).then_some(slots);
+        Policy::new(kind.algorithm(), rate, window, None).unwrap().with_slots(slots)
+    })
+}
+
+/// Many reservations and what ends them, one soon after the other, and checks among them that may have to wait.
+pub fn crowd() -> impl Strategy<Value = Vec<Step>> {
+    let time = prop_oneof![2 => Just(0), 6 => Just(3), 1 => 4..8u8];
+    let deed = prop_oneof![6 => (0..1u8, 14..15u8), 3 => (0..8u8, 15..18u8), 3 => (0..12u8, 12..13u8)];
+    let step = (time, deed, any::<u16>());
+    let step = step.prop_map(|(time, (cost, deed), part)| Step { time, cost, deed, part });
+    proptest::collection::vec(step, 100..300)
+}
+
 /// Now, long ago, and as near to the ends of time as a few windows allow.
 pub fn start() -> impl Strategy<Value = i64> {
     let far = 200 * WINDOW_US_MAX;

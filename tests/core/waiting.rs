@@ -1,9 +1,12 @@
 //! After exactly the promised wait the same passes, and one microsecond earlier it is blocked, if nothing else arrives.
 
-use proptest::prelude::*;
-use tallygate::{Ask, Outcome, Policy, Reason};
+use std::cell::Cell;
+use std::time::Duration;
 
-use crate::book::Book;
+use proptest::prelude::*;
+use tallygate::{Ask, Hold, Ledger, Need, Outcome, Policy, Reason, decide};
+
+use crate::book::{Asked, Book, ask};
 use crate::cases;
 use crate::input::{Done, Play, Step};
 
@@ -79,6 +82,67 @@ proptest! {
             if let Done::Checked(ask, outcome) = play.step(step) {
                 waits(&play.book, &ask, &outcome)?;
             }
+        }
+    }
+}
+
+/// Counts what is asked of a ledger.
+struct Counted<'b>(&'b Book, Cell<usize>);
+
+impl Counted<'_> {
+    fn count<T>(&self, answer: T) -> T {
+        self.1.set(self.1.get() + 1);
+        answer
+    }
+}
+
+impl Ledger for Counted<'_> {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        self.count(self.0.total_before(at_us))
+    }
+
+    fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
+        self.count(self.0.reached(total))
+    }
+
+    fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
+        self.count(self.0.strikes_before(at_us))
+    }
+}
+
+/// Each question goes with a look at all that ends in the window.
+#[test]
+fn a_wait_among_a_thousand_refunds_or_reservations_takes_a_few_dozen_questions() {
+    let hour = Duration::from_secs(3600);
+    let policies = [
+        Policy::sliding_log(2_000, hour),
+        Policy::fixed_window(2_000, hour),
+        Policy::sliding_counter(2_000, hour, 60),
+    ];
+    for policy in policies.map(Result::unwrap) {
+        for reserved in [false, true] {
+            let mut book = Book::new(policy);
+            for n in 0..1_000 {
+                let ttl_us = reserved.then_some(1_000_000_000 + n % 7 * 1_000_000 - n);
+                book.check(&Asked { ttl_us, ..ask(1) }, n);
+            }
+            if !reserved {
+                let charges = book.rows.iter().enumerate();
+                let refunds = charges.map(|(n, row)| Hold {
+                    seq: n as i64 + 1,
+                    charged_us: row.at_us,
+                    amount: 1,
+                    ends_us: 1_000,
+                    member: None,
+                });
+                book.holds = refunds.collect();
+            }
+            book.spend(book.peek(1_000).remaining, 1_000);
+            let counted = Counted(&book, Cell::new(0));
+            let check = ask(if reserved { 500 } else { 1 });
+            let outcome = decide(book.view(), &counted, &check, 2_000).unwrap();
+            waits(&book, &check, &outcome).unwrap();
+            assert!(counted.1.get() <= 48, "{policy:?}: {} questions", counted.1.get());
         }
     }
 }

@@ -15,13 +15,15 @@ pub(super) struct Known {
     pub reached: Answers,
     pub strikes: Answers,
     lack: Cell<Lack>,
+    /// Nothing but the wait depends on the totals that the core asks for now.
+    waits: Cell<bool>,
 }
 
 /// What the core told lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lack {
     Nothing,
-    /// A time was not known at which a total was reached: the wait is the longest that it can be.
+    /// Something was not known that nothing depends on but the wait.
     Wait,
     /// It says nothing but what must be known.
     All,
@@ -39,13 +41,14 @@ pub(super) struct Search {
 
 impl Known {
     pub fn new(loaded: Head, now_us: i64) -> Self {
-        let (totals, reached, strikes) = Default::default();
-        Self { loaded, now_us, totals, reached, strikes, lack: Cell::new(Lack::Nothing) }
+        let (totals, reached, strikes, waits) = Default::default();
+        Self { loaded, now_us, totals, reached, strikes, lack: Cell::new(Lack::Nothing), waits }
     }
 
     /// Runs the core. None, where all is lacking.
     pub fn tell<T>(&self, core: impl FnOnce(&Self) -> Result<T, Need>) -> Result<(Option<T>, Lack)> {
         self.lack.set(Lack::Nothing);
+        self.waits.set(false);
         let told = core(self);
         match (told, self.lack.get()) {
             (_, Lack::All) => Ok((None, Lack::All)),
@@ -87,13 +90,17 @@ impl Ledger for Known {
             return Ok(self.loaded.spent_total);
         }
         Ok(self.totals.get(at_us).unwrap_or_else(|| {
-            self.lacks(Lack::All);
+            self.lacks(if self.waits.get() { Lack::Wait } else { Lack::All });
             0
         }))
     }
 
     fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
         if total > self.loaded.spent_total {
+            return Ok(Some(self.now_us));
+        }
+        // A search each, and what else lacks decides which one it is: so they are asked one after the other.
+        if self.lack.get() > Lack::Nothing {
             return Ok(Some(self.now_us));
         }
         Ok(self.reached.get(total).or_else(|| {
@@ -107,6 +114,10 @@ impl Ledger for Known {
             return Ok(self.loaded.strikes);
         }
         self.strikes.get(at_us).ok_or(Need::StrikesBefore(at_us))
+    }
+
+    fn waits(&self) {
+        self.waits.set(true);
     }
 }
 
