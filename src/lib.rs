@@ -2,6 +2,7 @@
 // With some of the databases left out, what only they use is unused.
 #![cfg_attr(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code, unused))]
 
+pub mod chain;
 mod check;
 mod decide;
 mod decision;

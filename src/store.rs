@@ -24,9 +24,9 @@ use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::zone::{Zone, ZoneVersion};
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-use asked::clock_of;
 pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, What};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+use asked::{clock_of, hash_of, spans_of};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]

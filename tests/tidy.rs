@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// below it. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 5] = [
     &["error", "zone", "check", "decision", "entry"],
-    &["decide", "retry"],
+    &["chain", "decide", "retry"],
     &["store", "migrate"],
     &["limiter", "audit", "backtest"],
     &["cli", "main", "server", "tower"],

@@ -101,10 +101,12 @@ impl Site {
             for zone_id in [self.zone_id, self.bare_zone_id] {
                 // On SQLite a head is made by its first decision.
                 let (columns, row): (_, fn(i32, String) -> String) = match self.engine {
-                    Engine::Sqlite => (", seq, last_at, spent_total, zone_version", |id, key| {
-                        format!("({id}, '{key}', 1, 0, 0, 1)")
-                    }),
-                    _ => ("", |id, key| format!("({id}, '{key}')")),
+                    Engine::Sqlite => {
+                        (", salt, row_hash, seq, last_at, spent_total, zone_version, strikes", |id, key| {
+                            format!("({id}, '{key}', zeroblob(16), zeroblob(32), 1, 0, 0, 1, 0)")
+                        })
+                    }
+                    _ => (", salt, row_hash", |id, key| format!("({id}, '{key}', '', '')")),
                 };
                 let heads = rows(row, zone_id);
                 self.execute(&format!(

@@ -118,6 +118,7 @@ create table if not exists zone_version (
     blocked_rows    varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     changed_at   datetime(6)   not null comment 'when the version came into force',
     changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it',
+    row_hash     binary(32)    not null comment 'SHA-256 over the hash of the version before it and all that it says',
     constraint zone_version_pk primary key (zone_id, version),
     constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)
 ) engine = innodb comment = 'Every version of every zone. Ledger rows name the version that decided them.';

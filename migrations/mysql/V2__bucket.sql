@@ -20,6 +20,8 @@ create table if not exists zone_bucket_lock (
     carried_seq  bigint         null comment 'seq at that time',
     override_seq bigint         null comment 'the override in force, as a row of zone_override; null without one',
     holding      boolean        not null default false comment 'true when zone_hold has, or had, rows of the bucket',
+    salt         binary(16)     not null comment 'random; in the hashes of the key and of texts, so that they cannot be guessed',
+    row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1),
     constraint zone_bucket_lock_head_ck check (

@@ -35,6 +35,8 @@ create table if not exists zone_txn (
     member         varbinary(255) null comment 'whom the check was about, where members are counted',
     note           varchar(1000)  character set utf8mb4 null comment 'why, as people wrote it',
     actor          varchar(1000)  character set utf8mb4 null comment 'who did it, for what people do',
+    salt           binary(16)     null comment 'the salt of the bucket, in its first row; null in all others',
+    row_hash       binary(32)     not null comment 'SHA-256 over the hash of the row before it in the bucket and all that the row says',
     -- Rows are stored in the order of their numbers: appended, never spread over the file.
     constraint zone_txn_pk primary key (id, created_at),
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the

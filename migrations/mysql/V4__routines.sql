@@ -16,6 +16,7 @@
 -- install sql/mysql/zone_convert.sql
 -- install sql/mysql/zone_bring.sql
 -- install sql/mysql/zone_decide.sql
+-- install sql/mysql/zone_txn_hash.sql
 -- install sql/mysql/zone_record.sql
 -- install sql/mysql/zone_answer.sql
 -- install sql/mysql/zone_batch_open.sql

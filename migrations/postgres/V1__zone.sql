@@ -155,6 +155,7 @@ create table zone_version (
     blocked_rows    text        not null,
     changed_at      timestamptz not null,
     changed_by      text        not null,
+    row_hash        bytea       not null,
     constraint zone_version_pk primary key (zone_id, version),
     constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)
 );
@@ -187,6 +188,7 @@ comment on column zone_version.durability is 'As in zone_master at that version.
 comment on column zone_version.blocked_rows is 'As in zone_master at that version.';
 comment on column zone_version.changed_at is 'When the version came into force.';
 comment on column zone_version.changed_by is 'Who made it.';
+comment on column zone_version.row_hash is 'SHA-256 over the hash of the version before it and all that it says.';
 
 create table zone_calendar (
     zone_id   int    not null,

@@ -33,6 +33,8 @@ create table zone_bucket_lock (
     bans          int             not null default 0,
     holding       boolean         not null default false,
     bucket_key    zone_bucket_key not null,
+    salt          bytea           not null,
+    row_hash      bytea           not null,
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_head_ck check (
         (seq = 0) = (last_at is null)
@@ -67,6 +69,8 @@ comment on column zone_bucket_lock.carried_total is 'spent_total at that time.';
 comment on column zone_bucket_lock.carried_seq is 'seq at that time.';
 comment on column zone_bucket_lock.override_seq is 'The override in force, as a row of zone_override; null without one.';
 comment on column zone_bucket_lock.holding is 'True when zone_hold has, or had, rows of the bucket.';
+comment on column zone_bucket_lock.salt is 'Random; in the hashes of the key and of texts, so that they cannot be guessed.';
+comment on column zone_bucket_lock.row_hash is 'row_hash of the last ledger row; before the first, the hash of the bucket''s name.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
 
 -- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and

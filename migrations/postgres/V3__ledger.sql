@@ -48,6 +48,8 @@ create table zone_txn (
     member         text collate "C",
     note           text,
     actor          text,
+    salt           bytea,
+    row_hash       bytea       not null,
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
     -- history of a bucket. Costs 17 % of the time to insert a row.
     constraint zone_txn_pk primary key (zone_id, bucket_key, created_at, seq),
@@ -101,6 +103,8 @@ comment on column zone_txn.note is 'Why, as people wrote it.';
 comment on column zone_txn.actor is 'Who did it, for what people do.';
 comment on column zone_txn.target_at is 'For rows that undo a charge: when that charge was made.';
 comment on column zone_txn.created_at is 'When it was decided, after the lock was held. Never moves backwards within a bucket.';
+comment on column zone_txn.salt is 'The bucket''s salt, in its first row; null in all others.';
+comment on column zone_txn.row_hash is 'SHA-256 over the hash of the row before it in the bucket and all that the row says.';
 comment on column zone_txn.prev_at is 'created_at of the row before it in the bucket; null for the first.';
 
 do $$

@@ -19,6 +19,10 @@
 -- install sql/postgres/zone_version_now.sql
 -- install sql/postgres/zone_head_new.sql
 -- install sql/postgres/zone_head_set.sql
+-- install sql/postgres/zone_bucket_hash.sql
+-- install sql/postgres/zone_txn_bytes.sql
+-- install sql/postgres/zone_txn_tail.sql
+-- install sql/postgres/zone_version_hash.sql
 -- install sql/postgres/zone_bucket_open.sql
 -- install sql/postgres/zone_bucket_hold.sql
 -- install sql/postgres/zone_bucket_take.sql

@@ -119,6 +119,7 @@ create table zone_version (
     blocked_rows    text    not null,
     changed_at   integer not null, -- when the version came into force
     changed_by   text    not null, -- who made it
+    row_hash     blob    not null, -- SHA-256 over the hash of the version before it and all that it says
     constraint zone_version_pk primary key (zone_id, version)
 ) strict, without rowid;
 

@@ -18,6 +18,8 @@ create table zone_bucket_lock (
     carried_seq  integer,          -- seq at that time
     override_seq integer,          -- the override in force, as a row of zone_override
     holding      integer not null default 0, -- 1 when zone_hold has, or had, rows of the bucket
+    salt         blob    not null, -- random; in the hashes of the key and of texts, so that they cannot be guessed
+    row_hash     blob    not null, -- of the last ledger row
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (
         length(cast(bucket_key as blob)) between 1 and 255

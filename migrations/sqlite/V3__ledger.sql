@@ -28,6 +28,8 @@ create table zone_txn (
     member         text,             -- whom the check was about, where members are counted
     note           text,             -- why, as people wrote it
     actor          text,             -- who did it, for what people do
+    salt           blob,             -- the bucket's salt, in its first row; null in all others
+    row_hash       blob    not null, -- SHA-256 over the hash of the row before it in the bucket and all that the row says
     -- A list in a constraint is made anew for every row, so the kind that most rows have is asked for by itself.
     constraint zone_txn_kind_ck check (kind = 'check' or kind in (
         'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
@@ -63,9 +65,12 @@ create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 create trigger zone_txn_first after insert on zone_txn
 when new.seq = 1
 begin
-    insert into zone_bucket_lock (zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes)
+    insert into zone_bucket_lock (
+        zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, salt, row_hash
+    )
     values (
-        new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version, new.strikes
+        new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version, new.strikes,
+        new.salt, new.row_hash
     );
 end;
 
@@ -78,7 +83,8 @@ begin
         spent_total = new.spent_total,
         level = new.level,
         zone_version = new.zone_version,
-        strikes = new.strikes
+        strikes = new.strikes,
+        row_hash = new.row_hash
     where zone_id = new.zone_id and bucket_key = new.bucket_key and seq = new.seq - 1;
     select raise(abort, 'a row does not follow the last one of its bucket; begin with BEGIN IMMEDIATE')
     where changes() = 0;

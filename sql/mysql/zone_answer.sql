@@ -69,6 +69,8 @@ answer: begin
     declare v_carried_seq   bigint;
     declare v_override_seq  bigint;
     declare v_holding       boolean;
+    declare v_salt          binary(16);
+    declare v_row_hash      binary(32);
     -- the policy of a plain zone
     declare v_plain         boolean;
     declare v_version       int;
@@ -114,9 +116,9 @@ answer: begin
         select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
             b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
             timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-            b.holding
+            b.holding, b.salt, b.row_hash
         into v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes, v_banned_us, v_bans, v_ban_strikes,
-            v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding
+            v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = v_key
         for update;
@@ -125,7 +127,7 @@ answer: begin
         call zone_bucket_hold(
             p_zone_id, p_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
             v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
-            v_override_seq, v_holding
+            v_override_seq, v_holding, v_salt, v_row_hash
         );
     end if;
 
@@ -245,14 +247,20 @@ answer: begin
             if v_spent_total > 9223372036854775807 - v_spent then
                 call zone_error('total', v_spent_total, v_spent, null);
             end if;
+            call zone_txn_hash(
+                v_row_hash, p_txn_id, o_seq, v_version, 1, o_blocked, v_critical, p_cost, v_spent,
+                v_spent_total + v_spent, o_remaining, o_zone_limit, o_retry_after_us, null, v_level, v_strikes, null,
+                v_now_us, null, 'check', o_reason, x'00000000', v_row_hash
+            );
             insert into zone_txn (
                 txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent,
-                spent_total, remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
+                spent_total, remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at,
+                salt, row_hash
             )
             values (
                 p_txn_id, p_zone_id, v_version, v_key, o_seq, 'check', o_blocked, o_reason, v_critical, p_cost, v_spent,
                 v_spent_total + v_spent, o_remaining, o_zone_limit, o_retry_after_us, v_level, v_strikes, v_now,
-                date_add(v_epoch, interval v_last_us microsecond)
+                date_add(v_epoch, interval v_last_us microsecond), if(v_seq = 0, v_salt, null), v_row_hash
             );
             set o_id = last_insert_id();
             update zone_bucket_lock b
@@ -260,7 +268,8 @@ answer: begin
                 b.last_at = v_now,
                 b.spent_total = v_spent_total + v_spent,
                 b.level = v_level,
-                b.zone_version = v_version
+                b.zone_version = v_version,
+                b.row_hash = v_row_hash
             where b.zone_id = p_zone_id and b.bucket_key = v_key;
         end if;
     else
@@ -289,7 +298,7 @@ answer: begin
                 v_spent, v_spent_total, o_remaining, o_zone_limit, o_retry_after_us, o_delay_us, v_level, v_strikes,
                 null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us, v_head_version,
                 v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
-                v_override_seq, v_holding, o_id
+                v_override_seq, v_holding, v_salt, v_row_hash, o_id
             );
         end if;
     end if;

@@ -64,10 +64,11 @@ begin
                     -- The shortest that there is; the caller sets it back.
                     set innodb_lock_wait_timeout = 1;
                 end if;
-                insert into zone_bucket_lock (zone_id, bucket_key)
-                select s.zone_id, s.bucket_key
+                insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
+                select s.zone_id, s.bucket_key, s.salt,
+                    unhex(sha2(concat(s.salt, unhex(lpad(hex(s.zone_id), 8, '0')), s.bucket_key), 256))
                 from (
-                    select h.zone_id, h.bucket_key
+                    select h.zone_id, h.bucket_key, random_bytes(16) as salt
                     from zone_batch_head h
                     order by h.bucket
                     limit 18446744073709551615
@@ -79,11 +80,11 @@ begin
         if v_skip_locked then
             insert into zone_batch_head (
                 bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes,
-                banned_until, carried_at, plain
+                banned_until, carried_at, plain, salt, row_hash
             )
             select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
                 b.zone_version, b.strikes, b.banned_until, b.carried_at,
-                s.plain and not b.holding and b.override_seq is null
+                s.plain and not b.holding and b.override_seq is null, b.salt, b.row_hash
             from (
                 select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                     min(c.member is null and c.ttl_us is null) as plain
@@ -100,11 +101,11 @@ begin
         end if;
         insert into zone_batch_head (
             bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
-            carried_at, plain
+            carried_at, plain, salt, row_hash
         )
         select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
             b.zone_version, b.strikes, b.banned_until, b.carried_at,
-            s.plain and not b.holding and b.override_seq is null
+            s.plain and not b.holding and b.override_seq is null, b.salt, b.row_hash
         from (
             select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                 min(c.member is null and c.ttl_us is null) as plain
@@ -130,11 +131,11 @@ begin
         -- Peeks only look.
         insert into zone_batch_head (
             bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
-            carried_at, plain
+            carried_at, plain, salt, row_hash
         )
         select s.bucket, s.checks, s.zone_id, s.bucket_key, coalesce(b.seq, 0), b.last_at, coalesce(b.spent_total, 0),
             b.level, b.zone_version, b.strikes, b.banned_until, b.carried_at,
-            s.plain and not coalesce(b.holding, false) and b.override_seq is null
+            s.plain and not coalesce(b.holding, false) and b.override_seq is null, b.salt, b.row_hash
         from (
             select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                 min(c.member is null and c.ttl_us is null) as plain

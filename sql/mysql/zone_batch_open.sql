@@ -48,7 +48,9 @@ begin
         strikes      bigint,
         banned_until datetime(6),
         carried_at   datetime(6),
-        plain        boolean not null
+        plain        boolean not null,
+        salt         binary(16),
+        row_hash     binary(32)
     ) engine = memory;
     create temporary table if not exists zone_batch_special (
         bucket int not null primary key
@@ -70,12 +72,21 @@ begin
         per_token    bigint,
         now_at       datetime(6) not null,
         start_at     datetime(6),
-        room         bigint
+        room         bigint,
+        salt         binary(16),
+        row_hash     binary(32)
     ) engine = memory;
     create temporary table if not exists zone_batch_state (
         position int not null primary key,
         room     bigint,
         seq      bigint not null
+    ) engine = memory;
+    create temporary table if not exists zone_batch_hash (
+        position int not null primary key,
+        bucket   int not null,
+        seq      bigint not null,
+        row_hash binary(32) not null,
+        index zone_batch_hash_seq (bucket, seq)
     ) engine = memory;
     create temporary table if not exists zone_batch_wait (
         bucket     int not null,
@@ -134,7 +145,8 @@ begin
         head_seq       bigint,
         head_at        datetime(6),
         head_version   int,
-        index zone_decision_txn (bucket, txn_id)
+        index zone_decision_txn (bucket, txn_id),
+        index zone_decision_seq (bucket, head_seq)
     ) engine = memory;
     set max_heap_table_size = v_heap_size;
 end;

@@ -41,6 +41,7 @@ begin
     delete from zone_batch_special;
     delete from zone_batch_bucket;
     delete from zone_batch_state;
+    delete from zone_batch_hash;
     delete from zone_batch_wait;
     delete from zone_batch_past;
     delete from zone_decision;

@@ -32,7 +32,9 @@ create procedure zone_bucket_hold(
     out o_carried_total bigint,
     out o_carried_seq   bigint,
     out o_override_seq  bigint,
-    out o_holding       boolean
+    out o_holding       boolean,
+    out o_salt          binary(16),
+    out o_row_hash      binary(32)
 )
 sql security definer
 begin
@@ -45,9 +47,9 @@ begin
         select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
             b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
             timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-            b.holding
+            b.holding, b.salt, b.row_hash
         into o_seq, o_last_us, o_spent_total, o_level, o_head_version, o_strikes, o_banned_us, o_bans, o_ban_strikes,
-            o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding
+            o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding, o_salt, o_row_hash
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = v_key;
         if not v_found then
@@ -67,9 +69,10 @@ begin
             select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
                 b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
                 timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-                b.holding
+                b.holding, b.salt, b.row_hash
             into o_seq, o_last_us, o_spent_total, o_level, o_head_version, o_strikes, o_banned_us, o_bans,
-                o_ban_strikes, o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding
+                o_ban_strikes, o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding, o_salt,
+                o_row_hash
             from zone_bucket_lock b
             where b.zone_id = p_zone_id and b.bucket_key = v_key
             for update;

@@ -16,6 +16,7 @@ sql security definer
 begin
     declare v_key   varbinary(4000) default cast(p_bucket_key as binary);
     declare v_zones int;
+    declare v_salt  binary(16) default random_bytes(16);
     if p_bucket_key is null
         or length(p_bucket_key) not between 1 and 255
         or p_bucket_key regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]'
@@ -26,9 +27,11 @@ begin
         call zone_error('no zone', null, null, null);
     end if;
     -- Not insert ignore, which would cut what does not fit and then lock nothing.
-    insert into zone_bucket_lock (zone_id, bucket_key)
-    values (p_zone_id, v_key)
-    on duplicate key update seq = seq;
+    insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
+    values (
+        p_zone_id, v_key, v_salt, unhex(sha2(concat(v_salt, unhex(lpad(hex(p_zone_id), 8, '0')), v_key), 256))
+    )
+    on duplicate key update seq = zone_bucket_lock.seq;
     select count(*)
     into v_zones
     from zone_master z

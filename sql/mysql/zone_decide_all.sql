@@ -53,6 +53,8 @@ begin
     declare v_carried_seq    bigint;
     declare v_override_seq   bigint;
     declare v_holding        boolean;
+    declare v_salt           binary(16);
+    declare v_row_hash       binary(32);
     -- the decision
     declare v_id             bigint;
     declare v_kind           varchar(20) character set ascii;
@@ -152,7 +154,7 @@ begin
         call zone_bucket_hold(
             v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
             v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
-            v_override_seq, v_holding
+            v_override_seq, v_holding, v_salt, v_row_hash
         );
         set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
         call zone_decide(
@@ -183,7 +185,7 @@ begin
         call zone_bucket_hold(
             v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
             v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
-            v_override_seq, v_holding
+            v_override_seq, v_holding, v_salt, v_row_hash
         );
         set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
         call zone_decide(
@@ -200,7 +202,7 @@ begin
                 v_critical, v_cost, v_spent, v_spent_total, v_remaining, v_zone_limit, v_retry_after_us, v_delay_us,
                 v_level, v_strikes, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us,
                 v_head_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
-                v_carried_seq, v_override_seq, v_holding, v_id
+                v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, v_id
             );
         end if;
         insert into zone_decision (

@@ -110,10 +110,11 @@ decide: begin
     --    beginning.
     insert into zone_batch_bucket (
         bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, strikes, zone_version, zone_limit,
-        window_us, per_us, per_token, now_at, start_at, room
+        window_us, per_us, per_token, now_at, start_at, salt, row_hash, room
     )
     select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level,
         coalesce(h.strikes, 0), h.version, h.zone_limit, h.window_us, h.per_us, h.per_token, h.now_at, h.start_at,
+        h.salt, h.row_hash,
         case
             when h.per_token is not null then null
             when h.seq = 0 or h.last_at <= h.start_at then h.zone_limit
@@ -127,7 +128,7 @@ decide: begin
         end
     from (
         select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes,
-            z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
+            h.salt, h.row_hash, z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
             if(z.algorithm = 'token-bucket', z.rate div z.rate_gcd, null) as per_us,
             if(z.algorithm = 'token-bucket', z.window_us div z.rate_gcd, null) as per_token,
             greatest(v_now, coalesce(h.last_at, v_now)) as now_at,
@@ -294,23 +295,53 @@ decide: begin
         call zone_batch_refuse(v_position);
     end if;
 
-    -- 10. Append, and move the heads.
+    -- 10. Chain, append, and move the heads.
+    /*M! set statement max_recursive_iterations = 4294967295 for */
+    insert /*+ set_var(cte_max_recursion_depth = 4294967295) */ into zone_batch_hash (
+        position, bucket, seq, row_hash
+    )
+    with recursive h as (
+        select b.bucket, b.seq, cast(0 as signed) as position, b.row_hash
+        from zone_batch_bucket b
+        union all
+        select h.bucket, h.seq + 1, d.position, unhex(sha2(unhex(concat(
+            hex(h.row_hash), hex(d.txn_id), lpad(hex(d.seq), 16, '0'), lpad(hex(d.zone_version), 8, '0'), '00000001',
+            if(d.blocked, '01', '00'), if(d.critical, '01', '00'), lpad(hex(d.cost), 16, '0'),
+            lpad(hex(d.spent), 16, '0'), lpad(hex(d.spent_total), 16, '0'), lpad(hex(d.remaining), 16, '0'),
+            lpad(hex(d.zone_limit), 16, '0'), coalesce(lpad(hex(d.retry_after_us), 16, '0'), '8000000000000000'),
+            '8000000000000000', coalesce(lpad(hex(d.level), 16, '0'), '8000000000000000'),
+            lpad(hex(d.strikes), 16, '0'), '8000000000000000',
+            lpad(hex(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', d.created_at)), 16, '0'),
+            '8000000000000000', hex('check|'), hex(d.reason), '00000000'
+        )), 256))
+        from h
+        join zone_decision d force index (zone_decision_seq)
+            on d.bucket = h.bucket and d.head_seq = h.seq + 1 and d.appends
+    )
+    select h.position, h.bucket, h.seq, h.row_hash
+    from h
+    where h.position > 0;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
-        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at, salt, row_hash
     )
     select d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.critical, d.cost,
-        d.spent, d.spent_total, d.remaining, d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at
+        d.spent, d.spent_total, d.remaining, d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at,
+        if(d.seq = 1, b.salt, null), h.row_hash
     from zone_decision d
+    straight_join zone_batch_hash h on h.position = d.position
+    straight_join zone_batch_bucket b on b.bucket = d.bucket
     where d.appends
     order by d.position;
     update zone_decision d
+    straight_join zone_batch_hash h force index (zone_batch_hash_seq) on h.bucket = d.bucket and h.seq = d.head_seq
     straight_join zone_bucket_lock b force index (primary) on b.zone_id = d.zone_id and b.bucket_key = d.bucket_key
     set b.seq = d.head_seq,
         b.last_at = d.head_at,
         b.spent_total = d.spent_total,
         b.level = d.level,
-        b.zone_version = d.head_version
+        b.zone_version = d.head_version,
+        b.row_hash = h.row_hash
     where d.is_last and d.head_seq > b.seq;
     update zone_decision d
     set d.id = (

@@ -57,6 +57,8 @@ happen: begin
     declare v_carried_seq    bigint;
     declare v_override_seq   bigint;
     declare v_holding        boolean;
+    declare v_salt           binary(16);
+    declare v_row_hash       binary(32);
     -- the charge that ends, or what was recorded before
     declare v_row_kind       varchar(20) character set ascii;
     declare v_row_seq        bigint;
@@ -114,7 +116,7 @@ happen: begin
     call zone_bucket_hold(
         p_zone_id, p_bucket_key, true, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes,
         v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq,
-        v_holding
+        v_holding, v_salt, v_row_hash
     );
     call zone_clock(v_now_us);
     if v_last_us > v_now_us then
@@ -266,7 +268,7 @@ happen: begin
         o_cost, o_spent, v_spent_total + o_spent, o_remaining, v_zone_limit, null, null, v_level, v_strikes,
         timestampdiff(microsecond, v_epoch, v_row_at), v_now_us, v_ends_us, null, p_note, p_actor, null, v_seq,
         v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
-        v_carried_seq, v_override_seq, v_holding, o_id
+        v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
     );
     set o_seq = v_seq + 1;
     set o_ends_at = date_add(v_epoch, interval v_ends_us microsecond);

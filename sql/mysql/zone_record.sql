@@ -12,6 +12,7 @@
 --            p_prev_seq    the row before: its seq
 --            p_prev_us     its created_at
 --            p_banned_us … p_holding  the bucket's next head, see zone_bucket_hold
+--            p_salt, p_row_hash  the bucket's chain before the row
 --            o_id          number of the row
 -- Locks      nothing more
 drop procedure if exists zone_record;
@@ -52,6 +53,8 @@ create procedure zone_record(
     in  p_carried_seq    bigint,
     in  p_override_seq   bigint,
     in  p_holding        boolean,
+    in  p_salt           binary(16),
+    in  p_row_hash       binary(32),
     out o_id             bigint
 )
 sql security definer
@@ -63,32 +66,65 @@ begin
     declare v_holds   boolean default p_ends_us is not null and p_kind in ('check', 'reserve');
     declare v_done    boolean default false;
     declare v_seq     bigint;
+    declare v_limit   varbinary(50);
+    declare v_hash    binary(32);
     declare c_ended cursor for
         select h.seq
         from zone_hold h force index (zone_hold_ends)
         where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.ends_at <= v_now;
     declare continue handler for not found set v_done = true;
+    if p_kind = 'override' then
+        select concat(
+            x'01',
+            unhex(coalesce(lpad(hex(o.rate), 16, '0'), '8000000000000000')),
+            unhex(coalesce(lpad(hex(o.window_us), 16, '0'), '8000000000000000')),
+            unhex(coalesce(lpad(hex(o.burst), 16, '0'), '8000000000000000')),
+            unhex(coalesce(lpad(hex(o.rate_gcd), 16, '0'), '8000000000000000')),
+            if(o.ban_exempt, x'01', x'00')
+        )
+        into v_limit
+        from zone_override o
+        where o.zone_id = p_zone_id and o.bucket_key = p_bucket_key and o.seq = p_prev_seq + 1;
+    end if;
+    call zone_txn_hash(
+        p_row_hash, p_txn_id, p_prev_seq + 1, p_zone_version, p_checks, p_blocked, p_critical, p_cost, p_spent,
+        p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level, p_strikes, p_target_us,
+        p_now_us, least(p_ends_us, v_last_us), p_kind, p_reason,
+        concat(
+            coalesce(concat(x'01', unhex(sha2(concat(p_salt, p_member), 256))), x'00'),
+            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_note as binary)), 256))), x'00'),
+            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_actor as binary)), 256))), x'00'),
+            coalesce(v_limit, x'00')
+        ),
+        v_hash
+    );
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
         spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at,
-        ends_at, member, note, actor
+        ends_at, member, note, actor, salt, row_hash
     )
     values (
         p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 1, p_kind, p_checks, p_blocked, p_reason,
         p_critical, p_cost, p_spent, p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level,
         p_strikes, date_add(v_epoch, interval p_target_us microsecond), v_now,
-        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor
+        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor,
+        if(p_prev_seq = 0, p_salt, null), v_hash
     );
     set o_id = last_insert_id();
     if p_ban_us is not null then
+        call zone_txn_hash(
+            v_hash, p_txn_id, p_prev_seq + 2, p_zone_version, 1, false, false, 0, 0, p_spent_total, 0, p_zone_limit,
+            null, null, p_level, p_strikes, null, p_now_us, least(p_ban_us, v_last_us), 'ban', 'recorded',
+            x'00000000', v_hash
+        );
         insert into zone_txn (
             txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-            zone_limit, level, strikes, created_at, prev_at, ends_at
+            zone_limit, level, strikes, created_at, prev_at, ends_at, row_hash
         )
         values (
             p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 2, 'ban', false, 'recorded', 0, 0,
             p_spent_total, 0, p_zone_limit, p_level, p_strikes, v_now, v_now,
-            date_add(v_epoch, interval least(p_ban_us, v_last_us) microsecond)
+            date_add(v_epoch, interval least(p_ban_us, v_last_us) microsecond), v_hash
         );
     end if;
     if v_holds then
@@ -124,6 +160,7 @@ begin
         b.carried_total = p_carried_total,
         b.carried_seq = p_carried_seq,
         b.override_seq = p_override_seq,
-        b.holding = p_holding or v_holds
+        b.holding = p_holding or v_holds,
+        b.row_hash = v_hash
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
 end;

@@ -17,6 +17,11 @@ begin
     declare v_gcd  bigint default p_refill_per_sec;
     declare v_rest bigint default 1000000;
     declare v_swap bigint;
+    declare v_about varchar(100) character set utf8mb4 default 'made by rate_limiting_request';
+    -- Hashes of texts: in variables, since MariaDB finds their collations hard to mix.
+    declare v_name_hash  varchar(64) character set ascii;
+    declare v_about_hash varchar(64) character set ascii default sha2(v_about, 256);
+    declare v_by_hash    varchar(64) character set ascii default sha2(session_user(), 256);
     while v_rest <> 0 do
         set v_swap = v_gcd mod v_rest;
         set v_gcd = v_rest;
@@ -27,17 +32,25 @@ begin
         name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
     )
     values (
-        p_name, 'made by rate_limiting_request', 'token-bucket', p_refill_per_sec, 1000000,
+        p_name, v_about, 'token-bucket', p_refill_per_sec, 1000000,
         p_refill_per_sec * p_window_seconds, v_gcd, 1, utc_timestamp(6), utc_timestamp(6)
     )
     on duplicate key update id = last_insert_id(id);
     set o_zone_id = last_insert_id();
+    set v_name_hash = sha2(concat(o_zone_id, '|', p_name), 256);
     insert into zone_version (
         zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode, count_blocked,
-        on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by
+        on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by, row_hash
     )
     select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.reserve, z.mode,
-        z.count_blocked, z.on_outage, z.running_buckets, z.durability, z.blocked_rows, z.updated_at, session_user()
+        z.count_blocked, z.on_outage, z.running_buckets, z.durability, z.blocked_rows, z.updated_at, session_user(),
+        -- The text is told in docs/chain.md.
+        unhex(sha2(concat_ws(
+            '|', v_name_hash, z.version, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, '', '', '', '',
+            z.reserve, z.mode, cast(z.count_blocked as signed), '', '', '', '', '', '', z.on_outage, z.running_buckets,
+            z.durability, z.blocked_rows,
+            timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', z.updated_at), v_about_hash, v_by_hash, ''
+        ), 256))
     from zone_master z
     where z.id = o_zone_id
     on duplicate key update version = z.version;

@@ -47,11 +47,12 @@ begin
         if found then
             insert into zone_version (
                 zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode,
-                count_blocked, on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by
+                count_blocked, on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by,
+                row_hash
             )
             select z.id, z.version, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.reserve,
                 z.mode, z.count_blocked, z.on_outage, z.running_buckets, z.durability, z.blocked_rows, z.updated_at,
-                session_user
+                session_user, zone_version_hash(z, session_user::text)
             from zone_master z
             where z.id = v_zone_id;
         end if;

@@ -10,6 +10,8 @@ language plpgsql
 security definer
 set search_path from current
 as $$
+declare
+    v_salt constant bytea := uuid_send(gen_random_uuid());
 begin
     if p_bucket_key is null
         or octet_length(p_bucket_key) not between 1 and 255
@@ -20,8 +22,8 @@ begin
     if not exists (select from zone_master z where z.id = p_zone_id) then
         perform zone_error('no zone', p_zone_id::text);
     end if;
-    insert into zone_bucket_lock (zone_id, bucket_key)
-    values (p_zone_id, p_bucket_key)
+    insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
+    values (p_zone_id, p_bucket_key, v_salt, zone_bucket_hash(v_salt, p_zone_id, p_bucket_key))
     on conflict (zone_id, bucket_key) do nothing;
 end
 $$;

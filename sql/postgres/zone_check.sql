@@ -74,6 +74,7 @@ declare
     v_remaining   bigint;
     v_wait_us     bigint;
     v_spent       bigint := 0;
+    v_row_hash    bytea;
     v_id          bigint;
     v_past        zone_decision;
 begin
@@ -99,7 +100,7 @@ begin
         loop
             select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
                 b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-                b.holding, b.bucket_key
+                b.holding, b.bucket_key, b.salt, b.row_hash
             into v_head
             from zone_bucket_lock b
             where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
@@ -110,7 +111,7 @@ begin
     else
         select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
             b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-            b.holding, b.bucket_key
+            b.holding, b.bucket_key, b.salt, b.row_hash
         into v_head
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
@@ -235,14 +236,19 @@ begin
     if v_head.spent_total > 9223372036854775807 - v_spent then
         perform zone_error('total', v_head.spent_total::text, v_spent::text);
     end if;
+    v_row_hash := sha256(v_head.row_hash || zone_txn_bytes(
+        v_txn_id, v_head.seq + 1, v_version, 1, v_reason <> 'within_limit',
+        coalesce(p_critical, false), p_cost, v_spent, v_head.spent_total + v_spent, v_remaining, v_limit, v_wait_us,
+        null, v_level, v_head.strikes, null, v_now, null, 'check', v_reason
+    ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
-        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at, salt, row_hash
     )
     values (
         v_txn_id, p_zone_id, v_version, p_bucket_key, v_head.seq + 1, 'check', v_reason <> 'within_limit', v_reason,
         coalesce(p_critical, false), p_cost, v_spent, v_head.spent_total + v_spent, v_remaining, v_limit, v_wait_us,
-        v_level, v_head.strikes, v_now, v_head.last_at
+        v_level, v_head.strikes, v_now, v_head.last_at, case when v_head.seq = 0 then v_head.salt end, v_row_hash
     )
     returning zone_txn.id into v_id;
     update zone_bucket_lock b
@@ -250,7 +256,8 @@ begin
         last_at = v_now,
         spent_total = v_head.spent_total + v_spent,
         level = v_level,
-        zone_version = v_version
+        zone_version = v_version,
+        row_hash = v_row_hash
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     return (
         v_id, v_txn_id, p_zone_id, v_version, p_bucket_key, v_head.seq + 1, v_reason <> 'within_limit', v_reason,

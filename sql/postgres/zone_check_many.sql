@@ -87,6 +87,14 @@ declare
     v_levels       bigint[] := c_nothing;
     v_strikes      bigint[] := c_nothing;
     v_prev_ats     timestamptz[] := array_fill(null::timestamptz, array[c_count]);
+    -- the chain: what a bucket's first new row follows, its salt where that is the first of all, and each row's hash;
+    -- and by bucket the position of the last new row
+    v_prev_hashes  bytea[] := array_fill(null::bytea, array[c_count]);
+    v_salts        bytea[] := array_fill(null::bytea, array[c_count]);
+    v_hashes       bytea[] := array_fill(null::bytea, array[c_count]);
+    v_lasts        int[];
+    v_row          record;
+    v_row_hash     bytea;
     -- the totals that must leave a window that began at v_wait_starts, and which of them a check waits for
     v_waits        int := 0;
     v_wait_zones   int[];
@@ -137,6 +145,7 @@ begin
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
     v_heads := zone_bucket_hold(v_zone_ids, v_bucket_keys, v_held, p_skip_locked);
+    v_lasts := array_fill(null::int, array[coalesce(cardinality(v_zone_ids), 0)]);
 
     -- 3. The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
@@ -189,18 +198,18 @@ begin
 
     -- 5. Policy and ledger, by a statement that began after the locks; and decide.
     for v_bucket in
-        select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level, k.strikes, k.now,
-            k.position, z.version, z.algorithm, z.durability, z.zone_limit, z.window_us, z.window_start, z.per_us,
+        select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level, k.strikes, k.salt,
+            k.row_hash, k.now, k.position, z.version, z.algorithm, z.durability, z.zone_limit, z.window_us, z.window_start, z.per_us,
             z.per_token, z.plain and coalesce(k.carried_at <= z.window_start, true) as plain, w.base
         from (
             select k.zone_id, k.bucket_key, k.held, k.checks, k.seq, k.last_at, k.spent_total, k.level, k.strikes,
-                k.carried_at, k.head_version, greatest(v_now, k.last_at) as now, k.position,
+                k.carried_at, k.head_version, k.salt, k.row_hash, greatest(v_now, k.last_at) as now, k.position,
                 not k.special and k.override_seq is null and not coalesce(k.holding, false)
                     and coalesce(k.banned_until <= greatest(v_now, k.last_at), true) as plain
             from unnest(v_zone_ids, v_bucket_keys, v_held, v_checks, v_special, v_heads) with ordinality as k (
                 zone_id, bucket_key, held, checks, special, seq, last_at, spent_total, level, strikes, banned_until,
                 ban_strikes, carried, carried_at, carried_total, carried_seq, override_seq, head_zone_id, head_version,
-                bans, holding, head_key, position
+                bans, holding, head_key, salt, row_hash, position
             )
         ) k
         left join lateral (
@@ -298,6 +307,11 @@ begin
                         p_members[v_position], case when p_ttls_us[v_position] is null then 'check' else 'reserve' end
                     );
                     v_head := v_verdict.head;
+                    v_head.row_hash := (
+                        select b.row_hash
+                        from zone_bucket_lock b
+                        where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
+                    );
                 else
                     v_decisions[v_position] := zone_answer(v_zone, v_verdict, v_txn_id, v_cost);
                 end if;
@@ -360,6 +374,11 @@ begin
             if v_spent_total > 9223372036854775807 - v_spent then
                 perform zone_error('total', v_spent_total::text, v_spent::text);
             end if;
+            if v_seq = v_bucket.seq then
+                v_prev_hashes[v_position] := v_bucket.row_hash;
+                v_salts[v_position] := case when v_seq = 0 then v_bucket.salt end;
+            end if;
+            v_lasts[v_bucket.position] := v_position;
             v_seq := v_seq + 1;
             v_spent_total := v_spent_total + v_spent;
             v_decisions[v_position] := (
@@ -377,7 +396,7 @@ begin
             -- Of a plain head the rest stays as it is.
             v_heads[v_bucket.position] := (
                 v_seq, v_last_at, v_spent_total, v_level, null, null, null, null, null, null, null, null,
-                v_bucket.zone_id, v_bucket.version, null, null, v_bucket.bucket_key
+                v_bucket.zone_id, v_bucket.version, null, null, v_bucket.bucket_key, null, null
             )::zone_bucket_lock;
         else
             v_heads[v_bucket.position] := null;
@@ -411,17 +430,38 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
 
-    -- 6. Append, and move the heads.
+    -- 6. Chain, append, and move the heads.
+    for v_row in
+        select d.position, d.prev_hash,
+            zone_txn_bytes(
+                d.txn_id, d.seq, d.zone_version, 1, d.blocked, coalesce(d.critical, false), d.cost,
+                case when d.blocked then 0 else d.cost end, d.spent_total, d.remaining, d.zone_limit, d.retry_after_us,
+                null, d.level, d.strikes, null, d.created_at, null, 'check', d.reason
+            ) as bytes
+        from unnest(v_decisions, v_spent_totals, v_levels, v_strikes, p_critical, v_prev_hashes) with ordinality as d (
+            id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
+            retry_after_us, delay_us, ends_at, created_at, replayed, spent_total, level, strikes, critical, prev_hash,
+            position
+        )
+        where d.spent_total is not null
+        order by d.zone_id, d.bucket_key collate "C", d.seq
+    loop
+        v_row_hash := sha256(coalesce(v_row.prev_hash, v_row_hash) || v_row.bytes);
+        v_hashes[v_row.position] := v_row_hash;
+    end loop;
     insert into zone_txn (
         id, txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
-        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at, salt, row_hash
     )
     select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason,
         coalesce(d.critical, false), d.cost, case when d.blocked then 0 else d.cost end, d.spent_total, d.remaining,
-        d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at
-    from unnest(v_decisions, v_spent_totals, v_levels, v_strikes, v_prev_ats, p_critical) as d (
+        d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at, d.salt, d.row_hash
+    from unnest(
+        v_decisions, v_spent_totals, v_levels, v_strikes, v_prev_ats, p_critical, v_salts, v_hashes
+    ) as d (
         id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
-        retry_after_us, delay_us, ends_at, created_at, replayed, spent_total, level, strikes, prev_at, critical
+        retry_after_us, delay_us, ends_at, created_at, replayed, spent_total, level, strikes, prev_at, critical, salt,
+        row_hash
     )
     where d.spent_total is not null;
     update zone_bucket_lock b
@@ -429,8 +469,12 @@ begin
         last_at = h.last_at,
         spent_total = h.spent_total,
         level = h.level,
-        zone_version = h.zone_version
-    from unnest(v_heads) h
+        zone_version = h.zone_version,
+        row_hash = v_hashes[h.last]
+    from unnest(v_heads, v_lasts) as h (
+        seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried, carried_at, carried_total,
+        carried_seq, override_seq, zone_id, zone_version, bans, holding, bucket_key, salt, row_hash, last
+    )
     where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
     return query
         select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost,

@@ -5,6 +5,7 @@
 --            p_next       and after it; its seq, time and version are set here
 --            p_now        the time
 --            p_txn_id, p_kind, p_cost, p_spent, p_target_at, p_ends_at, p_note, p_actor  columns of the row
+--            p_override   the limit that the row sets
 -- Result     one zone_recorded; what remains is what a peek finds afterwards
 -- Locks      the bucket's row, which the caller holds
 -- Errors     TG005 the ledger lacks rows of the window
@@ -20,12 +21,14 @@ create function zone_happen(
     p_target_at timestamptz,
     p_ends_at   timestamptz default null,
     p_note      text        default null,
-    p_actor     text        default null
+    p_actor     text        default null,
+    p_override  zone_override default null
 )
 returns zone_recorded
 language plpgsql
 as $$
 declare
+    c_reason constant text := case p_kind when 'unchecked' then 'unchecked' else 'recorded' end;
     v_head zone_bucket_lock := p_next;
     v_peek zone_verdict;
     v_id   bigint;
@@ -34,15 +37,20 @@ begin
     v_head.last_at := p_now;
     v_head.zone_version := p_zone.version;
     v_peek := zone_decide(p_zone, v_head, p_now, 0);
+    v_head.row_hash := sha256(p_head.row_hash || zone_txn_bytes(
+        p_txn_id, v_head.seq, v_head.zone_version, 1, false, false, p_cost, p_spent,
+        v_head.spent_total, v_peek.remaining, v_peek.zone_limit, null, null, v_head.level, v_head.strikes, p_target_at,
+        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, null, p_note, p_actor, p_override)
+    ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, note, actor
+        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, note, actor, salt, row_hash
     )
     values (
         p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, false,
-        case p_kind when 'unchecked' then 'unchecked' else 'recorded' end, p_cost, p_spent, v_head.spent_total,
-        v_peek.remaining, v_peek.zone_limit, v_head.level, v_head.strikes, p_target_at, p_now, p_head.last_at,
-        p_ends_at, p_note, p_actor
+        c_reason, p_cost, p_spent, v_head.spent_total, v_peek.remaining, v_peek.zone_limit, v_head.level,
+        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_note, p_actor,
+        case when v_head.seq = 1 then v_head.salt end, v_head.row_hash
     )
     returning zone_txn.id into v_id;
     perform zone_head_set(v_head);

@@ -22,7 +22,8 @@ begin
         override_seq = p_head.override_seq,
         zone_version = p_head.zone_version,
         bans = p_head.bans,
-        holding = p_head.holding
+        holding = p_head.holding,
+        row_hash = p_head.row_hash
     where b.zone_id = p_head.zone_id and b.bucket_key = p_head.bucket_key;
 end
 $$;

@@ -124,7 +124,8 @@ begin
         v_next := zone_convert(v_next, v_brought.zone, zone_policy(v_zone, v_override), 'as-is', zone_us(v_now));
     end if;
     return zone_happen(
-        v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, 0), 0, null, v_ends_at, p_note, p_actor
+        v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, 0), 0, null, v_ends_at, p_note, p_actor,
+        v_override
     );
 end
 $$;

@@ -36,27 +36,39 @@ begin
     end if;
     v_decision := zone_answer(p_zone, p_verdict, p_txn_id, p_cost);
     v_decision.seq := v_seq;
+    v_head.row_hash := sha256(v_head.row_hash || zone_txn_bytes(
+        p_txn_id, v_seq, v_head.zone_version, p_checks, p_verdict.blocked, p_critical, p_cost,
+        p_verdict.spent, v_head.spent_total, p_verdict.remaining, p_verdict.zone_limit, p_verdict.retry_after_us,
+        p_verdict.delay_us, v_head.level, v_head.strikes, null, p_verdict.decided_at, p_verdict.ends_at, p_kind,
+        p_verdict.reason, zone_txn_tail(v_head.salt, p_member, null, null, null)
+    ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
         spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at,
-        member
+        member, salt, row_hash
     )
     values (
         p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_seq, p_kind, p_checks, p_verdict.blocked,
         p_verdict.reason, p_critical, p_cost, p_verdict.spent, v_head.spent_total, p_verdict.remaining,
         p_verdict.zone_limit, p_verdict.retry_after_us, p_verdict.delay_us, v_head.level, v_head.strikes,
-        p_verdict.decided_at, p_prev_at, p_verdict.ends_at, p_member
+        p_verdict.decided_at, p_prev_at, p_verdict.ends_at, p_member,
+        case when v_seq = 1 then v_head.salt end, v_head.row_hash
     )
     returning zone_txn.id into v_decision.id;
     if p_verdict.banned_until is not null then
+        v_head.row_hash := sha256(v_head.row_hash || zone_txn_bytes(
+            p_txn_id, v_head.seq, v_head.zone_version, 1, false, false, 0, 0, v_head.spent_total, 0,
+            p_verdict.zone_limit, null, null, v_head.level, v_head.strikes, null, p_verdict.decided_at,
+            p_verdict.banned_until, 'ban', 'recorded'
+        ));
         insert into zone_txn (
             txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-            zone_limit, level, strikes, created_at, prev_at, ends_at
+            zone_limit, level, strikes, created_at, prev_at, ends_at, row_hash
         )
         values (
             p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, 'ban', false, 'recorded', 0,
             0, v_head.spent_total, 0, p_verdict.zone_limit, v_head.level, v_head.strikes, p_verdict.decided_at,
-            p_verdict.decided_at, p_verdict.banned_until
+            p_verdict.decided_at, p_verdict.banned_until, v_head.row_hash
         );
     end if;
     if p_verdict.ends_at is not null then

@@ -28,7 +28,8 @@ const SQLITE: &[(&str, &str)] = files!("migrations/sqlite":
 const ROUTINES: &[&[(&str, &str)]] = &[
     files!("sql/postgres":
         "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
-        "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hold.sql"
+        "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hash.sql"
+        "zone_bucket_hold.sql"
         "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_check.sql" "zone_check_all.sql"
         "zone_check_held.sql" "zone_check_many.sql" "zone_check_validate.sql" "zone_clamp.sql"
         "zone_convert.sql" "zone_decide.sql" "zone_decide_held.sql" "zone_decide_level.sql"
@@ -37,7 +38,8 @@ const ROUTINES: &[&[(&str, &str)]] = &[
         "zone_level_clamp.sql" "zone_level_give.sql" "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql"
         "zone_override_add.sql" "zone_past.sql" "zone_policy.sql" "zone_record.sql" "zone_recorded.sql"
         "zone_recorded_past.sql" "zone_share.sql" "zone_share_up.sql" "zone_strike.sql" "zone_time.sql"
-        "zone_txn_id_make.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql" "zone_version_now.sql"
+        "zone_txn_bytes.sql" "zone_txn_id_make.sql" "zone_txn_tail.sql" "zone_undo.sql" "zone_us.sql"
+        "zone_verdict.sql" "zone_version_hash.sql" "zone_version_now.sql"
         "zone_version_of.sql" "zone_window.sql" "zone_window_before.sql" "zone_window_ended.sql"
         "zone_window_frame.sql" "zone_window_left.sql" "zone_window_make.sql" "zone_window_period.sql"
         "zone_window_reached.sql" "zone_window_slot.sql" "zone_window_total.sql" "zone_window_used.sql"
@@ -52,7 +54,7 @@ const ROUTINES: &[&[(&str, &str)]] = &[
         "zone_decide_all.sql" "zone_decide_each.sql" "zone_decide_many.sql" "zone_error.sql" "zone_find.sql"
         "zone_happen.sql" "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_policy.sql"
         "zone_record.sql" "zone_strikes_before.sql" "zone_token_bucket_make.sql"
-        "zone_transaction_require.sql" "zone_txn_find.sql" "zone_txn_id_make.sql" "zone_undo.sql"
+        "zone_transaction_require.sql" "zone_txn_find.sql" "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_undo.sql"
         "zone_undo_own.sql" "zone_window.sql" "zone_window_before.sql" "zone_window_reached.sql"),
 ];
 

@@ -3,8 +3,10 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use crate::chain::Hash;
 use crate::decide::{Override, Undo};
 use crate::entry::{Cursor, History};
+use crate::error::{Error, Result};
 use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone};
 
 /// A bucket's name: the zone's number and the key.
@@ -121,6 +123,21 @@ pub(super) fn clock_of(policy: &Policy) -> Vec<ClockSpan> {
             shown_us: near(span.shown_us),
         })
         .collect()
+}
+
+/// A clock as one text, for one argument of one statement.
+pub(super) fn spans_of(clock: &[ClockSpan]) -> String {
+    let spans = clock.iter().map(|span| {
+        let ClockSpan { starts_us, ends_us, offset_us, shown_us } = span;
+        format!("[{starts_us},{ends_us},{offset_us},{shown_us}]")
+    });
+    format!("[{}]", spans.collect::<Vec<_>>().join(","))
+}
+
+pub(super) fn hash_of(bytes: &[u8]) -> Result<Hash> {
+    bytes.try_into().map_err(|_| {
+        Error::database(format!("a hash of the database has {} bytes instead of 32", bytes.len()))
+    })
 }
 
 /// What is known of a zone before it is asked.

@@ -135,6 +135,40 @@ macro_rules! bind_policy {
     }};
 }
 
+/// Keeps the version that a zone is at now, with its calendar, unless it is kept already. The statements tell the last
+/// version that is kept, and add one and its calendar.
+macro_rules! keep_version {
+    ($tx:ident, $zone:ident, $by:ident, $last:expr, $add:expr, $add_calendar:expr) => {{
+        let kept = sqlx::query($last).bind($zone.id).fetch_all(&mut *$tx).await.map_err(error)?;
+        let (kept, before) = match kept.first() {
+            Some(row) => {
+                let hash: &[u8] = get!(row, "row_hash");
+                (get!(row, "version"), hash_of(hash)?)
+            }
+            None => (0, chain::zone($zone.id, &$zone.name)),
+        };
+        if kept < $zone.version {
+            let clock = clock_of(&$zone.policy);
+            let version = chain::Version {
+                version: $zone.version,
+                policy: &$zone.policy,
+                description: &$zone.description,
+                changed_us: $zone.updated_at.timestamp_micros(),
+                changed_by: $by,
+                clock: &clock,
+            };
+            let hash = version.hash(&before);
+            let add = sqlx::query($add).bind($by).bind(&hash[..]).bind($zone.id);
+            add.execute(&mut *$tx).await.map_err(error)?;
+            if !clock.is_empty() {
+                let add =
+                    sqlx::query($add_calendar).bind($zone.id).bind($zone.version).bind(spans_of(&clock));
+                add.execute(&mut *$tx).await.map_err(error)?;
+            }
+        }
+    }};
+}
+
 /// What `zone_find` tells.
 macro_rules! found {
     ($row:ident) => {

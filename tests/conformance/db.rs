@@ -366,6 +366,22 @@ impl Connected {
         }
     }
 
+    /// The first column of each row.
+    pub async fn texts(&mut self, sql: &str) -> Vec<String> {
+        macro_rules! all {
+            ($connection:expr) => {{
+                let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+                let rows = sql.fetch_all($connection).await.unwrap();
+                rows.iter().map(|row| row.get_unchecked::<String, _>(0)).collect()
+            }};
+        }
+        match self {
+            Self::Postgres(c) => all!(c),
+            Self::MySql(c) => all!(c),
+            Self::Sqlite(c) => all!(c),
+        }
+    }
+
     /// The sum of MySQL's session counters of this name.
     pub async fn status(&mut self, like: &str) -> i64 {
         let Self::MySql(c) = self else { panic!("only MySQL and MariaDB count so") };

@@ -9,6 +9,7 @@ use tallygate::{
 };
 use uuid::Uuid;
 
+use crate::chain::assert_chained;
 use crate::db::{Clocked, Connected, Db, Engine};
 use crate::model::{Act, Asked, Expected, Model, Noted, Refused};
 use crate::rounds;
@@ -32,6 +33,8 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
     }
     assert!(steps >= 100_000, "{steps} steps");
     db.assert_ledger_is_whole().await;
+    let (rows, _) = assert_chained(db.engine, &mut connection).await;
+    assert!(rows > 50_000, "{rows} rows");
 }
 
 /// A few zones and buckets that live through some time together.

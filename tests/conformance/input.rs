@@ -210,9 +210,10 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     let key = async |key: &str| {
         let sqlite = db.engine == Engine::Sqlite;
         let head = if sqlite { ", seq, last_at, spent_total, zone_version, strikes" } else { "" };
-        let values = if sqlite { ", 1, 1, 1, 1, 0" } else { "" };
-        let sql =
-            format!("insert into zone_bucket_lock (zone_id, bucket_key{head}) values (1, {key}{values})");
+        let values = if sqlite { "x'', x'', 1, 1, 1, 1, 0" } else { "'', ''" };
+        let sql = format!(
+            "insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash{head}) values (1, {key}, {values})"
+        );
         db.connect().await.execute(&sql).await.is_ok()
     };
     assert!(key("'good'").await);

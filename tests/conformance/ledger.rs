@@ -126,10 +126,10 @@ pub async fn a_row_that_does_not_follow_its_buckets_head_is_refused(db: Db) {
         let row = format!(
             "insert into zone_txn (
                 txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total,
-                remaining, created_at
+                remaining, zone_limit, created_at, row_hash
             )
             select randomblob(16), zone_id, zone_version, '{key}', {seq}, kind, blocked, reason, cost, spent,
-                spent_total, remaining, created_at + 1
+                spent_total, remaining, zone_limit, created_at + 1, row_hash
             from zone_txn
             where seq = 2"
         );

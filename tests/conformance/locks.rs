@@ -188,7 +188,10 @@ pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
     limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     for (key, batch) in [("one", 1), ("many", 2)] {
         let key_and_other = [key, "other"];
-        db.execute(&format!("insert into zone_bucket_lock (zone_id, bucket_key) values (1, '{key}')")).await;
+        db.execute(&format!(
+            "insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash) values (1, '{key}', '', '')"
+        ))
+        .await;
         let mut holder = hold(&db, key).await;
         let limiter = limiter.clone();
         let checks: Vec<_> = key_and_other[..batch].iter().map(|key| Check::new("login", *key)).collect();

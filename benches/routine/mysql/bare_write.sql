@@ -16,10 +16,10 @@ begin
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, created_at
+        zone_limit, created_at, row_hash
     )
     values (
-        p_txn_id, p_zone_id, 1, p_bucket_key, p_n, 'check', 0, 'within_limit', 1, 1, p_n, 0, 100, utc_timestamp(6)
+        p_txn_id, p_zone_id, 1, p_bucket_key, p_n, 'check', 0, 'within_limit', 1, 1, p_n, 0, 100, utc_timestamp(6), repeat('-', 32)
     );
     commit;
 end

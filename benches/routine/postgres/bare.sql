@@ -13,10 +13,11 @@ begin
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, created_at
+        zone_limit, created_at, row_hash
     )
     values (
-        p_txn_id, p_zone_id, 1, p_bucket_key, p_n, 'check', false, 'within_limit', 1, 1, p_n, 0, 100, clock_timestamp()
+        p_txn_id, p_zone_id, 1, p_bucket_key, p_n, 'check', false, 'within_limit', 1, 1, p_n, 0, 100, clock_timestamp(),
+        sha256('')
     );
 end
 $$;

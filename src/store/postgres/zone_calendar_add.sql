@@ -1,3 +1,4 @@
+-- $3 lists the spans.
 insert into zone_calendar (zone_id, version, starts_us, ends_us, offset_us, shown_us)
-values ($1, $2, $3, $4, $5, $6)
-on conflict (zone_id, version, starts_us) do nothing
+select $1, $2, (j.span ->> 0)::bigint, (j.span ->> 1)::bigint, (j.span ->> 2)::bigint, (j.span ->> 3)::bigint
+from jsonb_array_elements($3::jsonb) as j (span)

@@ -62,7 +62,7 @@ pub(super) async fn act(
     })
     .await?;
     let answers: Vec<_> = actions.iter().zip(answers.into_iter().flatten()).collect();
-    let mut writing = Writing::default();
+    let mut writing = Writing::new(&buckets);
     for (action, answer) in &answers {
         if let Answer::New(mark) = answer {
             writing.mark(action, mark);
@@ -121,7 +121,9 @@ fn asked<'p>(action: &Action, past: &'p [Past]) -> Result<Asked<'p>> {
 /// The rows that the actions' transactions have in their buckets, in order.
 async fn load_past(connection: &mut SqliteConnection, actions: &[Action]) -> Result<Vec<Vec<Past>>> {
     let list = List::of(
-        actions.iter().map(|action| [action.zone_id.into(), action.key.as_str().into(), action.txn.into()]),
+        actions
+            .iter()
+            .map(|action| [action.zone_id.into(), action.key.as_str().into(), (&action.txn).into()]),
     );
     let mut past: Vec<Vec<_>> = actions.iter().map(|_| Vec::new()).collect();
     for row in rows(connection, include_str!("past_rows.sql"), list).await? {

@@ -136,9 +136,14 @@ fn hold_back(
     Ok(())
 }
 
-fn write(requests: &[Request], passing: Passing, buckets: &[Bucket<'_>], answers: &[Answer]) -> Writing {
+fn write<'w>(
+    requests: &'w [Request],
+    passing: Passing,
+    buckets: &[Bucket<'w>],
+    answers: &[Answer],
+) -> Writing<'w> {
     let checks = if let Passing::Unasked(checks) = passing { Some(checks) } else { None };
-    let mut writing = Writing::default();
+    let mut writing = Writing::new(buckets);
     for (request, answer) in requests.iter().zip(answers) {
         if let Answer::New(turn) = answer
             && request.leaves_row()
@@ -173,7 +178,7 @@ async fn load_past(
 ) -> Result<Vec<Option<Answer>>> {
     let list = List::of(asked.iter().map(|&n| {
         let Request { zone_id, key, txn, .. } = &requests[n];
-        [(*zone_id).into(), key.as_str().into(), (*txn).into()]
+        [(*zone_id).into(), key.as_str().into(), txn.into()]
     }));
     let mut past: Vec<_> = requests.iter().map(|_| None).collect();
     for row in rows(connection, include_str!("past.sql"), list).await? {

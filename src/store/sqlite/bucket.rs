@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::known::{Known, Lack};
+use crate::chain::End;
 use crate::decide::{self, Ask, Event, Happened, Head, Hold, Outcome, Version, decide, happen};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
@@ -13,6 +14,8 @@ pub(super) struct Bucket<'b> {
     pub zone_id: i32,
     pub key: &'b str,
     pub known: Known,
+    /// Of the chain, as it was loaded.
+    pub end: End,
     /// Never before the last row.
     now_us: i64,
     /// Those of the zone, from the oldest that decided the last row of one of its buckets.
@@ -56,6 +59,7 @@ impl<'b> Bucket<'b> {
         (zone_id, key): (i32, &'b str),
         versions: Arc<[Version]>,
         head: Head,
+        end: End,
         holds: Option<Vec<Hold>>,
         now_us: i64,
     ) -> Self {
@@ -69,7 +73,7 @@ impl<'b> Bucket<'b> {
         let holds = holds.unwrap_or_default();
         let state = State { from, head, holds: holds.len(), holding };
         let known = Known::new(head, now_us);
-        Self { zone_id, key, known, now_us, versions, holds, loaded: state, state, stopped: false }
+        Self { zone_id, key, known, end, now_us, versions, holds, loaded: state, state, stopped: false }
     }
 
     pub fn now_us(&self) -> i64 {

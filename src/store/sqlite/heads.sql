@@ -1,5 +1,5 @@
 -- The heads of those buckets that have one, as one text: a row for each comes dear. The last number but one is 1 where
--- a head says more than most do. ?1 lists [zone_id, bucket_key].
+-- a head says more than most do; behind the semicolon stands the end of its chain. ?1 lists [zone_id, bucket_key].
 select group_concat(
         concat_ws(
             ' ',
@@ -12,7 +12,7 @@ select group_concat(
             coalesce(b.banned_until, b.carried_at, b.override_seq) is not null
                 or b.bans + b.ban_strikes + b.holding > 0,
             b.level
-        )
+        ) || ';' || hex(b.row_hash) || hex(b.salt)
     ) as numbers
 from jsonb_each(?1) j
 cross join zone_bucket_lock b

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use uuid::Uuid;
 
+use crate::chain;
+
 /// Rows that `jsonb_each` takes apart, each one a list of values.
 #[derive(Default)]
 pub(super) struct List(String);
@@ -43,7 +45,7 @@ pub(super) enum Value<'v> {
     None,
     Number(i64),
     Text(&'v str),
-    Txn(Uuid),
+    Bytes(&'v [u8]),
 }
 
 impl From<i64> for Value<'_> {
@@ -76,9 +78,9 @@ impl<'v> From<&'v str> for Value<'v> {
     }
 }
 
-impl From<Uuid> for Value<'_> {
-    fn from(txn: Uuid) -> Self {
-        Self::Txn(txn)
+impl<'v> From<&'v Uuid> for Value<'v> {
+    fn from(txn: &'v Uuid) -> Self {
+        Self::Bytes(txn.as_bytes())
     }
 }
 
@@ -89,7 +91,7 @@ impl Value<'_> {
             Self::None => json.write_str("null"),
             Self::Number(number) => write!(json, "{number}"),
             Self::Text(text) => return write_text(text, json),
-            Self::Txn(txn) => write!(json, "\"{:x}\"", txn.simple()),
+            Self::Bytes(bytes) => write!(json, "\"{}\"", chain::hex(bytes)),
         };
     }
 }

@@ -7,8 +7,9 @@ use sqlx::{Row, SqliteConnection};
 
 use super::bucket::Bucket;
 use super::list::List;
-use super::statement::{numbers, place, rows, unreadable};
+use super::statement::{place, read, rows, text, unreadable};
 use super::{Clock, error};
+use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Version};
 use crate::error::Result;
 use crate::zone::{BanRule, Calendar, Limit, Policy};
@@ -18,10 +19,11 @@ pub(super) type Name<'n> = (i32, &'n str);
 
 type Versions = BTreeMap<i32, Arc<[Version]>>;
 
-/// A head, and whether the database has holds of its bucket, or had.
+/// A head, the end of its chain, and whether the database has holds of its bucket, or had.
 #[derive(Clone, Copy, Default)]
 struct Loaded {
     head: Head,
+    end: Option<End>,
     holding: bool,
 }
 
@@ -51,10 +53,11 @@ pub(super) async fn buckets<'n>(
     let versions = load_versions(connection, names, &heads).await?;
     let mut holds = load_holds(connection, names, &heads, &versions, window_us).await?;
     let now_us = clock.now_us();
-    let made = names.iter().zip(heads).enumerate().map(|(n, (&name, Loaded { head, holding }))| {
+    let made = names.iter().zip(heads).enumerate().map(|(n, (&name, Loaded { head, end, holding }))| {
         let versions = versions.get(&name.0).cloned().unwrap_or_default();
         let holds = holding.then(|| holds.remove(&n).unwrap_or_default());
-        Bucket::new(name, versions, head, holds, now_us)
+        let end = end.unwrap_or_else(|| End::new(name.0, name.1));
+        Bucket::new(name, versions, head, end, holds, now_us)
     });
     Ok(made.collect())
 }
@@ -63,9 +66,10 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     let list = List::of(names.iter().map(|&(zone_id, key)| [zone_id.into(), key.into()]));
     let mut heads = vec![Loaded::default(); names.len()];
     let mut more = Vec::new();
-    for (n, [seq, last_us, spent_total, version, strikes, has_more], level) in
-        numbers(connection, include_str!("heads.sql"), list).await?
-    {
+    for row in text(connection, include_str!("heads.sql"), list).await?.split_terminator(',') {
+        let (numbers, chain) = row.split_once(';').ok_or_else(|| unreadable(&row))?;
+        let (n, [seq, last_us, spent_total, version, strikes, has_more], level) = read(numbers)?;
+        heads[n].end = Some(End::from_hex(chain).ok_or_else(|| unreadable(&chain))?);
         let zone_version = i32::try_from(version).map_err(|_| unreadable(&version))?;
         heads[n].head = Head { seq, last_us, spent_total, level, zone_version, strikes, ..Head::default() };
         if has_more != 0 {
@@ -74,7 +78,7 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     }
     let list = List::of(more.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
     for row in rows(connection, include_str!("heads_more.sql"), list).await? {
-        let Loaded { head, holding } = &mut heads[more[place(&row)?]];
+        let Loaded { head, holding, .. } = &mut heads[more[place(&row)?]];
         *holding = get!(row, "holding");
         head.banned_until_us = get!(row, "banned_until");
         head.bans = get!(row, "bans");

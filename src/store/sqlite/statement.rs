@@ -19,16 +19,30 @@ pub(super) async fn rows(
     sqlx::query(sql).bind(list.json()).fetch_all(connection).await.map_err(error)
 }
 
-/// What a statement says in one text: rows of a place in the list, some numbers, and one that may be missing.
+/// A row of what a statement says in one text: a place in the list, some numbers, and one that may be missing.
+pub(super) type Numbers<const N: usize> = (usize, [i64; N], Option<i64>);
+
+/// What a statement says in one text.
 pub(super) async fn numbers<const N: usize>(
     connection: &mut SqliteConnection,
     sql: &'static str,
     list: List,
-) -> Result<Vec<(usize, [i64; N], Option<i64>)>> {
+) -> Result<Vec<Numbers<N>>> {
+    let text = text(connection, sql, list).await?;
+    text.split_terminator(',').map(read).collect()
+}
+
+/// The one text that a statement says.
+pub(super) async fn text(connection: &mut SqliteConnection, sql: &'static str, list: List) -> Result<String> {
     let said = rows(connection, sql, list).await?;
-    let Some(row) = said.first() else { return Ok(Vec::new()) };
-    let text: Option<&str> = get!(row, "numbers");
-    let read = |row: &str| {
+    let Some(row) = said.first() else { return Ok(String::new()) };
+    let text: Option<String> = get!(row, "numbers");
+    Ok(text.unwrap_or_default())
+}
+
+/// The numbers of a row.
+pub(super) fn read<const N: usize>(row: &str) -> Result<Numbers<N>> {
+    let read = || {
         let mut words = row.split(' ');
         let place = words.next()?.parse().ok()?;
         let mut numbers = [0; N];
@@ -37,8 +51,7 @@ pub(super) async fn numbers<const N: usize>(
         }
         Some((place, numbers, words.next().map(str::parse).transpose().ok()?))
     };
-    let rows = text.into_iter().flat_map(|text| text.split(','));
-    rows.map(|row| read(row).ok_or_else(|| unreadable(&row))).collect()
+    read().ok_or_else(|| unreadable(&row))
 }
 
 /// The place in the list that a row is about.

@@ -1,5 +1,7 @@
 //! What a call writes: rows of the ledger, and what of a bucket is not in them.
 
+use std::collections::HashMap;
+
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -7,14 +9,16 @@ use super::bucket::{Bucket, Mark, Turn};
 use super::list::{List, Value};
 use super::load::Name;
 use super::statement::rows;
+use crate::chain::{End, Row};
 use crate::decide::{Head, Hold};
 use crate::decision::Reason;
 use crate::error::Result;
 use crate::store::{Action, Request, What};
 
 /// Rows of every table, each in its order.
-#[derive(Default)]
-pub(super) struct Writing {
+pub(super) struct Writing<'w> {
+    /// Where the chain of each bucket has come to.
+    ends: HashMap<Name<'w>, End>,
     ledger: List,
     /// Has a row of the ledger more to say than most?
     more: bool,
@@ -24,39 +28,18 @@ pub(super) struct Writing {
     overrides: List,
 }
 
-/// A row of the ledger, but for what the head says after it.
-#[derive(Clone, Copy)]
-struct Row<'r> {
-    bucket: Name<'r>,
-    txn: Uuid,
-    kind: &'static str,
-    seq: i64,
-    checks: i32,
-    blocked: bool,
-    reason: Reason,
-    critical: bool,
-    cost: i64,
-    spent: i64,
-    remaining: i64,
-    limit: i64,
-    retry_after_us: Option<i64>,
-    delay_us: Option<i64>,
-    target_us: Option<i64>,
-    before_us: Option<i64>,
-    ends_us: Option<i64>,
-    member: Option<&'r str>,
-    note: Option<&'r str>,
-    actor: Option<&'r str>,
-}
+impl<'w> Writing<'w> {
+    pub fn new(buckets: &[Bucket<'w>]) -> Self {
+        let ends = buckets.iter().map(|bucket| ((bucket.zone_id, bucket.key), bucket.end)).collect();
+        let (ledger, heads, ended, holds, overrides) = Default::default();
+        Self { ends, ledger, more: false, heads, ended, holds, overrides }
+    }
 
-impl Writing {
     /// A check, and the ban that it brought about. With `checks`, so many of them that nobody decided.
-    pub fn check(&mut self, request: &Request, checks: Option<i32>, turn: &Turn) {
+    pub fn check(&mut self, request: &'w Request, checks: Option<i32>, turn: &Turn) {
         let outcome = &turn.outcome;
         let bucket = (request.zone_id, request.key.as_str());
         let row = Row {
-            bucket,
-            txn: request.txn,
             kind: match (checks, request.ttl_us) {
                 (Some(_), _) => "coalesced",
                 (None, Some(_)) => "reserve",
@@ -65,40 +48,25 @@ impl Writing {
             seq: turn.seq(),
             checks: checks.unwrap_or(1),
             blocked: outcome.blocked,
-            reason: outcome.reason,
+            reason: outcome.reason.as_str(),
             critical: request.critical,
             cost: request.cost,
             spent: outcome.spent,
             remaining: outcome.remaining,
-            limit: outcome.limit,
             retry_after_us: outcome.retry_after_us,
             delay_us: outcome.delay_us,
-            target_us: None,
-            before_us: turn.before_us(),
             ends_us: outcome.ends_us,
             member: request.member.as_deref(),
-            note: None,
-            actor: None,
+            ..plain(request.txn, &outcome.head, outcome.limit)
         };
-        self.row(&row, &outcome.head);
+        self.row(bucket, turn.before_us(), &row);
         if let Some(until_us) = outcome.banned_until_us {
             let ban = Row {
                 kind: "ban",
-                seq: outcome.head.seq,
-                blocked: false,
-                reason: Reason::Recorded,
-                critical: false,
-                cost: 0,
-                spent: 0,
-                remaining: 0,
-                retry_after_us: None,
-                delay_us: None,
-                before_us: Some(outcome.decided_us),
                 ends_us: Some(until_us),
-                member: None,
-                ..row
+                ..plain(request.txn, &outcome.head, outcome.limit)
             };
-            self.row(&ban, &outcome.head);
+            self.row(bucket, Some(outcome.decided_us), &ban);
         }
         if let Some(hold) = &outcome.hold {
             self.hold(bucket, hold);
@@ -106,40 +74,31 @@ impl Writing {
     }
 
     /// What happened besides checks.
-    pub fn mark(&mut self, action: &Action, mark: &Mark) {
+    pub fn mark(&mut self, action: &'w Action, mark: &Mark) {
         let Mark { happened, before_us, limit, remaining } = mark;
         let bucket = (action.zone_id, action.key.as_str());
+        let is_override = matches!(action.what, What::Override(Some(_)));
+        let exception = happened.head.exception.filter(|_| is_override);
+        let reason =
+            if matches!(action.what, What::Unchecked(_)) { Reason::Unchecked } else { Reason::Recorded };
         let row = Row {
-            bucket,
-            txn: action.txn,
             kind: action.what.kind(),
-            seq: happened.head.seq,
-            checks: 1,
-            blocked: false,
-            reason: if matches!(action.what, What::Unchecked(_)) {
-                Reason::Unchecked
-            } else {
-                Reason::Recorded
-            },
-            critical: false,
+            reason: reason.as_str(),
             cost: happened.cost,
             spent: happened.spent,
             remaining: *remaining,
-            limit: *limit,
-            retry_after_us: None,
-            delay_us: None,
             target_us: happened.target_us,
-            before_us: *before_us,
             ends_us: happened.ends_us,
-            member: None,
             note: action.note.as_deref(),
             actor: action.actor.as_deref(),
+            exception,
+            ..plain(action.txn, &happened.head, *limit)
         };
-        self.row(&row, &happened.head);
+        self.row(bucket, *before_us, &row);
         if let Some(hold) = &happened.hold {
             self.hold(bucket, hold);
         }
-        if let (What::Override(Some(_)), Some(exception)) = (action.what, happened.head.exception) {
+        if let Some(exception) = exception {
             let limit = exception.limit;
             self.overrides.push([
                 bucket.0.into(),
@@ -179,7 +138,7 @@ impl Writing {
     }
 
     pub async fn write(self, connection: &mut SqliteConnection) -> Result<()> {
-        let Self { ledger, more, heads, ended, holds, overrides } = self;
+        let Self { ledger, more, heads, ended, holds, overrides, .. } = self;
         let append = if more { include_str!("append_more.sql") } else { include_str!("append.sql") };
         for (sql, list) in [
             (append, ledger),
@@ -193,36 +152,42 @@ impl Writing {
         Ok(())
     }
 
-    fn row(&mut self, row: &Row<'_>, head: &Head) {
+    fn row(&mut self, (zone_id, key): Name<'w>, before_us: Option<i64>, row: &Row<'_>) {
+        // Every bucket of the call was loaded.
+        let end = self.ends.entry((zone_id, key)).or_insert_with(|| End::new(zone_id, key));
+        let hash = end.append(row);
+        let salt = end.salt.filter(|_| row.seq == 1);
         let most = [
-            row.txn.into(),
-            row.bucket.0.into(),
-            head.zone_version.into(),
-            row.bucket.1.into(),
+            (&row.txn).into(),
+            zone_id.into(),
+            row.zone_version.into(),
+            key.into(),
             row.seq.into(),
             row.kind.into(),
             row.checks.into(),
             row.blocked.into(),
-            row.reason.as_str().into(),
+            row.reason.into(),
             row.cost.into(),
             row.spent.into(),
-            head.spent_total.into(),
+            row.spent_total.into(),
             row.remaining.into(),
             row.limit.into(),
             row.retry_after_us.into(),
-            head.level.into(),
-            head.last_us.into(),
-            row.before_us.into(),
+            row.level.into(),
+            row.decided_us.into(),
+            before_us.into(),
+            Value::Bytes(&hash),
+            salt.as_ref().map(|salt| Value::Bytes(salt)).into(),
         ];
         // Each further column comes dear, even where it says nothing.
         let times = [row.delay_us, row.target_us, row.ends_us];
         let texts = [row.member, row.note, row.actor];
-        let plain = head.strikes == 0 && !row.critical;
+        let plain = row.strikes == 0 && !row.critical;
         if plain && times.iter().all(Option::is_none) && texts.iter().all(Option::is_none) {
             return self.ledger.push(most);
         }
         self.more = true;
-        let more = [head.strikes.into(), row.critical.into()];
+        let more = [row.strikes.into(), row.critical.into()];
         let (times, texts) = (times.map(Value::from), texts.map(Value::from));
         self.ledger.push_all(most.into_iter().chain(more).chain(times).chain(texts));
     }
@@ -237,5 +202,35 @@ impl Writing {
             hold.ends_us.into(),
             Value::from(hold.member.as_deref()),
         ]);
+    }
+}
+
+/// A row that says what the head does, and else nothing.
+fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
+    Row {
+        txn,
+        seq: head.seq,
+        zone_version: head.zone_version,
+        checks: 1,
+        blocked: false,
+        critical: false,
+        cost: 0,
+        spent: 0,
+        spent_total: head.spent_total,
+        remaining: 0,
+        limit,
+        retry_after_us: None,
+        delay_us: None,
+        level: head.level,
+        strikes: head.strikes,
+        target_us: None,
+        decided_us: head.last_us,
+        ends_us: None,
+        kind: "",
+        reason: Reason::Recorded.as_str(),
+        member: None,
+        note: None,
+        actor: None,
+        exception: None,
     }
 }

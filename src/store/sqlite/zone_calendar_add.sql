@@ -1,3 +1,4 @@
+-- ?3 lists the spans.
 insert into zone_calendar (zone_id, version, starts_us, ends_us, offset_us, shown_us)
-values (?1, ?2, ?3, ?4, ?5, ?6)
-on conflict (zone_id, version, starts_us) do nothing
+select ?1, ?2, j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3
+from jsonb_each(?3) j

@@ -4,8 +4,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
 
 use super::{Sqlite, error, time};
+use crate::chain;
 use crate::error::Result;
-use crate::store::{Found, Setting, clock_of};
+use crate::store::{Found, Setting, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
 
 impl Sqlite {
@@ -66,24 +67,14 @@ async fn set_zone(tx: &mut SqliteConnection, setting: &Setting, by: &str, now_us
         bind_policy!(set, policy).bind(now_us).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
         zone = stored_zone(tx, name).await?;
     }
-    sqlx::query(include_str!("zone_version_add.sql"))
-        .bind(zone.id)
-        .bind(by)
-        .execute(&mut *tx)
-        .await
-        .map_err(error)?;
-    for span in clock_of(policy) {
-        sqlx::query(include_str!("zone_calendar_add.sql"))
-            .bind(zone.id)
-            .bind(zone.version)
-            .bind(span.starts_us)
-            .bind(span.ends_us)
-            .bind(span.offset_us)
-            .bind(span.shown_us)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-    }
+    keep_version!(
+        tx,
+        zone,
+        by,
+        include_str!("zone_version_last.sql"),
+        include_str!("zone_version_add.sql"),
+        include_str!("zone_calendar_add.sql")
+    );
     Ok(zone)
 }
 

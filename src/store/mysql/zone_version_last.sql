@@ -1,0 +1,5 @@
+select v.version, v.row_hash
+from zone_version v
+where v.zone_id = ?
+order by v.version desc
+limit 1
