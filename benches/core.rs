@@ -6,13 +6,14 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tallygate::{
-    Algorithm, Ask, Bucket, CalendarUnit, Check, Head, Hold, Ledger, Need, Policy, Version, decide,
+    Algorithm, Ask, Backtest, Bucket, CalendarUnit, Check, Head, Hold, Ledger, Need, Policy, Version, decide,
 };
 
 const NOW_US: i64 = 1_767_225_630_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 /// A token of 100 in 60,000,000 µs, both divided by 100: 600,000 units of level, one more each microsecond.
 const TOKEN: i64 = 600_000;
 const SPENT: i64 = 1_000;
@@ -94,6 +95,37 @@ fn validate(criterion: &mut Criterion) {
     criterion.bench_function("validate/128 checks", |bencher| bencher.iter(all));
 }
 
+/// A million events of a thousand keys, one each 20 ms: three a minute of each key.
+fn backtest(criterion: &mut Criterion) {
+    let keys: Vec<String> = (0..1_000).map(|n| format!("203.0.{}.{}", n / 256, n % 256)).collect();
+    let events: Vec<(&str, i64)> = (0..1_000_000_i64)
+        .map(|n| (keys[(n * 7_919 % 1_000) as usize].as_str(), NOW_US + n * 20_000))
+        .collect();
+    let zone = "Europe/Berlin".parse().expect("a time zone");
+    let policies = [
+        ("sliding-log", Policy::sliding_log(100, HOUR)),
+        ("fixed-window", Policy::fixed_window(100, HOUR)),
+        ("fixed-window by calendar", Policy::calendar(100, CalendarUnit::Hour, zone)),
+        ("sliding-counter of 60 slots", Policy::sliding_counter(100, HOUR, 60)),
+        ("token-bucket", Policy::token_bucket(100, HOUR, None)),
+        ("concurrency", Policy::concurrency(5, MINUTE)),
+    ];
+    let mut group = criterion.benchmark_group("backtest");
+    group.sample_size(10).throughput(Throughput::Elements(events.len() as u64));
+    for (name, policy) in policies {
+        let policy = policy.expect("a policy");
+        let once = || {
+            let mut test = Backtest::new(policy).expect("a good policy");
+            let ask = Ask { cost: 1, ..Ask::default() };
+            for (key, at_us) in black_box(&events) {
+                test.check(key, &ask, *at_us).expect("a decision");
+            }
+            test.report(10).blocked
+        };
+        group.bench_function(name, |bencher| bencher.iter(once));
+    }
+}
+
 fn measure(
     criterion: &mut Criterion,
     name: &str,
@@ -138,6 +170,6 @@ fn hold(policy: &Policy, seq: i64) -> Hold {
 criterion_group! {
     name = core;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = windows, levels, held, refunds, validate
+    targets = windows, levels, held, refunds, validate, backtest
 }
 criterion_main!(core);

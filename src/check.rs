@@ -123,7 +123,7 @@ pub(crate) fn validate_key(key: &str) -> Result<()> {
     validate_bytes("bucket key", "key", key)
 }
 
-fn validate_bytes(what: &str, noun: &str, text: &str) -> Result<()> {
+pub(crate) fn validate_bytes(what: &str, noun: &str, text: &str) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid(format!("{what} is empty; a {noun} is 1 to 255 bytes")));
     }

@@ -2,6 +2,7 @@
 
 mod action;
 mod apply;
+mod backtest;
 mod bench;
 mod check;
 mod completions;
@@ -40,6 +41,7 @@ Examples:
   tallygate refund TXN                              give an attempt back
   tallygate apply zones.toml --dry-run              zones as code
   tallygate history --zone login --blocked          who was blocked, and when
+  tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
@@ -73,6 +75,7 @@ enum Command {
     #[command(subcommand)]
     Override(action::Overrides),
     History(history::Args),
+    Backtest(Box<backtest::Args>),
     Demo(demo::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -99,6 +102,7 @@ pub async fn run() -> Result {
         Command::Unban(args) => action::unban(&url(cli.database)?, args).await,
         Command::Override(command) => action::overrides(&url(cli.database)?, command).await,
         Command::History(args) => history::run(&url(cli.database)?, args).await,
+        Command::Backtest(args) => backtest::run(cli.database, *args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Completions(args) => completions::run(&args),

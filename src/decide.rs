@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Family, Limit, Mode, Policy};
 
 pub use event::{Charge, Event, Happened, Override, Undo, happen};
+pub(crate) use window::{same_as, since};
 
 /// The head of a bucket: everything about it that is not in its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -91,7 +91,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
+    /// In the order of their definition.
+    pub(crate) const ALL: [Self; 9] = [
         Self::WithinLimit,
         Self::Soft,
         Self::Off,

@@ -113,7 +113,7 @@ pub struct Overridden {
     pub set_at: DateTime<Utc>,
 }
 
-/// Which rows of the ledger to read, newest first.
+/// Which rows of the ledger to read, newest first unless it says otherwise.
 ///
 /// ```
 /// use tallygate::History;
@@ -138,6 +138,8 @@ pub struct History {
     pub limit: u32,
     /// Where the page before this one ended.
     pub before: Option<Cursor>,
+    /// Oldest first, for a whole zone: needs `zone`, without `key` and `txn`.
+    pub oldest_first: bool,
 }
 
 impl Default for History {
@@ -151,6 +153,7 @@ impl Default for History {
             until: None,
             limit: 100,
             before: None,
+            oldest_first: false,
         }
     }
 }
@@ -171,6 +174,11 @@ impl History {
                 )));
             }
         }
+        if self.oldest_first && (self.zone.is_none() || self.key.is_some() || self.txn.is_some()) {
+            return Err(Error::invalid(
+                "the oldest first are only the rows of a whole zone; name a zone, and neither a key nor a transaction",
+            ));
+        }
         if let (Some(since), Some(until)) = (self.since, self.until)
             && since > until
         {
@@ -187,7 +195,7 @@ impl History {
 /// One page of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The rows, newest first.
+    /// The rows, newest first; oldest first if that was asked for.
     pub rows: Vec<Entry>,
     /// Where to go on: the next page's [`History::before`]. None when this was the last.
     pub next: Option<Cursor>,

@@ -2,6 +2,7 @@
 // With some of the databases left out, what only they use is unused.
 #![cfg_attr(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code, unused))]
 
+mod backtest;
 pub mod chain;
 mod check;
 mod decide;
@@ -15,6 +16,7 @@ mod store;
 mod zone;
 
 pub use crate::{
+    backtest::{Backtest, BacktestReport, BlockedKey, TimeSlice},
     check::Check,
     decide::{
         Ask, Bucket, Carried, Charge, Event, Exception, Happened, Head, Hold, Ledger, Need, Outcome,
@@ -39,3 +41,6 @@ struct Operations;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/policies.md")]
 struct Policies;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/backtest.md")]
+struct BacktestPage;

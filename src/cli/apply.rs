@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
@@ -107,13 +107,19 @@ pub async fn run(url: &str, args: Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The zones of a file, each of them good.
-fn read(path: &PathBuf) -> Result<Vec<ZoneSetting>> {
+/// The zones of a file.
+pub fn zones(path: &Path) -> Result<BTreeMap<String, Terms>> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("{shown} cannot be read: {error}; name a file of zones")))?;
     let file: File = toml::from_str(&text).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
-    let zones = file.zone.into_iter().map(|(name, terms)| {
+    Ok(file.zone)
+}
+
+/// The zones of a file, each of them good.
+fn read(path: &Path) -> Result<Vec<ZoneSetting>> {
+    let shown = path.display();
+    let zones = zones(path)?.into_iter().map(|(name, terms)| {
         let told = |failure| match failure {
             Failure::Error(message) => Failure::new(format!("{shown}: zone {name:?}: {message}")),
             other => other,

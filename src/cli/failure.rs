@@ -61,11 +61,15 @@ pub fn usage(error: &clap::Error) -> Result {
         error.print()?;
         return Ok(ExitCode::from(error.exit_code() as u8));
     }
+    Err(Failure::new(without_urls(&reason(error), std::env::args_os())))
+}
+
+/// What clap found wrong, without the advice around it.
+pub fn reason(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
-    let text = text.strip_prefix("error: ").unwrap_or(text);
-    Err(Failure::new(without_urls(text, std::env::args_os())))
+    text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
 /// A URL in the wrong place is repeated by clap, and with it its password.

@@ -17,8 +17,8 @@ use super::{Failure, Result, duration, units};
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Terms {
     /// How much it admits per window, in the zone's unit: attempts, cents, members, slots, …
-    #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
-    rate: i64,
+    #[arg(long, value_name = "N", required = true, value_parser = units::parse, allow_negative_numbers = true)]
+    rate: Option<i64>,
     /// Length of the window, with its unit: 60s, 15m, 24h, 30d
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     #[serde(default, deserialize_with = "span")]
@@ -108,9 +108,10 @@ pub struct Terms {
 impl Terms {
     /// The policy that they say.
     pub fn policy(&self) -> Result<Policy> {
+        let rate = self.rate.ok_or_else(|| Failure::new("the rate is missing; give --rate, like 5"))?;
         let policy = match self.calendar {
-            Some(unit) => self.by_calendar(unit)?,
-            None => Policy::new(self.algorithm, self.rate, self.window()?, self.burst)?,
+            Some(unit) => self.by_calendar(rate, unit)?,
+            None => Policy::new(self.algorithm, rate, self.window()?, self.burst)?,
         };
         if self.time_zone.is_some() && self.calendar.is_none() {
             return Err(Failure::new("a time zone is for a calendar; give a calendar too, or leave it out"));
@@ -128,7 +129,22 @@ impl Terms {
             .with_blocked_rows(self.blocked_rows))
     }
 
-    fn by_calendar(&self, unit: CalendarUnit) -> Result<Policy> {
+    /// The same with another rate, burst or window.
+    pub fn with(mut self, name: &str, value: &str) -> Result<Self, String> {
+        match name {
+            "rate" => self.rate = Some(units::parse(value)?),
+            "burst" => self.burst = Some(units::parse(value)?),
+            "per" => self.per = Some(duration::parse(value)?),
+            _ => return Err(format!("{name} cannot be swept; use rate, burst or per")),
+        }
+        Ok(self)
+    }
+
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    fn by_calendar(&self, rate: i64, unit: CalendarUnit) -> Result<Policy> {
         if self.algorithm != Algorithm::FixedWindow {
             return Err(Failure::new(format!(
                 "{} does not follow a calendar; use the algorithm fixed-window, or leave the calendar out",
@@ -141,7 +157,7 @@ impl Terms {
             )));
         }
         let time_zone = self.time_zone.map_or_else(|| "UTC".parse(), Ok)?;
-        Ok(Policy::calendar(self.rate, unit, time_zone)?)
+        Ok(Policy::calendar(rate, unit, time_zone)?)
     }
 
     fn window(&self) -> Result<Duration> {

@@ -74,6 +74,29 @@ pub(super) fn used(
     Sums { policy, bucket, ledger, now_us: at_us, own: 0 }.used(at_us)
 }
 
+/// The first time of which a window still asks, now and later.
+pub(crate) fn since(policy: &Policy, now_us: i64) -> i64 {
+    let frame = frame(policy, now_us);
+    frame.fade.map_or(frame.from_us, |fade| fade.from_us)
+}
+
+/// The time at which a charge of that time would count just the same, if nothing of it is ever given back.
+pub(crate) fn same_as(policy: &Policy, at_us: i64) -> i64 {
+    match policy.algorithm() {
+        Algorithm::FixedWindow => fixed_window::frame(policy, at_us).from_us,
+        Algorithm::SlidingCounter => sliding_counter::slot(policy, at_us).0,
+        _ => at_us,
+    }
+}
+
+fn frame(policy: &Policy, at_us: i64) -> Frame {
+    match policy.algorithm() {
+        Algorithm::FixedWindow => fixed_window::frame(policy, at_us),
+        Algorithm::SlidingCounter => sliding_counter::frame(policy, at_us),
+        _ => sliding_log::frame(policy, at_us),
+    }
+}
+
 /// The sums of a bucket, now and as they will be if nothing else arrives.
 pub(super) struct Sums<'s, L> {
     policy: &'s Policy,
@@ -86,7 +109,7 @@ pub(super) struct Sums<'s, L> {
 
 impl<L: Ledger> Sums<'_, L> {
     fn used(&self, at_us: i64) -> Result<i64, Need> {
-        let frame = self.frame(at_us);
+        let frame = frame(self.policy, at_us);
         let before = self.before(frame.from_us, at_us)?;
         let used = self.total(at_us).saturating_sub(before);
         let Some(fade) = frame.fade else { return Ok(used) };
@@ -114,14 +137,6 @@ impl<L: Ledger> Sums<'_, L> {
         let left_us = self.left(self.reached(must_leave, at_us)?, must_leave, at_us)?.max(at_us);
         let there_us = ends.get(low).map_or(left_us, |&end_us| end_us.min(left_us));
         Ok(there_us.saturating_sub(self.now_us))
-    }
-
-    fn frame(&self, at_us: i64) -> Frame {
-        match self.policy.algorithm() {
-            Algorithm::FixedWindow => fixed_window::frame(self.policy, at_us),
-            Algorithm::SlidingCounter => sliding_counter::frame(self.policy, at_us),
-            _ => sliding_log::frame(self.policy, at_us),
-        }
     }
 
     /// When what was spent up to and at `reached_us` has left the window so far that `must_leave` is gone.

@@ -17,6 +17,9 @@ impl Limiter {
             (None, Some(zone_id), Some(key)) => {
                 store.history(&Span::new(Of::Bucket(zone_id, key), history)).await?
             }
+            (None, Some(zone_id), None) if history.oldest_first => {
+                store.history(&Span::new(Of::ZoneUpwards(zone_id), history)).await?
+            }
             (None, Some(zone_id), None) => store.history(&Span::new(Of::Zone(zone_id), history)).await?,
             (None, None, _) => {
                 let mut rows = Vec::new();

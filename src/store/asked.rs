@@ -152,7 +152,7 @@ pub(crate) struct Found {
     pub on_outage: OnOutage,
 }
 
-/// Rows of one transaction, one bucket or one zone, newest first.
+/// Rows of one transaction, one bucket or one zone, newest first but for [`Of::ZoneUpwards`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'h> {
     pub of: Of<'h>,
@@ -168,6 +168,8 @@ pub(crate) enum Of<'h> {
     Txn(Uuid),
     Bucket(i32, &'h str),
     Zone(i32),
+    /// Oldest first.
+    ZoneUpwards(i32),
 }
 
 impl<'h> Span<'h> {
@@ -176,12 +178,16 @@ impl<'h> Span<'h> {
         // Bounds that every database can store: the years 1000 to 9999.
         let at = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
         let (first, last) = (at(-30_610_224_000_000_000), at(253_402_300_799_000_000));
+        let start = match of {
+            Of::ZoneUpwards(_) => Cursor { at: first, id: 0 },
+            _ => Cursor { at: last, id: i64::MAX },
+        };
         Self {
             of,
             blocked: history.blocked,
             since: history.since.unwrap_or(first).clamp(first, last),
             until: history.until.unwrap_or(last).clamp(first, last),
-            before: history.before.unwrap_or(Cursor { at: last, id: i64::MAX }),
+            before: history.before.unwrap_or(start),
             limit: history.limit,
         }
     }

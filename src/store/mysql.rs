@@ -69,6 +69,9 @@ impl MySql {
                 sqlx::query(include_str!("mysql/history_bucket.sql")).bind(zone_id).bind(key)
             }
             Of::Zone(zone_id) => sqlx::query(include_str!("mysql/history_zone.sql")).bind(zone_id),
+            Of::ZoneUpwards(zone_id) => {
+                sqlx::query(include_str!("mysql/history_zone_upwards.sql")).bind(zone_id)
+            }
         };
         let rows = query
             .bind(span.blocked)

@@ -72,6 +72,9 @@ impl Postgres {
             Of::Zone(zone_id) => {
                 sqlx::query(include_str!("postgres/history_zone.sql")).bind(zone_id).bind(None::<&str>)
             }
+            Of::ZoneUpwards(zone_id) => sqlx::query(include_str!("postgres/history_zone_upwards.sql"))
+                .bind(zone_id)
+                .bind(None::<&str>),
         };
         let rows = query
             .bind(span.blocked)

@@ -238,6 +238,9 @@ impl Sqlite {
             Of::Zone(zone_id) => {
                 sqlx::query(include_str!("sqlite/history_zone.sql")).bind(zone_id).bind(None::<&str>)
             }
+            Of::ZoneUpwards(zone_id) => {
+                sqlx::query(include_str!("sqlite/history_zone_upwards.sql")).bind(zone_id).bind(None::<&str>)
+            }
         };
         let rows = query
             .bind(span.blocked)

@@ -9,13 +9,12 @@
 //! and every routine counts by the same rules and an old decision can be derived again after the world has
 //! changed them.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Datelike, Months, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc};
-use chrono_tz::Tz;
+use chrono_tz::{TZ_VARIANTS, Tz};
 use serde::{Serialize, Serializer};
 
 use super::choice::CalendarUnit;
@@ -103,9 +102,10 @@ fn naive(us: i64) -> Option<NaiveDateTime> {
 impl TimeZoneName {
     /// Its clock from the beginning to the end of time. Found once for each zone.
     pub(crate) fn spans(self) -> Arc<[ClockSpan]> {
-        static KNOWN: OnceLock<Mutex<HashMap<Tz, Arc<[ClockSpan]>>>> = OnceLock::new();
-        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(self.0).or_insert_with(|| find_spans(self.0)))
+        static KNOWN: [OnceLock<Arc<[ClockSpan]>>; TZ_VARIANTS.len()] =
+            [const { OnceLock::new() }; TZ_VARIANTS.len()];
+        let find = || find_spans(self.0);
+        KNOWN.get(self.0 as usize).map_or_else(find, |known| Arc::clone(known.get_or_init(find)))
     }
 }
 

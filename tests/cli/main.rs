@@ -1,5 +1,6 @@
 //! The command line, driven as a user drives it: arguments and stdin in, output and exit code out.
 
+mod backtest;
 mod bench;
 mod check;
 mod demo;
@@ -40,6 +41,7 @@ fn every_command_explains_itself_with_examples() {
         &["override", "list", "--help"],
         &["override", "remove", "--help"],
         &["history", "--help"],
+        &["backtest", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
         &["completions", "--help"],

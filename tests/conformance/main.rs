@@ -4,6 +4,7 @@
 //! the output is `database::topic::sentence`. A database that cannot be had fails its tests and says what
 //! provides it; none is skipped.
 
+mod backtest;
 mod chain;
 mod child;
 mod clock;
@@ -80,6 +81,8 @@ fn main() -> std::process::ExitCode {
     on!([Postgres, MySql, MariaDb, Sqlite] =>
         chain::every_version_of_a_zone_is_chained,
         chain::the_same_rows_have_the_same_hashes_everywhere,
+        backtest::the_command_tests_another_policy_on_recorded_checks,
+        backtest::the_policy_that_decided_finds_in_the_ledger_what_it_decided,
         clock::a_clock_that_goes_backwards_never_moves_a_bucket_back,
         coalesced::a_coalesced_row_stands_for_many_checks_and_spends_nothing,
         coalesced::what_comes_after_a_coalesced_row_is_decided_as_without_it,

@@ -222,10 +222,19 @@ pub fn deeds() -> impl Strategy<Value = Vec<Step>> {
     steps_of(0..20)
 }
 
+/// So many checks that the first ones leave every window.
+pub fn long_checks() -> impl Strategy<Value = Vec<Step>> {
+    steps(0..12, 1..200)
+}
+
 fn steps_of(deeds: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Step>> {
+    steps(deeds, 1..40)
+}
+
+fn steps(deeds: std::ops::Range<u8>, length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     let step = (0..16u8, 0..12u8, deeds, any::<u16>());
     let step = step.prop_map(|(time, cost, deed, part)| Step { time, cost, deed, part });
-    proptest::collection::vec(step, 1..40)
+    proptest::collection::vec(step, length)
 }
 
 /// Windows into which much fits.

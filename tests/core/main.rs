@@ -1,6 +1,7 @@
 //! Properties of the pure core, over its whole domain and without a database. What proptest finds it shrinks, and keeps
 //! in `tests/proptest-regressions`.
 
+mod backtest;
 mod bans;
 mod book;
 mod bounds;

@@ -1,0 +1,151 @@
+//! A bucket with as much of its ledger as can still be asked about.
+
+use std::collections::VecDeque;
+
+use crate::decide::{Head, Hold, Ledger, Need, Outcome, same_as, since};
+use crate::zone::{Family, Policy};
+
+/// Where there is no more than this to search, forgetting would cost more than it saves.
+const SEARCHED_MAX: usize = 4;
+
+#[derive(Default)]
+pub(super) struct Recent {
+    pub head: Head,
+    /// What has not ended.
+    pub holds: Vec<Hold>,
+    spent: Totals,
+    strikes: Totals,
+}
+
+/// A running total at the times at which it rose, the old ones forgotten.
+#[derive(Default)]
+struct Totals {
+    rises: VecDeque<Rise>,
+    /// The total before the first of them.
+    before: i64,
+}
+
+#[derive(Clone, Copy)]
+struct Rise {
+    at_us: i64,
+    total: i64,
+}
+
+impl Recent {
+    /// Forgets what is of no interest from now on, before it is searched.
+    pub fn advance(&mut self, policy: &Policy, now_us: i64) {
+        if self.spent.rises.len() > SEARCHED_MAX {
+            self.spent.forget(since(policy, self.head.last_us.max(now_us)));
+        }
+    }
+
+    /// Keeps what a decision leaves behind.
+    pub fn append(&mut self, policy: &Policy, outcome: &Outcome) {
+        let now_us = outcome.decided_us;
+        if outcome.spent > 0 && policy.algorithm().family() == Family::Window {
+            // What counts alike is one: a fixed window remembers one charge, a sliding counter one a slot.
+            let at_us = same_as(policy, now_us);
+            self.spent.rise(at_us, outcome.head.spent_total, || since(policy, now_us));
+        }
+        if let Some(rule) = policy.ban()
+            && outcome.head.strikes > self.head.strikes
+        {
+            self.strikes.rise(now_us, outcome.head.strikes, || now_us.saturating_sub(rule.within_us));
+        }
+        if let Some(hold) = &outcome.hold {
+            if self.holds.len() == self.holds.capacity() {
+                self.holds.retain(|hold| hold.ends_us > now_us);
+            }
+            self.holds.push(hold.clone());
+        }
+        self.head = outcome.head;
+    }
+}
+
+impl Ledger for Recent {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        Ok(self.spent.before(at_us))
+    }
+
+    fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
+        Ok(self.spent.reached(total))
+    }
+
+    fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
+        Ok(self.strikes.before(at_us))
+    }
+}
+
+impl Totals {
+    /// The total before a time.
+    fn before(&self, at_us: i64) -> i64 {
+        match self.rises.front() {
+            Some(first) if first.at_us < at_us => {}
+            _ => return self.before,
+        }
+        let later = self.rises.partition_point(|rise| rise.at_us < at_us);
+        later.checked_sub(1).and_then(|last| self.rises.get(last)).map_or(self.before, |rise| rise.total)
+    }
+
+    /// When the total was first at least this, as far as that is known.
+    fn reached(&self, total: i64) -> Option<i64> {
+        let first = self.rises.front().filter(|first| first.total >= total);
+        let later = || self.rises.get(self.rises.partition_point(|rise| rise.total < total));
+        first.or_else(later).map(|rise| rise.at_us)
+    }
+
+    /// Before it takes more room, it forgets what was before a time.
+    fn rise(&mut self, at_us: i64, total: i64, since_us: impl FnOnce() -> i64) {
+        if let Some(last) = self.rises.back_mut().filter(|last| last.at_us == at_us) {
+            last.total = total;
+            return;
+        }
+        if self.rises.len() == self.rises.capacity() {
+            self.forget(since_us());
+        }
+        self.rises.push_back(Rise { at_us, total });
+    }
+
+    fn forget(&mut self, since_us: i64) {
+        while let Some(old) = self.rises.pop_front_if(|old| old.at_us < since_us) {
+            self.before = old.total;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::decide::{Ask, Bucket, Version, decide};
+    use crate::zone::{Algorithm, BanRule};
+
+    #[test]
+    fn what_is_kept_does_not_grow_with_the_traffic() {
+        let ban = BanRule::new(7, Duration::from_secs(60), Duration::from_secs(1));
+        for (algorithm, most) in [
+            (Algorithm::SlidingLog, 10),
+            (Algorithm::FixedWindow, 1),
+            (Algorithm::SlidingCounter, 2),
+            (Algorithm::TokenBucket, 0),
+            (Algorithm::Concurrency, 10),
+        ] {
+            let policy =
+                Policy::new(algorithm, 10, Duration::from_secs(60), None).unwrap().with_ban(Some(ban));
+            let versions = [Version { version: 1, policy, changed_us: 0 }];
+            let mut recent = Recent::default();
+            for second in 0..20_000 {
+                let (ask, now_us) = (Ask { cost: 1, ..Ask::default() }, second * 1_000_000);
+                recent.advance(&policy, now_us);
+                let bucket = Bucket { versions: &versions, head: &recent.head, holds: &recent.holds };
+                let outcome = decide(bucket, &recent, &ask, now_us).unwrap();
+                recent.append(&policy, &outcome);
+            }
+            assert!(recent.head.spent_total > 1_000, "{algorithm}");
+            let kept = recent.spent.rises.len().max(recent.holds.len());
+            assert!(kept <= (2 * most).max(SEARCHED_MAX), "{algorithm} keeps {kept}");
+            assert!(recent.strikes.rises.len() <= 64, "{algorithm} keeps strikes");
+        }
+    }
+}
