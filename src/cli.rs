@@ -10,6 +10,7 @@ mod decision;
 mod demo;
 mod duration;
 mod failure;
+mod grant;
 mod history;
 mod lines;
 mod migrate;
@@ -42,6 +43,7 @@ Examples:
   tallygate apply zones.toml --dry-run              zones as code
   tallygate history --zone login --blocked          who was blocked, and when
   tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
+  tallygate grant app web --database URL            the rights of a service, and no more
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
@@ -61,6 +63,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Migrate(migrate::Args),
+    Grant(grant::Args),
     #[command(subcommand)]
     Zone(zone::Command),
     Apply(apply::Args),
@@ -90,6 +93,7 @@ pub async fn run() -> Result {
     trace()?;
     match cli.command {
         Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
+        Command::Grant(args) => grant::run(&url(cli.database)?, args).await,
         Command::Zone(command) => zone::run(&url(cli.database)?, command).await,
         Command::Apply(args) => apply::run(&url(cli.database)?, args).await,
         Command::Check(args) => check::run(&url(cli.database)?, args).await,

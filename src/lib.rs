@@ -26,7 +26,7 @@ pub use crate::{
     entry::{Cursor, Entry, History, Overridden, Page, Recorded},
     error::{Error, Result},
     limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, ZoneSetting},
-    migrate::{Migration, Migrator},
+    migrate::{Migration, Migrator, Role},
     store::{Isolation, Joined, Pool},
     zone::{
         Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,

@@ -5,11 +5,13 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod adapter;
+mod grant;
 mod plan;
 
 use crate::error::{Error, Result};
 use crate::store::{Address, Engine};
 
+pub use grant::Role;
 pub(crate) use plan::latest;
 
 /// One step of the schema.

@@ -18,13 +18,14 @@ mod url;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::zone::{Zone, ZoneVersion};
 
-pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, What};
+pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, Spending, What};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, spans_of};
 #[cfg(feature = "mysql")]
@@ -150,7 +151,7 @@ impl Pool {
         &self,
         zone_id: i32,
         key: &str,
-        txn: uuid::Uuid,
+        txn: Uuid,
         cost: i64,
         checks: u32,
     ) -> Result<()> {
@@ -287,6 +288,11 @@ impl Store {
     /// bucket already is not done again, but told.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         each!(self, s => s.act(actions, terms).await)
+    }
+
+    /// What the checks of a transaction spent, newest first.
+    pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
+        each!(self, s => s.charges(txn).await)
     }
 
     /// Makes zones or changes them, all in one transaction; what changes nothing makes no version.

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 
 pub(crate) use calendar::ClockSpan;
 pub use calendar::{Calendar, TimeZoneName};
-pub(crate) use choice::Family;
 pub use choice::{Algorithm, BanFrom, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, RunningBuckets};
+pub(crate) use choice::{Family, names};
 pub use policy::Policy;
 pub use rules::{BanRule, Limit};
 pub(crate) use rules::{micros, validate_time};

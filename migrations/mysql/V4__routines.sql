@@ -42,8 +42,11 @@
 -- install sql/mysql/zone_undo_own.sql
 -- install sql/mysql/zone_mark.sql
 -- install sql/mysql/zone_mark_own.sql
+-- install sql/mysql/zone_unchecked.sql
+-- install sql/mysql/zone_unchecked_own.sql
 -- install sql/mysql/check_velocity.sql
 -- install sql/mysql/zone_token_bucket_make.sql
 -- install sql/mysql/rate_limiting_request.sql
 -- install sql/mysql/zone_find.sql
+-- install sql/mysql/zone_charges.sql
 -- install sql/mysql/tallygate_schema_version.sql

@@ -62,7 +62,9 @@
 -- install sql/postgres/zone_happen.sql
 -- install sql/postgres/zone_undo.sql
 -- install sql/postgres/zone_mark.sql
+-- install sql/postgres/zone_unchecked.sql
 -- install sql/postgres/check_velocity.sql
 -- install sql/postgres/rate_limiting_request.sql
 -- install sql/postgres/zone_find.sql
+-- install sql/postgres/zone_charges.sql
 -- install sql/postgres/tallygate_schema_version.sql

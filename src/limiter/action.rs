@@ -12,9 +12,9 @@ use super::{Inner, Limiter, Passing, call, ended, flat, trace, until};
 use crate::check::{Check, validate_key};
 use crate::decide::{Override, Undo};
 use crate::decision::{Decision, Reason};
-use crate::entry::{Entry, History, Overridden, Recorded};
+use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Isolation, Terms, What};
+use crate::store::{Action, Isolation, Spending, Terms, What};
 use crate::zone::{UNITS_MAX, micros, validate_name, validate_text, validate_time};
 
 /// The answer to several limits that were asked at once.
@@ -130,8 +130,7 @@ impl Limiter {
 
     /// Gives back what a check spent, once: a right password after an attempt that was counted.
     ///
-    /// Two round trips, or one when the bucket is named; without it the ledger must be readable. Locks the buckets that the
-    /// transaction charged. The same again is told, and nothing happens.
+    /// Two round trips, or one when the bucket is named. Locks the buckets that the transaction charged. The same again is told, and nothing happens.
     ///
     /// # Errors
     /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, or it is a reservation or a
@@ -225,11 +224,7 @@ impl Inner {
 
     /// The buckets that a transaction charged, of those charges that end in this way.
     async fn charged(self: &Arc<Self>, txn: Uuid, undo: Undo) -> Result<Vec<(String, String)>> {
-        let limiter = Limiter { inner: Arc::clone(self), journal: None };
-        let history = History { txn: Some(txn), limit: 10_000, ..History::default() };
-        let rows = limiter.history(&history).await?.rows;
-        let is_check = |row: &&Entry| matches!(row.kind.as_str(), "check" | "reserve" | "unchecked");
-        let mut charges: Vec<&Entry> = rows.iter().filter(is_check).collect();
+        let mut charges = self.within(self.store.charges(txn)).await?;
         if charges.is_empty() {
             return Err(Error::invalid(format!(
                 "there is no transaction {txn} in the ledger; look at its name"
@@ -241,7 +236,7 @@ impl Inner {
         } else {
             charges.truncate(1);
         }
-        Ok(charges.into_iter().map(|row| (row.zone.clone(), row.key.clone())).collect())
+        Ok(charges.into_iter().map(|row| (row.zone, row.key)).collect())
     }
 
     async fn mark(
@@ -302,9 +297,9 @@ impl Inner {
 }
 
 /// Is this how such a charge ends?
-fn concerns(undo: Undo, row: &Entry) -> bool {
+fn concerns(undo: Undo, row: &Spending) -> bool {
     let reserved = row.kind == "reserve";
-    let slot = row.ends_at.is_some() && !reserved && row.member.is_none();
+    let slot = row.holds && !reserved;
     row.spent > 0
         && match undo {
             Undo::Refund => !reserved && !slot,

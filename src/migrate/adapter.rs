@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::grant::{Grantee, Role};
 use super::plan::{HISTORY, plan};
 use crate::error::{Error, Result};
 use crate::store::Engine;
@@ -83,6 +84,8 @@ fn failed(error: refinery_core::Error) -> Error {
 
 #[cfg(feature = "postgres")]
 pub(super) mod postgres {
+    use sqlx::{PgConnection, Postgres, Transaction};
+
     use super::*;
     use crate::store::{Address, postgres::connect, postgres::error};
 
@@ -93,6 +96,14 @@ pub(super) mod postgres {
 
     pub async fn apply(address: &Address) -> Result<Vec<i32>> {
         let mut connection = connect(address).await?;
+        let mut tx = begin(&mut connection).await?;
+        let report = runner(Engine::Postgres).run_async(&mut Adapter(&mut tx)).await.map_err(failed)?;
+        tx.commit().await.map_err(error)?;
+        Ok(versions(report.applied_migrations()))
+    }
+
+    /// A transaction that no other migrator has at the same time.
+    async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>> {
         // One transaction around all: refinery's own become savepoints, and the lock ends with it.
         let mut tx = connection.begin().await.map_err(error)?;
         sqlx::query("select set_config('lock_timeout', $1, true)")
@@ -106,9 +117,49 @@ pub(super) mod postgres {
             .execute(&mut *tx)
             .await
             .map_err(error)?;
-        let report = runner(Engine::Postgres).run_async(&mut Adapter(&mut tx)).await.map_err(failed)?;
-        tx.commit().await.map_err(error)?;
-        Ok(versions(report.applied_migrations()))
+        Ok(tx)
+    }
+
+    /// The statements that give the role to the grantee; with `run` they are carried out, all or none.
+    pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Result<Vec<String>> {
+        let told = |fault: sqlx::Error| match fault.as_database_error().and_then(|fault| fault.code()) {
+            Some(code) if code == "42704" => to.missing().caused_by(fault),
+            _ => error(fault),
+        };
+        let mut connection = connect(address).await?;
+        let mut tx = begin(&mut connection).await?;
+        let other: Option<String> = match role {
+            Role::Owner => sqlx::query_scalar(
+                "select pg_get_userbyid(c.relowner) from pg_class c
+                where c.oid = to_regclass('zone_master') and not pg_has_role($1, c.relowner, 'member')",
+            )
+            .bind(&to.name)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(told)?,
+            _ => None,
+        };
+        if let Some(other) = other {
+            return Err(Error::invalid(format!(
+                "the tables belong to the role {other:?}, and only their owner can migrate them; migrate as that role, \
+                 or make {:?} a member of it",
+                to.name
+            )));
+        }
+        let statements: Vec<String> = sqlx::query_scalar(include_str!("grant/postgres.sql"))
+            .bind(role.as_str())
+            .bind(&to.name)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(error)?;
+        if run {
+            for statement in &statements {
+                // The server's own text: it has quoted every name.
+                sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *tx).await.map_err(told)?;
+            }
+            tx.commit().await.map_err(error)?;
+        }
+        Ok(statements)
     }
 
     pub async fn applied(address: &Address) -> Result<Vec<i32>> {
@@ -130,6 +181,8 @@ pub(super) mod postgres {
 
 #[cfg(feature = "mysql")]
 pub(super) mod mysql {
+    use sqlx::mysql::MySqlDatabaseError;
+
     use super::*;
     use crate::store::{Address, mysql::connect, mysql::error};
 
@@ -155,6 +208,40 @@ pub(super) mod mysql {
         // Closing the session frees the lock.
         connection.close().await.map_err(error)?;
         Ok(versions(report.applied_migrations()))
+    }
+
+    /// The statements that give the role to the grantee; with `run` they are carried out, one after the other.
+    pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Result<Vec<String>> {
+        let mut connection = connect(address).await?;
+        let statements: Vec<String> = sqlx::query_scalar(include_str!("grant/mysql.sql"))
+            .bind(role.as_str())
+            .bind(&to.name)
+            .bind(&to.host)
+            .fetch_all(&mut connection)
+            .await
+            .map_err(error)?;
+        if run {
+            // Without this mode a MariaDB would make the user, without a password. MySQL never does.
+            let mode =
+                "set @tallygate = 1 /*M!, session sql_mode = concat(@@sql_mode, ',NO_AUTO_CREATE_USER') */";
+            sqlx::raw_sql(mode).execute(&mut connection).await.map_err(error)?;
+            for statement in &statements {
+                // The server's own text: it has quoted every name.
+                let granted = sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut connection).await;
+                granted.map_err(|fault| {
+                    if no_grantee(&fault) { to.missing().caused_by(fault) } else { error(fault) }
+                })?;
+            }
+        }
+        connection.close().await.map_err(error)?;
+        Ok(statements)
+    }
+
+    /// MySQL's and MariaDB's numbers for a grant to a user or a role that is not there.
+    fn no_grantee(fault: &sqlx::Error) -> bool {
+        let fault =
+            fault.as_database_error().and_then(|fault| fault.try_downcast_ref::<MySqlDatabaseError>());
+        fault.is_some_and(|fault| [1410, 1133, 1959].contains(&fault.number()))
     }
 
     pub async fn applied(address: &Address) -> Result<Vec<i32>> {

@@ -91,6 +91,18 @@ impl What {
     }
 }
 
+/// What a check of a transaction spent in one bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Spending {
+    pub zone: String,
+    pub key: String,
+    /// The kind of its ledger row.
+    pub kind: String,
+    pub spent: i64,
+    /// It holds a reservation or a slot.
+    pub holds: bool,
+}
+
 /// A zone as it shall be.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {

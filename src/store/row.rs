@@ -182,6 +182,19 @@ macro_rules! found {
     };
 }
 
+/// What `zone_charges` tells.
+macro_rules! spending {
+    ($row:ident) => {
+        Ok(Spending {
+            zone: get!($row, "zone"),
+            key: text($row, "bucket_key")?,
+            kind: get!($row, "kind"),
+            spent: get!($row, "spent"),
+            holds: get!($row, "holds"),
+        })
+    };
+}
+
 /// The limit of an override.
 macro_rules! limit {
     ($row:ident) => {{

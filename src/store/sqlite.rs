@@ -24,10 +24,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSyn
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Of, Request, Span, Terms};
+use super::{Action, Address, Found, Of, Request, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -217,6 +218,15 @@ impl Sqlite {
         };
         let recorded = recorded.await;
         lease.end(recorded)
+    }
+
+    pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
+        let rows = sqlx::query(include_str!("sqlite/charges.sql"))
+            .bind(txn)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| spending!(row)).collect()
     }
 
     pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {

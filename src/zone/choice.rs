@@ -154,6 +154,8 @@ macro_rules! names {
     };
 }
 
+pub(crate) use names;
+
 names!(
     Algorithm, "algorithm",
     SlidingLog "sliding-log", FixedWindow "fixed-window", SlidingCounter "sliding-counter", TokenBucket "token-bucket",

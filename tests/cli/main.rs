@@ -25,6 +25,7 @@ fn every_command_explains_itself_with_examples() {
     for command in [
         &["--help"][..],
         &["migrate", "--help"],
+        &["grant", "--help"],
         &["zone", "set", "--help"],
         &["zone", "list", "--help"],
         &["zone", "show", "--help"],

@@ -33,6 +33,18 @@ fn printing_connects_to_nothing_and_prints_every_migration() {
 }
 
 #[test]
+fn rights_are_refused_where_there_are_none_to_give() {
+    let program = Program::new();
+    program.run(&["grant", "app", "web"]).assert_refused("SQLite has no rights");
+    program.run(&["grant", "root", "web"]).assert_refused("[possible values: app, auditor, operator, owner]");
+    program
+        .run(&["grant", "app", "web; drop table zone_txn"])
+        .assert_refused("is no name of a user or a role");
+    program.run(&["grant", "app"]).assert_refused("<NAME>");
+    assert!(!program.path("tallygate.db").exists());
+}
+
+#[test]
 fn print_and_check_exclude_each_other() {
     Program::new().run(&["migrate", "--print", "--check"]).assert_refused("--check");
 }

@@ -47,6 +47,9 @@ fn a_url_in_the_wrong_place_is_not_repeated() {
         &[&format!("--databse={url}"), "zone", "list"],
         &["check", "login", "42", "--txn", url],
         &["completions", url],
+        &["grant", "app", url],
+        &["grant", url, "app"],
+        &["grant", "app", url, "--database", "postgres://127.0.0.1:1/app"],
     ] {
         let ran = Program::new().run(args);
         ran.assert_refused("");

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
-use tallygate::{Config, Decision, History, Isolation, Limiter, Migrator, Policy};
+use tallygate::{Config, Decision, History, Isolation, Limiter, Migrator, Policy, Role};
 
 use crate::server::{self, Durability, Server};
+use crate::staff::Staff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -49,6 +50,7 @@ impl fmt::Display for Engine {
 /// A fresh database (a schema on PostgreSQL, a file on SQLite), migrated; gone when the test ends well.
 pub struct Db {
     pub engine: Engine,
+    /// As its owner, who may do everything.
     pub url: String,
     folder: Option<PathBuf>,
     server: Option<Server>,
@@ -57,7 +59,7 @@ pub struct Db {
 impl Db {
     pub async fn create(engine: Engine, test: &str) -> Self {
         let db = Self::create_empty(engine, test).await;
-        Migrator::new(&db.url).unwrap().apply().await.unwrap();
+        db.migrate().await;
         db
     }
 
@@ -69,7 +71,7 @@ impl Db {
         let mut db = Self { engine, url: server.url.clone(), folder: None, server: Some(server) };
         db.execute("create database apart").await;
         db.url = url;
-        Migrator::new(&db.url).unwrap().apply().await.unwrap();
+        db.migrate().await;
         db
     }
 
@@ -107,19 +109,34 @@ impl Db {
         self.server.as_mut().expect("a server of its own")
     }
 
-    pub async fn limiter(&self) -> Limiter {
-        Limiter::connect(&self.url).await.unwrap()
+    async fn migrate(&self) {
+        let migrator = Migrator::new(&self.url).unwrap();
+        migrator.apply().await.unwrap();
+        if self.engine != Engine::Sqlite {
+            for role in [Role::App, Role::Auditor, Role::Operator] {
+                migrator.grant(role, &server::user(role)).await.unwrap();
+            }
+        }
     }
 
-    pub async fn limiter_with(&self, config: Config) -> Limiter {
-        Limiter::connect_with(&self.url, config).await.unwrap()
+    /// As the user of a role; on SQLite there are none.
+    pub fn url_as(&self, role: Role) -> String {
+        if self.engine == Engine::Sqlite { self.url.clone() } else { server::url_as(role, &self.url) }
+    }
+
+    pub async fn limiter(&self) -> Staff {
+        self.limiter_with(Config::default()).await
+    }
+
+    pub async fn limiter_with(&self, config: Config) -> Staff {
+        Staff::of(self, Limiter::connect_with(&self.url_as(Role::App), config).await.unwrap())
     }
 
     /// A URL whose sessions [`kill_a_session`](Self::kill_a_session) knows from all others.
     pub fn url_of_own_sessions(&self) -> String {
         match self.engine {
-            Engine::Postgres => format!("{}&application_name={}", self.url, self.name()),
-            _ => self.url.clone(),
+            Engine::Postgres => format!("{}&application_name={}", self.url_as(Role::App), self.name()),
+            _ => self.url_as(Role::App),
         }
     }
 
@@ -157,14 +174,21 @@ impl Db {
         self.url.rsplit(['/', '=']).next().unwrap_or_default()
     }
 
-    /// A connection beside the library.
+    /// A connection beside the library, as the owner.
     pub async fn connect(&self) -> Connected {
+        self.connect_to(&self.url).await
+    }
+
+    /// A connection beside the library, as the user of a role.
+    pub async fn connect_as(&self, role: Role) -> Connected {
+        self.connect_to(&self.url_as(role)).await
+    }
+
+    async fn connect_to(&self, url: &str) -> Connected {
         match self.engine {
-            Engine::Postgres => Connected::Postgres(PgConnection::connect(&self.url).await.unwrap()),
-            Engine::MySql | Engine::MariaDb => {
-                Connected::MySql(MySqlConnection::connect(&self.url).await.unwrap())
-            }
-            Engine::Sqlite => Connected::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
+            Engine::Postgres => Connected::Postgres(PgConnection::connect(url).await.unwrap()),
+            Engine::MySql | Engine::MariaDb => Connected::MySql(MySqlConnection::connect(url).await.unwrap()),
+            Engine::Sqlite => Connected::Sqlite(SqliteConnection::connect(url).await.unwrap()),
         }
     }
 
@@ -175,6 +199,14 @@ impl Db {
 
     pub async fn execute(&self, sql: &str) {
         self.connect().await.execute(sql).await.unwrap();
+    }
+
+    /// A table of the service's own, which its user may write.
+    pub async fn create_payment(&self) {
+        self.execute("create table payment (id int primary key)").await;
+        if self.engine != Engine::Sqlite {
+            self.execute(&format!("grant insert on payment to {}", server::user(Role::App))).await;
+        }
     }
 
     /// Puts a test clock in the place of the database's: the routine's own text with its one reading of the
@@ -421,15 +453,16 @@ impl Connected {
 
 /// A limiter whose clock a test sets.
 pub struct Clocked {
-    pub limiter: Limiter,
+    pub limiter: Staff,
     session: Session,
     /// The pool for what only a store can do, on SQLite.
     file: Option<sqlx::SqlitePool>,
 }
 
+/// The app's session, and the operator's.
 enum Session {
-    Postgres(sqlx::PgPool),
-    MySql(sqlx::MySqlPool),
+    Postgres([sqlx::PgPool; 2]),
+    MySql([sqlx::MySqlPool; 2]),
     Counter(Arc<AtomicI64>),
 }
 
@@ -438,20 +471,22 @@ impl Clocked {
         Self::create_with(db, Isolation::RowLock).await
     }
 
-    /// One session, since the clock is the session's.
+    /// One session of each user, since the clock is the session's.
     pub async fn create_with(db: &Db, isolation: Isolation) -> Self {
         let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
         macro_rules! pooled {
             ($pool:ty, $session:ident) => {{
                 db.install_test_clock().await;
-                let pool = sqlx::pool::PoolOptions::new()
-                    .max_connections(1)
-                    .test_before_acquire(false)
-                    .connect(&db.url)
-                    .await
-                    .unwrap();
-                let limiter = Limiter::with_pool(pool.clone(), config).await.unwrap();
-                Self { limiter, session: Session::$session(pool), file: None }
+                let pool = async |role| {
+                    let options =
+                        sqlx::pool::PoolOptions::new().max_connections(1).test_before_acquire(false);
+                    options.connect(&db.url_as(role)).await.unwrap()
+                };
+                let pools: [$pool; 2] = [pool(Role::App).await, pool(Role::Operator).await];
+                let [app, operator] = [pools[0].clone(), pools[1].clone()];
+                let limiter = Staff::of(db, Limiter::with_pool(app, config).await.unwrap());
+                let limiter = limiter.with_operator(Limiter::with_pool(operator, config).await.unwrap());
+                Self { limiter, session: Session::$session(pools), file: None }
             }};
         }
         match db.engine {
@@ -459,7 +494,8 @@ impl Clocked {
             Engine::MySql | Engine::MariaDb => pooled!(sqlx::MySqlPool, MySql),
             Engine::Sqlite => {
                 let counter = Arc::new(AtomicI64::new(0));
-                let limiter = db.limiter_with(config).await.with_test_clock(Arc::clone(&counter));
+                let limiter = Limiter::connect_with(&db.url, config).await.unwrap();
+                let limiter = Staff::of(db, limiter.with_test_clock(Arc::clone(&counter)));
                 let file = sqlx::SqlitePool::connect(&db.url).await.unwrap();
                 Self { limiter, session: Session::Counter(counter), file: Some(file) }
             }
@@ -469,19 +505,23 @@ impl Clocked {
     pub async fn set(&self, us: i64) {
         let at = DateTime::<Utc>::from_timestamp_micros(us).unwrap();
         match &self.session {
-            Session::Postgres(pool) => {
-                sqlx::query("select set_config('tallygate_test.clock', $1, false)")
-                    .bind(at.to_rfc3339())
-                    .execute(pool)
-                    .await
-                    .unwrap();
+            Session::Postgres(pools) => {
+                for pool in pools {
+                    sqlx::query("select set_config('tallygate_test.clock', $1, false)")
+                        .bind(at.to_rfc3339())
+                        .execute(pool)
+                        .await
+                        .unwrap();
+                }
             }
-            Session::MySql(pool) => {
-                sqlx::query("set @tallygate_test_clock = cast(? as datetime(6))")
-                    .bind(at.format("%Y-%m-%d %H:%M:%S%.6f").to_string())
-                    .execute(pool)
-                    .await
-                    .unwrap();
+            Session::MySql(pools) => {
+                for pool in pools {
+                    sqlx::query("set @tallygate_test_clock = cast(? as datetime(6))")
+                        .bind(at.format("%Y-%m-%d %H:%M:%S%.6f").to_string())
+                        .execute(pool)
+                        .await
+                        .unwrap();
+                }
             }
             Session::Counter(counter) => counter.store(us, Ordering::SeqCst),
         }
@@ -490,8 +530,8 @@ impl Clocked {
     /// The store itself, by the same clock.
     pub fn pool(&self) -> tallygate::Pool {
         match &self.session {
-            Session::Postgres(pool) => pool.clone().into(),
-            Session::MySql(pool) => pool.clone().into(),
+            Session::Postgres([app, _]) => app.clone().into(),
+            Session::MySql([app, _]) => app.clone().into(),
             Session::Counter(counter) => {
                 let mut pool = tallygate::Pool::from(self.file.clone().unwrap());
                 pool.set_test_clock(Arc::clone(counter));
@@ -504,8 +544,8 @@ impl Clocked {
     pub async fn execute(&self, sql: &str) {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         match &self.session {
-            Session::Postgres(pool) => sql.execute(pool).await.map(drop).unwrap(),
-            Session::MySql(pool) => sql.execute(pool).await.map(drop).unwrap(),
+            Session::Postgres([app, _]) => sql.execute(app).await.map(drop).unwrap(),
+            Session::MySql([app, _]) => sql.execute(app).await.map(drop).unwrap(),
             Session::Counter(_) => unreachable!("the embedded engine's sessions have no settings"),
         }
     }

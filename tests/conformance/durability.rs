@@ -89,7 +89,7 @@ pub async fn a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_
         assert!(waits(&key("changed")).await);
     }
     let zone = db.limiter().await.set_zone("relaxed", &relaxed, None, "test").await.unwrap();
-    let pool = tallygate::Pool::from(sqlx::PgPool::connect(&db.url).await.unwrap());
+    let pool = tallygate::Pool::from(sqlx::PgPool::connect(&db.url_as(tallygate::Role::App)).await.unwrap());
     pool.record_blocked(zone.id, "coalesced", uuid::Uuid::now_v7(), 1, 3).await.unwrap();
     assert!(!waits("coalesced").await);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy};
+use tallygate::{Check, Config, Decision, Isolation, Policy};
 
 use crate::child::{Child, Work};
 use crate::db::{Db, Told, bucket, log};
@@ -102,7 +102,7 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
         let serializable = isolation == Isolation::Serializable;
         let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
         let work = Work {
-            url: db.url.clone(),
+            url: db.url_as(tallygate::Role::App),
             zone: zone.clone(),
             keys: keys.clone(),
             serializable,
@@ -180,7 +180,7 @@ pub async fn no_window_of_a_random_load_holds_more_than_the_limit(db: Db) {
         let policy = Policy::sliding_log(20, Duration::from_micros(window_us)).unwrap();
         let zone = limiter.set_zone(&format!("{isolation:?}"), &policy, None, "test").await.unwrap();
         let calls = (0..16).map(|client| {
-            let (limiter, name): (Limiter, _) = (limiter.clone(), zone.name.clone());
+            let (limiter, name) = (limiter.clone(), zone.name.clone());
             async move {
                 let mut rng = Rng::with_seed(client);
                 for _ in 0..40 {

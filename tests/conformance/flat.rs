@@ -134,11 +134,11 @@ pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about
 
 /// One for a check, alone or in a batch, whoever chose its id; three under SERIALIZABLE.
 pub async fn a_check_is_one_round_trip(db: Db) {
-    let proxy = Proxy::before(&db.url).await;
+    let proxy = Proxy::before(&db.url_as(tallygate::Role::App)).await;
     for (isolation, trips) in [(Isolation::RowLock, 1), (Isolation::Serializable, 3)] {
         let config = Config { isolation, connections: 4, ..Config::default() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
-        limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+        db.limiter().await.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
         let calls = async || {
             limiter.check(Check::new("login", "42")).await.unwrap();
             limiter.check(Check::new("login", "42").txn(Uuid::now_v7())).await.unwrap();

@@ -3,23 +3,24 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tallygate::{BlockedRows, Check, Config, Decision, History, Limiter, Policy, Result};
+use tallygate::{BlockedRows, Check, Config, Decision, History, Policy, Result};
 use uuid::Uuid;
 
 use crate::db::{Db, log};
+use crate::staff::Staff;
 
-async fn limiter(db: &Db, policy: Policy) -> Limiter {
+async fn limiter(db: &Db, policy: Policy) -> Staff {
     let limiter = db.limiter_with(Config { deadline: Duration::from_secs(30), ..Config::default() }).await;
     set(&limiter, policy).await;
     limiter
 }
 
-async fn set(limiter: &Limiter, policy: Policy) {
+async fn set(limiter: &Staff, policy: Policy) {
     let policy = policy.with_blocked_rows(BlockedRows::Coalesced);
     limiter.set_zone("login", &policy, None, "test").await.unwrap();
 }
 
-async fn flood(limiter: &Limiter, checks: usize) -> Vec<Decision> {
+async fn flood(limiter: &Staff, checks: usize) -> Vec<Decision> {
     let decisions = join_all((0..checks).map(|_| limiter.check(Check::new("login", "42")))).await;
     decisions.into_iter().collect::<Result<_>>().unwrap()
 }

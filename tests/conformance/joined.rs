@@ -10,8 +10,8 @@ use crate::db::{Clocked, Db, Engine, bucket, log};
 pub async fn a_rollback_takes_the_decision_away_and_a_commit_keeps_it(db: Db) {
     let limiter = db.limiter().await;
     limiter.set_zone("payments", &log(100, 3600), None, "test").await.unwrap();
-    db.execute("create table payment (id int primary key)").await;
-    let mut caller = db.connect().await;
+    db.create_payment().await;
+    let mut caller = db.connect_as(tallygate::Role::App).await;
     for (id, end, left) in [(1, "rollback", 100), (2, "commit", 60), (3, "rollback", 60), (4, "commit", 20)] {
         caller.begin().await;
         caller.execute(&format!("insert into payment values ({id})")).await.unwrap();
@@ -35,7 +35,7 @@ pub async fn two_checks_in_one_transaction_both_count(db: Db) {
     let limiter = db.limiter().await;
     limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     for level in ["read committed", "repeatable read", "serializable"] {
-        let mut caller = db.connect().await;
+        let mut caller = db.connect_as(tallygate::Role::App).await;
         caller.execute(&format!("begin isolation level {level}")).await.unwrap();
         let mut blocked = Vec::new();
         for _ in 0..2 {
@@ -52,7 +52,11 @@ pub async fn a_pool_of_one_connection_is_enough(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     macro_rules! check {
         ($pool:ty, $begin:literal) => {{
-            let pool = sqlx::pool::PoolOptions::new().max_connections(1).connect(&db.url).await.unwrap();
+            let pool = sqlx::pool::PoolOptions::new()
+                .max_connections(1)
+                .connect(&db.url_as(tallygate::Role::App))
+                .await
+                .unwrap();
             let pool: $pool = pool;
             let limiter = tallygate::Limiter::with_pool(pool.clone(), Config::default()).await.unwrap();
             let mut tx = pool.begin_with($begin).await.unwrap();
@@ -196,7 +200,7 @@ pub async fn an_old_snapshot_of_what_is_held_must_be_retried(db: Db) {
         };
         limiter.check(check()).await.unwrap();
         for key in ["42", "other"] {
-            let mut caller = db.connect().await;
+            let mut caller = db.connect_as(tallygate::Role::App).await;
             caller
                 .execute("set transaction isolation level repeatable read; start transaction with consistent snapshot")
                 .await
@@ -219,7 +223,7 @@ pub async fn an_old_snapshot_of_what_is_held_must_be_retried(db: Db) {
             }
             caller.execute("rollback").await.unwrap();
         }
-        let mut caller = db.connect().await;
+        let mut caller = db.connect_as(tallygate::Role::App).await;
         caller.begin().await;
         let again = limiter.check_in(caller.joined(), Check::new(zone, "42")).await.unwrap();
         assert!(again.blocked, "run again, it sees both");
@@ -265,7 +269,7 @@ pub async fn what_is_held_locks_no_unrelated_bucket(db: Db) {
 
 pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
     db.limiter().await.set_zone("login", &log(5, 60), None, "test").await.unwrap();
-    db.execute("create table payment (id int primary key)").await;
+    db.create_payment().await;
     let own = [
         "call check_velocity(1, '42')",
         "call rate_limiting_request('42', 1, 10)",
@@ -273,7 +277,7 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
         "call zone_check_many_own('[]', null, false)",
     ];
     for (id, sql) in own.iter().enumerate() {
-        let mut caller = db.connect().await;
+        let mut caller = db.connect_as(tallygate::Role::App).await;
         caller.execute(&format!("start transaction; insert into payment values ({id})")).await.unwrap();
         let error = caller.execute(sql).await.unwrap_err();
         assert!(error.to_string().contains("1568"), "{sql}: {error}");

@@ -190,7 +190,7 @@ pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
     for round in 0..rounds(10, 100) {
         let keys = if round % 2 == 0 { 1 } else { 3 };
         let work = Work {
-            url: db.url.clone(),
+            url: db.url_as(tallygate::Role::App),
             zone: "killed".to_owned(),
             keys: (0..keys).map(|n| format!("{n} of round {}", round / 4)).collect(),
             serializable: false,

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::db::{Connected, Db, Engine, bucket, log, told};
 use crate::proxy::Proxy;
 use crate::rounds;
+use crate::staff::Staff;
 
 /// Holds the bucket as a paused client would. On SQLite that holds the whole file.
 pub async fn hold(db: &Db, key: &str) -> Connected {
@@ -166,12 +167,12 @@ pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
 
 /// The last limiter may go when its runtime has gone.
 pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
-    let url = db.url.clone();
+    db.limiter().await.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let url = db.url_as(tallygate::Role::App);
     let dropped = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let limiter = runtime.block_on(async {
             let limiter = Limiter::connect(&url).await.unwrap();
-            limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
             let checks = (0..4).map(|n| limiter.check(Check::new("login", n.to_string())));
             assert!(join_all(checks).await.iter().all(Result::is_ok));
             limiter
@@ -255,7 +256,7 @@ pub async fn a_held_bucket_is_left_out_of_a_batch_that_skips(db: Db) {
 async fn while_held(
     db: &Db,
     then: impl AsyncFnOnce(
-        Limiter,
+        Staff,
         Connected,
         std::pin::Pin<Box<dyn Future<Output = Vec<tallygate::Decision>> + Send>>,
     ),
@@ -268,7 +269,7 @@ async fn while_held(
     let holder = hold(db, "42").await;
     // Another limiter's gate: both wait in the database, and a call of plain SQL beside them.
     let (one, many) = (limiter.clone(), db.limiter().await);
-    let mut sql = db.connect().await;
+    let mut sql = db.connect_as(tallygate::Role::App).await;
     let velocity = match db.engine {
         Engine::Postgres => "select blocked from check_velocity(1, '42')",
         _ => "call check_velocity(1, '42')",
@@ -324,7 +325,7 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
         let proxy = Proxy::before(&db.url_of_own_sessions()).await;
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         let zone = format!("{isolation:?}");
-        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        db.limiter().await.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
         let (ending, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let callers = (0..16).map(|caller: usize| {
             let (limiter, zone) = (limiter.clone(), zone.clone());

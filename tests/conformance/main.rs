@@ -31,9 +31,11 @@ mod proxy;
 mod real;
 mod refunds;
 mod retries;
+mod rights;
 mod schema;
 mod seeds;
 mod server;
+mod staff;
 mod together;
 mod vectors;
 mod waiting;
@@ -136,6 +138,8 @@ fn main() -> std::process::ExitCode {
         refunds::an_override_with_a_longer_window_knows_what_was_given_back,
         refunds::the_same_refund_from_sixteen_callers_happens_once,
         refunds::what_cannot_be_given_back_is_refused_and_writes_nothing,
+        rights::a_grantee_that_cannot_be_is_one_clear_error,
+        rights::hostile_text_is_only_text,
         schema::twenty_migrators_at_once_all_succeed,
         schema::migrating_again_changes_nothing,
         hazards::h01_a_late_waiter_never_moves_the_anchor_back,
@@ -183,6 +187,15 @@ fn main() -> std::process::ExitCode {
         together::an_uncommitted_new_bucket_delays_none_that_travel_with_it,
         together::each_caller_has_its_own_deadline,
         together::what_waits_is_bounded,
+        rights::a_role_gives_its_rights_to_its_members,
+        rights::an_app_executes_the_public_routines_and_touches_no_table,
+        rights::an_auditor_reads_every_view_and_writes_nothing,
+        rights::an_operator_writes_zones_and_marks_and_does_not_see_the_ledger,
+        rights::an_owner_migrates_an_empty_database_and_gives_the_other_roles,
+        rights::each_role_does_its_work_and_is_refused_that_of_the_others,
+        rights::every_view_shows_every_column_of_its_table,
+        rights::granting_twice_changes_nothing,
+        rights::the_command_shows_what_it_would_do_and_does_it,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,
         seeds::the_first_calls_of_a_new_id_never_fail,
@@ -197,6 +210,7 @@ fn main() -> std::process::ExitCode {
         input::arrays_of_different_lengths_are_refused,
         joined::two_checks_in_one_transaction_both_count,
         together::many_who_leave_before_their_turn_are_passed_over,
+        rights::no_routine_is_everybodys_and_each_has_a_fixed_search_path,
         seeds::serializable_by_default_changes_nothing,
     );
     on!([MySql, MariaDb] =>

@@ -63,8 +63,8 @@ pub async fn who_waits_too_short_is_told_so_and_what_is_given_back_is_noticed(db
 
 /// The network loses every answer for a while.
 pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
-    let proxy = Proxy::before(&db.url).await;
-    let (journal, limiter, _folder) = with_journal(&proxy.url).await;
+    let proxy = Proxy::before(&db.url_as(tallygate::Role::App)).await;
+    let (journal, limiter, _folder) = with_journal(&db, &proxy.url).await;
     let (txn, mut passed, mut refused) = (Uuid::now_v7(), 0, 0);
     proxy.cut_one_of(1);
     for n in 0..10 {
@@ -108,7 +108,7 @@ pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
 
 /// Whoever can make a bucket slow must not be able to open it.
 pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
-    let (journal, limiter, _folder) = with_journal(&db.url).await;
+    let (journal, limiter, _folder) = with_journal(&db, &db.url_as(tallygate::Role::App)).await;
     let mut holder = hold(&db, "42").await;
     let held = Check::new("open", "42").deadline(SHORT);
     assert!(limiter.check(held).await.unwrap_err().is_transient());
@@ -130,7 +130,7 @@ pub async fn what_the_ledger_refuses_for_good_is_kept_aside(db: Db) {
     std::fs::write(&path, line("gone", "1") + &line("login", "2")).unwrap();
     let limiter = db.limiter().await;
     limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
-    let limiter = limiter.with_journal(Journal::open(&path, 10_000).unwrap());
+    let limiter = Limiter::clone(&limiter).with_journal(Journal::open(&path, 10_000).unwrap());
     assert_eq!(limiter.reconcile().await.unwrap(), 1);
     let refused = std::fs::read_to_string(folder.path().join("journal.refused")).unwrap();
     assert!(refused.contains(r#""zone":"gone""#) && refused.lines().count() == 1, "{refused}");
@@ -142,13 +142,13 @@ pub async fn what_the_ledger_refuses_for_good_is_kept_aside(db: Db) {
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A limiter whose zone `open` is open on an outage and whose zone `closed` is not, and which knows both.
-async fn with_journal(url: &str) -> (Journal, Limiter, tempfile::TempDir) {
+async fn with_journal(db: &Db, url: &str) -> (Journal, Limiter, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::open(folder.path().join("journal"), 900).unwrap();
     let limiter = Limiter::connect(url).await.unwrap().with_journal(journal.clone());
-    let policy = log(5, 3600);
-    limiter.set_zone("open", &policy.with_on_outage(OnOutage::Open), None, "test").await.unwrap();
-    limiter.set_zone("closed", &policy, None, "test").await.unwrap();
+    let (policy, operator) = (log(5, 3600), db.limiter().await);
+    operator.set_zone("open", &policy.with_on_outage(OnOutage::Open), None, "test").await.unwrap();
+    operator.set_zone("closed", &policy, None, "test").await.unwrap();
     for zone in ["open", "closed"] {
         limiter.check(Check::new(zone, "42")).await.unwrap();
     }

@@ -6,17 +6,22 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use tallygate::Role;
+
 use crate::db::Db;
 
 /// All arrive within one window, so each address gets its first five.
 pub async fn of_528_logins_by_address_81_are_allowed_and_447_blocked(db: Db) {
-    let tallygate = |arguments: &[&str]| {
+    let tallygate = |role, arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tallygate"));
-        command.args(arguments).env("TALLYGATE_DATABASE_URL", &db.url).env_remove("RUST_LOG");
+        command.args(arguments).env("TALLYGATE_DATABASE_URL", db.url_as(role)).env_remove("RUST_LOG");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
-    let zone = tallygate(&["zone", "set", "login", "--rate", "5", "--per", "60s"]).output().await.unwrap();
+    let zone = tallygate(Role::Operator, &["zone", "set", "login", "--rate", "5", "--per", "60s"])
+        .output()
+        .await
+        .unwrap();
     assert!(zone.status.success(), "{}", String::from_utf8_lossy(&zone.stderr));
     let attempts = include_str!("../data/ssh_logins.csv").lines().skip(1);
     let line =
@@ -24,7 +29,7 @@ pub async fn of_528_logins_by_address_81_are_allowed_and_447_blocked(db: Db) {
     let input: String = attempts.map(line).collect();
 
     let start = Instant::now();
-    let mut check = tallygate(&["check", "--stdin"]).spawn().unwrap();
+    let mut check = tallygate(Role::App, &["check", "--stdin"]).spawn().unwrap();
     let mut stdin = check.stdin.take().unwrap();
     let feed = tokio::spawn(async move { stdin.write_all(input.as_bytes()).await });
     let output = check.wait_with_output().await.unwrap();
@@ -41,8 +46,10 @@ pub async fn of_528_logins_by_address_81_are_allowed_and_447_blocked(db: Db) {
     assert_eq!((decisions.len() - blocked, blocked), (81, 447));
 
     for (flag, count) in [("--allowed", 81), ("--blocked", 447)] {
-        let mut history =
-            tallygate(&["history", flag, "--zone", "login", "--limit", "1000", "--format", "csv"]);
+        let mut history = tallygate(
+            Role::Auditor,
+            &["history", flag, "--zone", "login", "--limit", "1000", "--format", "csv"],
+        );
         let history = history.output().await.unwrap();
         let rows = String::from_utf8(history.stdout).unwrap().lines().count() - 1;
         assert_eq!(rows, count, "the ledger shows it: {flag}");

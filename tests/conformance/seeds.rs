@@ -12,7 +12,7 @@ pub async fn check_velocity_answers_as_in_the_seed(db: Db) {
     let limiter = db.limiter().await;
     let zone = limiter.set_zone("login", &log(5, 60), None, "test").await.unwrap();
     assert_eq!(zone.id, 1);
-    let mut session = db.connect().await;
+    let mut session = db.connect_as(tallygate::Role::App).await;
     let mut blocked = Vec::new();
     for _ in 0..7 {
         blocked.push(
@@ -51,7 +51,7 @@ async fn request(session: &mut Connected, id: &str) -> i64 {
 /// A session whose clock is set by the test.
 async fn clocked(db: &Db) -> Connected {
     db.install_test_clock().await;
-    db.connect().await
+    db.connect_as(tallygate::Role::App).await
 }
 
 async fn at(session: &mut Connected, us: i64) {
@@ -84,7 +84,7 @@ pub async fn rate_limiting_request_counts_down_and_refills(db: Db) {
 }
 
 pub async fn serializable_by_default_changes_nothing(db: Db) {
-    let mut session = db.connect().await;
+    let mut session = db.connect_as(tallygate::Role::App).await;
     session.execute("set default_transaction_isolation = serializable").await.unwrap();
     let mut left = Vec::new();
     for _ in 0..12 {
@@ -97,7 +97,7 @@ pub async fn serializable_by_default_changes_nothing(db: Db) {
 pub async fn the_first_calls_of_a_new_id_never_fail(db: Db) {
     let mut sessions = Vec::new();
     for _ in 0..16 {
-        sessions.push(db.connect().await);
+        sessions.push(db.connect_as(tallygate::Role::App).await);
     }
     for round in 0..rounds(20, 500) {
         // A zone that is new and an id that is new, then an id that is new in a zone that is there.
@@ -158,7 +158,7 @@ pub async fn the_wait_for_the_lock_earns_nothing_twice(db: Db) {
     // 100 tokens a second, and room for 100.
     limiter.set_zone("z", &bucket(100, 1, 100), None, "test").await.unwrap();
     limiter.check(Check::new("z", "42").cost(100)).await.unwrap();
-    let mut caller = db.connect().await;
+    let mut caller = db.connect_as(tallygate::Role::App).await;
     match db.engine {
         Engine::Postgres => caller.execute("begin; select 1").await.unwrap(),
         _ => caller

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::Connection;
+use tallygate::Role;
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
@@ -32,7 +33,10 @@ pub async fn shared(engine: Engine) -> &'static Server {
     };
     cell.get_or_init(|| async {
         match std::env::var(variable) {
-            Ok(url) => Server { url, container: None },
+            Ok(url) => {
+                make_users(engine, &url).await;
+                Server { url, container: None }
+            }
             // No test here ends the server, so its commits need not wait for the disk.
             Err(_) => start(engine, Durability::Relaxed).await,
         }
@@ -95,7 +99,37 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
     };
     let mut server = Server { url: String::new(), container: Some(container) };
     server.find(engine).await;
+    make_users(engine, &server.url).await;
     server
+}
+
+/// The user with a role; each test gives it that role in its own database or schema.
+pub fn user(role: Role) -> String {
+    format!("tallygate_{role}")
+}
+
+/// A server's URL for the user of a role.
+pub fn url_as(role: Role, url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let (_, place) = rest.rsplit_once('@').unwrap();
+    format!("{scheme}://{}:{}@{place}", user(role), PASSWORD.replace('\'', "%27"))
+}
+
+/// The users, without any right. On a server that is not ours they may be there already.
+async fn make_users(engine: Engine, url: &str) {
+    let password = PASSWORD.replace('\'', "''");
+    for role in Role::ALL {
+        let user = user(*role);
+        if engine == Engine::Postgres {
+            let make = format!("create role {user} login password '{password}'");
+            let mut admin = sqlx::PgConnection::connect(url).await.unwrap();
+            sqlx::raw_sql(sqlx::AssertSqlSafe(make)).execute(&mut admin).await.ok();
+        } else {
+            let make = format!("create user if not exists {user} identified by '{password}'");
+            let mut admin = sqlx::MySqlConnection::connect(url).await.unwrap();
+            sqlx::raw_sql(sqlx::AssertSqlSafe(make)).execute(&mut admin).await.unwrap();
+        }
+    }
 }
 
 impl Server {

@@ -1,12 +1,13 @@
 //! What happens besides checks, on MySQL and MariaDB.
 
 use sqlx::{Connection, MySqlConnection, Row};
+use uuid::Uuid;
 
 use super::{MySql, end, error, lock_wait_s, rows, text, time, time_if};
 use crate::decide::{Override, Undo};
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Terms, What};
+use crate::store::{Action, Spending, Terms, What};
 use crate::zone::Limit;
 
 impl MySql {
@@ -15,6 +16,15 @@ impl MySql {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let recorded = act_on(&mut lease, actions, lock_wait_s(terms)).await;
         lease.end(recorded)
+    }
+
+    pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
+        let rows = sqlx::query("call zone_charges(?)")
+            .bind(txn)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| spending!(row)).collect()
     }
 
     pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
@@ -31,6 +41,7 @@ async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i3
     if let [action] = actions {
         let calls = [
             "call zone_undo_own(?, ?, ?, ?, ?, ?)",
+            "call zone_unchecked_own(?, ?, ?, ?, ?, ?)",
             "call zone_mark_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         ];
         return Ok(vec![act_one(connection, action, calls, wait_s).await?]);
@@ -47,8 +58,11 @@ async fn act_in_order(
     actions: &[Action],
     wait_s: i32,
 ) -> Result<Vec<Recorded>> {
-    let calls =
-        ["call zone_undo(?, ?, ?, ?, ?, ?)", "call zone_mark(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"];
+    let calls = [
+        "call zone_undo(?, ?, ?, ?, ?, ?)",
+        "call zone_unchecked(?, ?, ?, ?, ?, ?)",
+        "call zone_mark(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    ];
     let mut order: Vec<_> = actions.iter().enumerate().collect();
     order.sort_by_key(|(_, action)| (action.zone_id, &action.key));
     let mut recorded = Vec::with_capacity(actions.len());
@@ -59,22 +73,26 @@ async fn act_in_order(
     Ok(recorded.into_iter().map(|(_, recorded)| recorded).collect())
 }
 
-/// The first of the calls ends a charge, the second one does all else.
+/// The first of the calls ends a charge, the second one notes what passed unchecked, the third one does all else.
 async fn act_one(
     connection: &mut MySqlConnection,
     action: &Action,
-    [undo, mark]: [&'static str; 2],
+    [undo, unchecked, mark]: [&'static str; 3],
     wait_s: i32,
 ) -> Result<Recorded> {
     let Action { zone_id, key, txn, what, note, actor, .. } = action;
-    let call = if let What::Undo(_) = what { undo } else { mark };
-    let cost = match *what {
-        What::Undo(Undo::Settle(cost)) | What::Unchecked(cost) => Some(cost),
-        _ => None,
+    let call = match what {
+        What::Undo(_) => undo,
+        What::Unchecked(_) => unchecked,
+        _ => mark,
     };
-    let query = sqlx::query(call).bind(zone_id).bind(key.clone()).bind(txn).bind(what.kind()).bind(cost);
+    let query = sqlx::query(call).bind(zone_id).bind(key.clone()).bind(txn);
     let query = match *what {
-        What::Undo(_) => query,
+        What::Undo(undo) => {
+            let cost = if let Undo::Settle(cost) = undo { Some(cost) } else { None };
+            query.bind(what.kind()).bind(cost)
+        }
+        What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
         _ => {
             let (for_us, limit, ban_exempt) = match *what {
                 What::Ban(for_us) => (Some(for_us), None, false),
@@ -82,6 +100,8 @@ async fn act_one(
                 _ => (None, None, false),
             };
             query
+                .bind(what.kind())
+                .bind(None::<i64>)
                 .bind(for_us)
                 .bind(limit.map(|Limit { rate, .. }| rate))
                 .bind(limit.map(|Limit { window_us, .. }| window_us))

@@ -15,4 +15,4 @@ from (
         ? as ban_from, ? as on_outage, ? as running_buckets, ? as durability, ? as blocked_rows
 ) n
 where not exists (select 1 from zone_master z where z.name = n.name collate utf8mb4_bin)
-on duplicate key update id = zone_master.id
+on duplicate key update updated_at = zone_master.updated_at

@@ -1,13 +1,14 @@
 //! What happens besides checks, on PostgreSQL.
 
 use sqlx::{Connection, PgConnection, Row};
+use uuid::Uuid;
 
 use super::check::lock_wait_ms;
 use super::{Postgres, error, text, time, time_if};
 use crate::decide::{Override, Undo};
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
-use crate::store::{Action, Terms, What};
+use crate::store::{Action, Spending, Terms, What};
 use crate::zone::Limit;
 
 impl Postgres {
@@ -16,6 +17,16 @@ impl Postgres {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let recorded = act_on(&mut lease, actions, lock_wait_ms(terms)).await;
         lease.end(recorded)
+    }
+
+    pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
+        let rows =
+            sqlx::query("select c.zone, c.bucket_key, c.kind, c.spent, c.holds from zone_charges($1) c")
+                .bind(txn)
+                .fetch_all(&mut *self.lease().await?)
+                .await
+                .map_err(error)?;
+        rows.iter().map(|row| spending!(row)).collect()
     }
 
     pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
@@ -64,11 +75,16 @@ async fn act_one(connection: &mut PgConnection, action: &Action, lock_wait_ms: i
     let Action { zone_id, key, txn, what, note, actor, .. } = action;
     let query = match what {
         What::Undo(_) => sqlx::query(include_str!("undo.sql")),
+        What::Unchecked(_) => sqlx::query(include_str!("unchecked.sql")),
         _ => sqlx::query(include_str!("mark.sql")),
     };
-    let query = query.bind(zone_id).bind(key).bind(txn).bind(what.kind());
+    let query = query.bind(zone_id).bind(key).bind(txn);
     let query = match what {
-        What::Undo(undo) => query.bind(if let Undo::Settle(cost) = undo { Some(*cost) } else { None }),
+        What::Undo(undo) => {
+            let cost = if let Undo::Settle(cost) = undo { Some(*cost) } else { None };
+            query.bind(what.kind()).bind(cost)
+        }
+        What::Unchecked(cost) => query.bind(cost).bind(note),
         _ => {
             let (for_us, limit, ban_exempt) = match *what {
                 What::Ban(for_us) => (Some(for_us), None, false),
@@ -76,7 +92,8 @@ async fn act_one(connection: &mut PgConnection, action: &Action, lock_wait_ms: i
                 _ => (None, None, false),
             };
             query
-                .bind(if let What::Unchecked(cost) = what { Some(*cost) } else { None })
+                .bind(what.kind())
+                .bind(None::<i64>)
                 .bind(for_us)
                 .bind(limit.map(|Limit { rate, .. }| rate))
                 .bind(limit.map(|Limit { window_us, .. }| window_us))

@@ -1,0 +1,49 @@
+-- Views of every table: what an auditor may read, and what the program itself reads for lists and history. They read
+-- with the rights of their owner. A column that is added to a table is added here.
+
+create view zone_master_view as
+select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.slots, z.calendar,
+    z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
+    z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
+    z.version, z.created_at, z.updated_at
+from zone_master z;
+comment on view zone_master_view is 'The zones.';
+
+create view zone_version_view as
+select v.zone_id, v.version, v.description, v.algorithm, v.rate, v.window_us, v.burst, v.rate_gcd, v.slots, v.calendar,
+    v.time_zone, v.soft_rate, v.reserve, v.mode, v.count_blocked, v.ban_after, v.ban_within_us, v.ban_for_us,
+    v.ban_factor, v.ban_max_us, v.ban_from, v.on_outage, v.running_buckets, v.durability, v.blocked_rows,
+    v.changed_at, v.changed_by, v.row_hash
+from zone_version v;
+comment on view zone_version_view is 'Every version of every zone.';
+
+create view zone_calendar_view as
+select c.zone_id, c.version, c.starts_us, c.ends_us, c.offset_us, c.shown_us
+from zone_calendar c;
+comment on view zone_calendar_view is 'The clocks by which versions count their periods.';
+
+create view zone_bucket_lock_view as
+select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried, b.carried_at,
+    b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans, b.holding, b.bucket_key, b.salt, b.row_hash
+from zone_bucket_lock b;
+comment on view zone_bucket_lock_view is 'The heads of the buckets.';
+
+create view zone_hold_view as
+select h.zone_id, h.bucket_key, h.seq, h.charged_at, h.amount, h.ends_at, h.member
+from zone_hold h;
+comment on view zone_hold_view is 'What of a charge ends by itself.';
+
+create view zone_override_view as
+select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.created_at,
+    t.note, t.actor
+from zone_override o
+join zone_txn t on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
+comment on view zone_override_view is 'Limits of single buckets, with the time, the note and the author of their rows.';
+
+create view zone_txn_view as
+select t.id, t.seq, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
+    t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.txn_id, t.zone_id, t.zone_version, t.checks,
+    t.blocked, t.critical, t.kind, t.reason, t.bucket_key, t.member, t.note, t.actor,
+    t.salt, t.row_hash
+from zone_txn t;
+comment on view zone_txn_view is 'The ledger.';

@@ -1,0 +1,1 @@
+-- SQLite has no rights to give: whoever may open the file may read its tables.

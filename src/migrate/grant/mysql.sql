@@ -1,0 +1,62 @@
+-- The statements that give a role its rights, with every name in backticks.
+--
+-- ?  the role: app, auditor, operator or owner
+-- ?  who is to have it, a name
+-- ?  the host of it; null for a role, or a user from everywhere
+select concat(
+    'grant ', r.rights, ' on ', r.kind, '`', d.name, '`.', coalesce(concat('`', r.object, '`'), '*'), ' to `',
+    replace(g.name, '`', '``'), '`', coalesce(concat('@`', replace(g.host, '`', '``'), '`'), ''),
+    if(g.role = 'owner', ' with grant option', '')
+) as statement
+from (select ? as role, ? as name, ? as host) g
+join (
+    select 1 as place, 'app,auditor,operator' as roles, 'execute' as rights, 'procedure ' as kind,
+        'tallygate_schema_version' as object
+    union all select 2, 'app,auditor,operator', 'execute', 'procedure ', 'zone_find'
+    union all select 3, 'app', 'execute', 'procedure ', 'check_velocity'
+    union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request'
+    union all select 5, 'app', 'execute', 'procedure ', 'zone_check'
+    union all select 6, 'app', 'execute', 'procedure ', 'zone_check_own'
+    union all select 7, 'app', 'execute', 'procedure ', 'zone_check_many'
+    union all select 8, 'app', 'execute', 'procedure ', 'zone_check_many_own'
+    union all select 9, 'app', 'execute', 'procedure ', 'zone_check_all'
+    union all select 10, 'app', 'execute', 'procedure ', 'zone_check_all_own'
+    union all select 11, 'app', 'execute', 'procedure ', 'zone_undo'
+    union all select 12, 'app', 'execute', 'procedure ', 'zone_undo_own'
+    union all select 13, 'app', 'execute', 'procedure ', 'zone_charges'
+    union all select 14, 'app', 'execute', 'procedure ', 'zone_unchecked'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_unchecked_own'
+    union all select 16, 'operator', 'execute', 'procedure ', 'zone_mark'
+    union all select 17, 'operator', 'execute', 'procedure ', 'zone_mark_own'
+    union all select 18, 'auditor,operator', 'select', 'table ', 'zone_master_view'
+    union all select 19, 'auditor,operator', 'select', 'table ', 'zone_version_view'
+    union all select 20, 'auditor,operator', 'select', 'table ', 'zone_calendar_view'
+    union all select 21, 'auditor,operator', 'select', 'table ', 'zone_bucket_lock_view'
+    union all select 22, 'auditor,operator', 'select', 'table ', 'zone_override_view'
+    union all select 23, 'auditor', 'select', 'table ', 'zone_hold_view'
+    union all select 24, 'auditor', 'select', 'table ', 'zone_txn_view'
+    union all select 25, 'operator', 'select, insert', 'table ', 'zone_master'
+    union all select 26, 'operator', 'select, insert', 'table ', 'zone_version'
+    union all select 27, 'operator', 'select, insert', 'table ', 'zone_calendar'
+    union all
+    -- All of a zone but its number: MariaDB asks for this right on every column of an upsert.
+    select 28, 'operator',
+        concat('update (', group_concat('`', c.column_name, '`' order by c.ordinal_position separator ', '), ')'),
+        'table ', 'zone_master'
+    from information_schema.columns c
+    where c.table_schema = database()
+        and c.table_name = 'zone_master'
+        and c.column_name <> 'id'
+    union all
+    select 29, 'owner',
+        'select, insert, update, delete, create, alter, drop, index, references, create temporary tables, execute, create view, show view, create routine, alter routine',
+        '', null
+) r
+-- In the name of a whole database _ and % stand for others.
+join (
+    select 0 as pattern, replace(database(), '`', '``') as name
+    union all
+    select 1, replace(replace(replace(replace(database(), '\\', '\\\\'), '_', '\\_'), '%', '\\%'), '`', '``')
+) d on d.pattern = (r.object is null)
+where find_in_set(g.role, r.roles)
+order by r.place

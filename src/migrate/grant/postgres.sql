@@ -1,0 +1,40 @@
+-- The statements that give a role its rights, with every name as the server writes it.
+--
+-- $1  the role: app, auditor, operator or owner
+-- $2  who is to have it
+select format('grant %s on %s %s to %I', r.rights, r.kind, r.object, $2)
+    || case when $1 = 'owner' then ' with grant option' else '' end
+from (
+    select 1, '{app,auditor,operator}'::text[], 'usage', 'schema', quote_ident(current_schema())
+    union all
+    select 1, '{owner}', 'usage, create', 'schema', quote_ident(current_schema())
+    union all
+    select 2, g.roles::text[], g.rights, 'function', format('%I.%I', current_schema(), f.name)
+    from (values
+        ('{app,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
+        ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
+        ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
+        ('{operator}', 'execute', '{zone_mark}')
+    ) g (roles, rights, names)
+    cross join unnest(g.names::text[]) f (name)
+    union all
+    select 3, g.roles::text[], g.rights, 'table', format('%I.%I', current_schema(), f.name)
+    from (values
+        ('{auditor,operator}', 'select', '{zone_master_view,zone_version_view,zone_calendar_view}'),
+        ('{auditor,operator}', 'select', '{zone_bucket_lock_view,zone_override_view}'),
+        ('{auditor}', 'select', '{zone_hold_view,zone_txn_view}'),
+        ('{operator}', 'select, insert', '{zone_master,zone_version,zone_calendar}')
+    ) g (roles, rights, names)
+    cross join unnest(g.names::text[]) f (name)
+    union all
+    -- All of a zone but its number, its name and when it was made.
+    select 4, '{operator}', format('update (%s)', string_agg(quote_ident(a.attname), ', ' order by a.attnum)), 'table',
+        format('%I.%I', current_schema(), 'zone_master')
+    from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass(format('%I.%I', current_schema(), 'zone_master'))
+        and a.attnum > 0
+        and not a.attisdropped
+        and a.attname not in ('id', 'name', 'created_at')
+) r (place, roles, rights, kind, object)
+where $1 = any (r.roles)
+order by r.place, r.object
