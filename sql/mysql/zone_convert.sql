@@ -101,7 +101,8 @@ begin
                 v_new_limit * v_new_per_token - 9223372036854775807 + v_new_per_us
             );
         else
-            set p_carried = least(v_share, 9223372036854775807);
+            -- More than four times what any limit can be would say nothing more.
+            set p_carried = least(v_share, 4398046511104);
             set p_carried_us = p_at_us;
             set p_carried_total = p_spent_total;
             set p_carried_seq = p_seq;

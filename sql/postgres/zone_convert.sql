@@ -39,7 +39,8 @@ begin
             v_used := zone_window_used(zone_window_make(p_old, p_head, p_at_us), p_at_us);
         end if;
         if c_new = 'window' then
-            v_carried := zone_share_up(v_used, zone_limit(p_new), v_of);
+            -- More than four times what any limit can be would say nothing more.
+            v_carried := least(zone_share_up(v_used, zone_limit(p_new), v_of), 4398046511104);
             v_head.level := null;
         else
             v_head.level := zone_level_clamp(

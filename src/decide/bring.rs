@@ -5,7 +5,10 @@ use std::borrow::Cow;
 
 use super::{Bucket, Carried, Exception, Head, Ledger, Need, Version, share_up, token_bucket, window};
 use crate::error::Error;
-use crate::zone::{Family, Policy, RunningBuckets};
+use crate::zone::{Family, Policy, RunningBuckets, UNITS_MAX};
+
+/// What is carried over at most: more would say nothing more of any limit, and the sums could not be reckoned with.
+const CARRIED_MAX: i64 = 4 * UNITS_MAX;
 
 /// Brings `head`, a copy of the bucket's, to a time that is not before its own, and returns the policy that is in force
 /// for it then. The head keeps its `last_us`; its level is that at `now_us`.
@@ -101,7 +104,7 @@ pub(super) fn convert(
                 (window::used(old, &bucket, ledger, at_us)?, old.limit())
             };
             if families[1] == Family::Window {
-                head.carried = carried(share_up(used, new.limit(), of));
+                head.carried = carried(share_up(used, new.limit(), of).min(CARRIED_MAX));
                 head.level = None;
             } else {
                 head.level = Some(token_bucket::with_used(new, used, of));
