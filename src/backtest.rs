@@ -160,7 +160,7 @@ impl Backtest {
     /// Invalid, and nothing is counted: what [`Check::validate`](crate::Check::validate) refuses, what the algorithm has
     /// no use for, a time outside of the years 1000 to 9999.
     pub fn check(&mut self, key: &str, ask: &Ask<'_>, at_us: i64) -> Result<Outcome> {
-        let Version { policy, .. } = self.version[0];
+        let policy = &self.version[0].policy;
         let ask = &Ask { member: ask.member.filter(|_| policy.algorithm() == Algorithm::Distinct), ..*ask };
         validate(ask, at_us)?;
         let mut new = None;
@@ -173,11 +173,11 @@ impl Backtest {
         };
         let recent = &mut tested.recent;
         let late = recent.head.seq > 0 && at_us < recent.head.last_us;
-        recent.advance(&policy, at_us);
+        recent.advance(policy, at_us);
         let bucket = Bucket { versions: &self.version, head: &recent.head, holds: &recent.holds };
         let outcome = decide(bucket, recent, ask, at_us).map_err(failed)?;
         if ask.cost > 0 {
-            recent.append(&policy, &outcome);
+            recent.append(policy, &outcome);
         }
         let blocked = !outcome.reason.allows();
         let cost = if blocked { &mut self.blocked_cost } else { &mut self.allowed_cost };

@@ -130,12 +130,13 @@ impl Terms {
     }
 
     /// The same with another rate, burst or window.
-    pub fn with(mut self, name: &str, value: &str) -> Result<Self, String> {
+    pub fn with(mut self, name: &str, value: &str) -> Result<Self> {
+        let wrong = |remedy| Failure::new(format!("{name} {value:?} cannot be used; {remedy}"));
         match name {
-            "rate" => self.rate = Some(units::parse(value)?),
-            "burst" => self.burst = Some(units::parse(value)?),
-            "per" => self.per = Some(duration::parse(value)?),
-            _ => return Err(format!("{name} cannot be swept; use rate, burst or per")),
+            "rate" => self.rate = Some(units::parse(value).map_err(wrong)?),
+            "burst" => self.burst = Some(units::parse(value).map_err(wrong)?),
+            "per" => self.per = Some(duration::parse(value).map_err(wrong)?),
+            _ => return Err(Failure::new(format!("{name:?} cannot be swept; use rate, burst or per"))),
         }
         Ok(self)
     }

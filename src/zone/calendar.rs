@@ -9,12 +9,14 @@
 //! and every routine counts by the same rules and an old decision can be derived again after the world has
 //! changed them.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chrono::{DateTime, Datelike, Months, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc};
-use chrono_tz::{TZ_VARIANTS, Tz};
+use chrono_tz::Tz;
 use serde::{Serialize, Serializer};
 
 use super::choice::CalendarUnit;
@@ -61,6 +63,21 @@ impl Calendar {
 
     /// The period that a time is in: its first microsecond, and that of the next period.
     pub(crate) fn period(self, at_us: i64) -> (i64, i64) {
+        thread_local! {
+            /// What was asked last is asked again, several times in each decision.
+            static LAST: Cell<Option<(Calendar, (i64, i64))>> = const { Cell::new(None) };
+        }
+        match LAST.get() {
+            Some((calendar, period)) if calendar == self && (period.0..period.1).contains(&at_us) => period,
+            _ => {
+                let period = self.find_period(at_us);
+                LAST.set(Some((self, period)));
+                period
+            }
+        }
+    }
+
+    fn find_period(self, at_us: i64) -> (i64, i64) {
         let spans = self.time_zone.spans();
         let span = spans[spans.partition_point(|span| span.ends_us <= at_us).min(spans.len() - 1)];
         let shown_us = at_us.saturating_add(span.offset_us).max(span.shown_us);
@@ -102,10 +119,9 @@ fn naive(us: i64) -> Option<NaiveDateTime> {
 impl TimeZoneName {
     /// Its clock from the beginning to the end of time. Found once for each zone.
     pub(crate) fn spans(self) -> Arc<[ClockSpan]> {
-        static KNOWN: [OnceLock<Arc<[ClockSpan]>>; TZ_VARIANTS.len()] =
-            [const { OnceLock::new() }; TZ_VARIANTS.len()];
-        let find = || find_spans(self.0);
-        KNOWN.get(self.0 as usize).map_or_else(find, |known| Arc::clone(known.get_or_init(find)))
+        static KNOWN: OnceLock<Mutex<HashMap<Tz, Arc<[ClockSpan]>>>> = OnceLock::new();
+        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(self.0).or_insert_with(|| find_spans(self.0)))
     }
 }
 
@@ -172,7 +188,7 @@ mod tests {
 
     fn assert_period(unit: CalendarUnit, zone: &str, at: &str, period: [&str; 2]) {
         let calendar = Calendar { unit, time_zone: zone.parse().unwrap() };
-        assert_eq!(calendar.period(us(at)), (us(period[0]), us(period[1])), "{unit} of {zone} at {at}");
+        assert_eq!(calendar.find_period(us(at)), (us(period[0]), us(period[1])), "{unit} of {zone} at {at}");
     }
 
     #[test]
@@ -229,12 +245,12 @@ mod tests {
         {
             for unit in [CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Month] {
                 let calendar = Calendar { unit, time_zone: zone.parse().unwrap() };
-                let (mut start_us, mut end_us) = calendar.period(us("2011-12-01T00:00:00Z"));
+                let (mut start_us, mut end_us) = calendar.find_period(us("2011-12-01T00:00:00Z"));
                 for _ in 0..3_000 {
                     assert!(start_us < end_us, "{unit} of {zone}");
-                    assert_eq!(calendar.period(end_us - 1), (start_us, end_us), "{unit} of {zone}");
+                    assert_eq!(calendar.find_period(end_us - 1), (start_us, end_us), "{unit} of {zone}");
                     (start_us, end_us) = {
-                        let next = calendar.period(end_us);
+                        let next = calendar.find_period(end_us);
                         assert_eq!(next.0, end_us, "{unit} of {zone}");
                         next
                     };

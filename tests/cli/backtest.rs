@@ -330,7 +330,7 @@ fn bad_flags_are_one_error_line_and_no_page_is_written() {
         ("e.csv --per 60s --sweep rate=1..9:0", "rate=3..20"),
         ("e.csv --per 60s --sweep rate=1..5000", "too many at once"),
         ("e.csv --per 60s --sweep rate=0..3", "rate 0"),
-        ("e.csv --rate 5 --sweep per=1s,2", "--sweep: per 2 cannot be used"),
+        ("e.csv --rate 5 --sweep per=1s,2", "per \"2\" cannot be used"),
         ("e.csv --rate 5 --per 60s --sweep burst=1..3", "token-bucket"),
         ("e.csv --rate 5 --per 60s --top -1", "--top"),
         ("e.csv --rate 5 --per 60s --top 10001", "10001"),

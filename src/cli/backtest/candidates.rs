@@ -13,7 +13,6 @@ use crate::cli::{Failure, Result, apply};
 const CANDIDATES_MAX: usize = 1_000;
 
 /// A policy to try.
-#[derive(Debug)]
 pub struct Candidate {
     /// What people call it.
     pub name: String,
@@ -63,9 +62,7 @@ pub fn all(
         let values = sweep.map_or_else(|| vec![None], |sweep| sweep.values.iter().map(Some).collect());
         for value in values {
             let terms = match (sweep, value) {
-                (Some(sweep), Some(value)) => terms.clone().with(&sweep.name, value).map_err(|error| {
-                    Failure::new(format!("--sweep: {} {value} cannot be used: {error}", sweep.name))
-                })?,
+                (Some(sweep), Some(value)) => terms.clone().with(&sweep.name, value)?,
                 _ => terms.clone(),
             };
             let told = |because: String| match number {
@@ -108,9 +105,6 @@ impl std::str::FromStr for Sweep {
         const REMEDY: &str =
             "use a range of whole numbers like rate=3..20 or rate=10..100:10, or values like per=30s,60s";
         let (name, values) = text.split_once('=').ok_or(REMEDY)?;
-        if !["rate", "burst", "per"].contains(&name) {
-            return Err(format!("{name:?} cannot be swept; use rate, burst or per"));
-        }
         let values = match values.split_once("..") {
             None => values.split(',').map(|value| value.trim().to_owned()).collect(),
             Some((first, rest)) => {
@@ -145,7 +139,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Sweep>().unwrap().values, values, "{text}");
         }
-        for refused in ["", "rate", "rate=3..", "rate=9..3", "rate=1..9:0", "rate=a..b", "slots=1..3"] {
+        for refused in ["", "rate", "rate=3..", "rate=9..3", "rate=1..9:0", "rate=a..b"] {
             assert!(refused.parse::<Sweep>().is_err(), "{refused}");
         }
     }

@@ -15,12 +15,13 @@ h1 { font-size: 1.4rem; margin-bottom: 0; }
 h2 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
 p { color: var(--faint); margin-top: .2rem; }
 svg { display: block; width: 100%; height: auto; }
+svg rect { shape-rendering: crispEdges; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; margin: .6rem 0 1.4rem; }
 th { font-weight: 600; color: var(--faint); }
-th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; }
+th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; white-space: normal; }
 section { break-inside: avoid; }
-@media print { body { margin: 0; max-width: none; } }
+@media print { :root { --paper: #fff; } body { margin: 0; max-width: none; } }
 ";
 
 /// Colours of the charts on a dark page, each with the one on a light page.

@@ -5,9 +5,8 @@ from zone_txn t
 join zone_master z on z.id = t.zone_id
 where t.zone_id = ?1 and ?2 is null
     and (?3 is null or t.blocked = ?3)
-    and t.created_at >= ?4
+    and t.created_at >= max(?4, ?6) -- one bound: of two SQLite may search by the wider
     and t.created_at < ?5
-    and t.created_at >= ?6
     and (t.created_at > ?6 or t.id > ?7)
 order by t.created_at, t.id
 limit ?8
