@@ -2,6 +2,7 @@
 
 mod action;
 mod apply;
+mod audit;
 mod backtest;
 mod bench;
 mod check;
@@ -16,6 +17,7 @@ mod lines;
 mod migrate;
 mod most;
 mod output;
+mod page;
 mod policy;
 mod stream;
 mod units;
@@ -44,6 +46,7 @@ Examples:
   tallygate history --zone login --blocked          who was blocked, and when
   tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
   tallygate grant app web --database URL            the rights of a service, and no more
+  tallygate audit report --since 7d --html week.html   what happened, with charts
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
@@ -79,6 +82,8 @@ enum Command {
     Override(action::Overrides),
     History(history::Args),
     Backtest(Box<backtest::Args>),
+    #[command(subcommand)]
+    Audit(audit::Command),
     Demo(demo::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -107,6 +112,7 @@ pub async fn run() -> Result {
         Command::Override(command) => action::overrides(&url(cli.database)?, command).await,
         Command::History(args) => history::run(&url(cli.database)?, args).await,
         Command::Backtest(args) => backtest::run(cli.database, *args).await,
+        Command::Audit(command) => audit::run(&url(cli.database)?, command).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Completions(args) => completions::run(&args),

@@ -2,6 +2,7 @@
 // With some of the databases left out, what only they use is unused.
 #![cfg_attr(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code, unused))]
 
+mod audit;
 mod backtest;
 pub mod chain;
 mod check;
@@ -16,6 +17,10 @@ mod store;
 mod zone;
 
 pub use crate::{
+    audit::report::{
+        Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn,
+        Top, Undone, Volume, ZoneReport,
+    },
     backtest::{Backtest, BacktestReport, BlockedKey, TimeSlice},
     check::Check,
     decide::{

@@ -7,6 +7,7 @@ mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
 mod fault;
+mod line;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -28,6 +29,7 @@ use crate::zone::{Zone, ZoneVersion};
 pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, Spending, What};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, spans_of};
+pub(crate) use line::{Line, Lines};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]
@@ -319,6 +321,11 @@ impl Store {
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         each!(self, s => s.history(span).await)
+    }
+
+    /// A page of a zone's rows, in a statement of its own; the last page is empty.
+    pub async fn lines(&self, lines: Lines) -> Result<Vec<Line>> {
+        each!(self, s => s.lines(lines).await)
     }
 }
 

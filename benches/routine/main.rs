@@ -6,6 +6,7 @@
 mod client;
 mod measure;
 mod options;
+mod report;
 mod server;
 mod site;
 mod table;
@@ -31,7 +32,10 @@ async fn main() {
     for &engine in &options.engines {
         let site = Site::make(engine).await;
         println!("{engine}: {}", site.settings().await);
-        println!("{}", table(&site, options.seconds).await);
+        match options.report_rows {
+            Some(rows) => println!("{}", report::beside(&site, rows, options.seconds).await),
+            None => println!("{}", table(&site, options.seconds).await),
+        }
         site.remove().await;
     }
 }

@@ -7,8 +7,10 @@ use crate::server::Engine;
 pub const HELP: &str = "\
 cargo bench --bench routine -- [--seconds N] [--engine postgres|mysql|mariadb|sqlite]...
 
-  --seconds N    time for each cell of the tables; default 1
-  --engine NAME  measure only this engine; may be given more than once; default all four
+  --seconds N        time for each cell of the tables; default 1
+  --engine NAME      measure only this engine; may be given more than once; default all four
+  --report-rows N    instead of the tables, on PostgreSQL: how long checks take while a report reads a ledger of
+                     so many rows, beside how long they take without it
 
 TALLYGATE_BENCH_POSTGRES_URL, TALLYGATE_BENCH_MYSQL_URL and TALLYGATE_BENCH_MARIADB_URL name servers that
 already run; the user must be able to create databases. Without them containers of the images in
@@ -19,12 +21,13 @@ the current directory: the place for temporary files is often memory.";
 pub struct Options {
     pub seconds: Duration,
     pub engines: Vec<Engine>,
+    pub report_rows: Option<i64>,
 }
 
 impl Options {
     /// None when help is asked for.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options = Self { seconds: Duration::from_secs(1), engines: Vec::new() };
+        let mut options = Self { seconds: Duration::from_secs(1), engines: Vec::new(), report_rows: None };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Cargo says this to every benchmark.
@@ -43,12 +46,23 @@ impl Options {
                     let engine = Engine::ALL.into_iter().find(|engine| engine.to_string() == value);
                     options.engines.push(engine.ok_or(format!("engine {value:?} is not known"))?);
                 }
+                "--report-rows" => {
+                    let value = arguments.next().unwrap_or_default();
+                    let rows = value.parse().ok().filter(|&rows: &i64| rows > 0);
+                    options.report_rows =
+                        Some(rows.ok_or(format!("--report-rows {value:?} is no number above 0"))?);
+                }
                 "--help" | "-h" => return Ok(None),
                 other => return Err(format!("{other:?} is not known")),
             }
         }
         if options.engines.is_empty() {
-            options.engines = Engine::ALL.to_vec();
+            let all =
+                if options.report_rows.is_some() { vec![Engine::Postgres] } else { Engine::ALL.to_vec() };
+            options.engines = all;
+        }
+        if options.report_rows.is_some() && options.engines != [Engine::Postgres] {
+            return Err("--report-rows is for --engine postgres".to_owned());
         }
         Ok(Some(options))
     }

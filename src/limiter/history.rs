@@ -1,9 +1,9 @@
 //! Pages of the ledger.
 
-use super::Limiter;
+use super::{Limiter, until};
 use crate::entry::{Cursor, History, Page};
 use crate::error::Result;
-use crate::store::{Of, Span};
+use crate::store::{Line, Lines, Of, Span};
 
 impl Limiter {
     pub(super) async fn read_history(&self, history: &History) -> Result<Page> {
@@ -40,5 +40,17 @@ impl Limiter {
             });
         }
         Ok(Page { rows, next })
+    }
+
+    /// A page of a zone's rows as a report reads them. Reading may be tried again whatever went wrong.
+    pub(crate) async fn lines(&self, lines: Lines) -> Result<Vec<Line>> {
+        let inner = &self.inner;
+        let mut tries = inner.tries(until(inner.config.deadline));
+        loop {
+            match inner.within(inner.store.lines(lines)).await {
+                Err(error) if tries.again(&error).await => {}
+                lines => return lines,
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod action;
 mod check;
+mod lines;
 mod zones;
 
 use chrono::{DateTime, Utc};

@@ -286,3 +286,25 @@ macro_rules! entry {
         })
     }};
 }
+
+/// A row of `zone_txn` as a report reads it.
+macro_rules! line {
+    ($row:ident) => {{
+        let reason: &str = get!($row, "reason");
+        Ok(Line {
+            id: get!($row, "id"),
+            decided_at: time($row, "created_at")?,
+            key: text($row, "bucket_key")?,
+            kind: get!($row, "kind"),
+            checks: get!($row, "checks"),
+            blocked: get!($row, "blocked"),
+            reason: reason.parse()?,
+            cost: get!($row, "cost"),
+            remaining: get!($row, "remaining"),
+            limit: get!($row, "zone_limit"),
+            ends_at: time_if($row, "ends_at")?,
+            note: get!($row, "note"),
+            actor: get!($row, "actor"),
+        })
+    }};
+}

@@ -10,6 +10,7 @@ mod migrate;
 mod policies;
 mod program;
 mod refused;
+mod reports;
 mod secrets;
 mod stdin;
 mod trace;
@@ -43,6 +44,7 @@ fn every_command_explains_itself_with_examples() {
         &["override", "remove", "--help"],
         &["history", "--help"],
         &["backtest", "--help"],
+        &["audit", "report", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
         &["completions", "--help"],

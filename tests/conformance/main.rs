@@ -30,6 +30,7 @@ mod pgbouncer;
 mod proxy;
 mod real;
 mod refunds;
+mod reports;
 mod retries;
 mod rights;
 mod schema;
@@ -140,6 +141,8 @@ fn main() -> std::process::ExitCode {
         refunds::what_cannot_be_given_back_is_refused_and_writes_nothing,
         rights::a_grantee_that_cannot_be_is_one_clear_error,
         rights::hostile_text_is_only_text,
+        reports::a_report_says_what_a_recount_of_the_ledger_says,
+        reports::what_cannot_be_reported_on_is_refused,
         schema::twenty_migrators_at_once_all_succeed,
         schema::migrating_again_changes_nothing,
         hazards::h01_a_late_waiter_never_moves_the_anchor_back,

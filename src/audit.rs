@@ -1,0 +1,3 @@
+//! What is asked of the ledger afterwards.
+
+pub(crate) mod report;

@@ -1,0 +1,119 @@
+//! What a ledger says about a time: volumes, who was blocked most, who acted, what was changed.
+
+mod changes;
+mod near;
+mod sketch;
+mod tally;
+mod values;
+
+use chrono::{SubsecRound, TimeDelta, Utc};
+
+use crate::entry::{Cursor, History};
+use crate::error::{Error, Result};
+use crate::limiter::Limiter;
+use crate::store::{Lines, Of, Span};
+use crate::zone::Zone;
+use tally::Tally;
+
+pub use values::{
+    Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn, Top,
+    Undone, Volume, ZoneReport,
+};
+
+/// What is reported on when no beginning is given.
+const DAYS: TimeDelta = TimeDelta::days(30);
+
+impl Limiter {
+    /// What the ledger says about a time.
+    ///
+    /// Each row of the time is read once, in pages of 10,000 by the index of the zone's rows. A page is a statement and a
+    /// transaction of its own that locks nothing, with the deadline and the retries of any call; the next one goes on from
+    /// its last row. Memory does not grow with the number of rows: some 20 MB for a zone with more than 65,536 blocked
+    /// buckets, twice that with the longest keys, one zone after the other. Beyond so many, [`Report::blocked_most`] and
+    /// [`Report::near_limit`] are estimates and say so; every other number is exact.
+    ///
+    /// `progress` is called after each page with the part that is done, 0 to 1.
+    ///
+    /// # Errors
+    /// Invalid: an unknown zone, `since` after `until`, `top` out of range. Transient: the database did not answer.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::time::Duration;
+    /// use tallygate::{Check, Limiter, Policy, ReportOn};
+    ///
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// # limiter.set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+    /// for _ in 0..7 {
+    ///     limiter.check(Check::new("login", "user:42")).await?;
+    /// }
+    /// let report = limiter.report(&ReportOn { zone: Some("login".into()), ..ReportOn::default() }, |_| ()).await?;
+    /// assert_eq!((report.zones[0].counts.allowed, report.zones[0].counts.blocked), (5, 2));
+    /// assert_eq!(report.blocked_most.buckets[0].key, "user:42");
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn report(&self, on: &ReportOn, mut progress: impl FnMut(f64)) -> Result<Report> {
+        let mut report = on.empty()?;
+        let (since, until, top) = (report.since, report.until, on.top as usize);
+        let zones = self.zones_of(on).await?;
+        for (n, zone) in zones.iter().enumerate() {
+            let changes = changes::changes(zone, &self.zone_versions(zone).await?)?;
+            report
+                .changes
+                .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
+            let mut tally = Tally::new(&zone.name, report.grain, top);
+            let mut after = Cursor { at: since, id: 0 };
+            loop {
+                let lines = self.lines(Lines { zone_id: zone.id, after, until }).await?;
+                let Some(last) = lines.last() else { break };
+                after = Cursor { at: last.decided_at, id: last.id };
+                lines.into_iter().for_each(|line| tally.add(line));
+                let part = (after.at - since).as_seconds_f64() / (until - since).as_seconds_f64();
+                progress((n as f64 + part) / zones.len() as f64);
+            }
+            tally.join(&mut report);
+        }
+        report.volumes.sort_by_key(|volume| volume.starts_at);
+        report.changes.sort_by_key(|change| change.changed_at);
+        Ok(report)
+    }
+
+    async fn zones_of(&self, on: &ReportOn) -> Result<Vec<Zone>> {
+        let Some(name) = &on.zone else { return self.zones().await };
+        let zone = self.zone(name).await?;
+        let unknown =
+            || Error::invalid(format!("there is no zone {name:?}; list them with: tallygate zone list"));
+        Ok(vec![zone.ok_or_else(unknown)?])
+    }
+}
+
+impl ReportOn {
+    /// The report before anything was read.
+    fn empty(&self) -> Result<Report> {
+        if !(1..=1_000).contains(&self.top) {
+            return Err(Error::invalid(format!("top {} is out of range; use 1 to 1000", self.top)));
+        }
+        let until = self.until.unwrap_or_else(|| Utc::now().max(self.since.unwrap_or_default()));
+        let since = self.since.or_else(|| until.checked_sub_signed(DAYS));
+        let history = History { zone: self.zone.clone(), since, until: Some(until), ..History::default() };
+        history.validate()?;
+        // To what every database can store.
+        let Span { since, until, .. } = Span::new(Of::Zone(0), &history);
+        let (since, until) = (since.trunc_subsecs(6), until.trunc_subsecs(6));
+        Ok(Report {
+            since,
+            until,
+            rows: 0,
+            grain: Grain::for_time(until - since),
+            zones: Vec::new(),
+            volumes: Vec::new(),
+            blocked_most: Top::default(),
+            shadowed_most: Top::default(),
+            near_limit: Top::default(),
+            bans: Acts::default(),
+            actions: Acts::default(),
+            changes: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,295 @@
+//! What a report says, as plain values.
+
+use std::collections::BTreeMap;
+use std::ops::Add;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::zone::Policy;
+
+/// What a [`Report`] is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportOn {
+    /// Only this zone; None for all.
+    pub zone: Option<String>,
+    /// Rows decided at this time or later; None for 30 days before `until`.
+    pub since: Option<DateTime<Utc>>,
+    /// Rows decided before this time; None for now.
+    pub until: Option<DateTime<Utc>>,
+    /// How many buckets the lists name: 1 to 1,000.
+    pub top: u32,
+}
+
+impl Default for ReportOn {
+    fn default() -> Self {
+        Self { zone: None, since: None, until: None, top: 20 }
+    }
+}
+
+/// What the ledger says about a time. Checks are counted by [`Entry::checks`](crate::Entry::checks), so that one row may
+/// stand for many.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Rows decided at this time or later.
+    pub since: DateTime<Utc>,
+    /// Rows decided before this time.
+    pub until: DateTime<Utc>,
+    /// How many rows were read.
+    pub rows: u64,
+    /// How long a time each of the volumes is of: a minute for up to 3 hours, an hour for up to 14 days, else a day.
+    pub grain: Grain,
+    /// The zones in the order of their names.
+    pub zones: Vec<ZoneReport>,
+    /// Over time, then by zone. Where no check was decided nothing is written. The first and the last one may be cut
+    /// by `since` and `until`.
+    pub volumes: Vec<Volume>,
+    /// The buckets of which most checks were blocked.
+    pub blocked_most: Top<BlockedBucket>,
+    /// The buckets of which most checks would have been blocked, if the zone's mode were not
+    /// [`Mode::Shadow`](crate::Mode::Shadow).
+    pub shadowed_most: Top<BlockedBucket>,
+    /// The buckets that were never blocked or shadowed, and came nearest to their limits.
+    pub near_limit: Top<NearBucket>,
+    /// Bans that blocked checks led to.
+    pub bans: Acts,
+    /// What people did: bans, the lifting of bans, overrides and their ends.
+    pub actions: Acts,
+    /// New versions of zones, oldest first.
+    pub changes: Vec<PolicyChange>,
+}
+
+/// Checks, by what became of them. Everything is allowed or blocked; the rest says how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// All.
+    pub checks: u64,
+    /// Passed.
+    pub allowed: u64,
+    /// Did not pass.
+    pub blocked: u64,
+    /// Of those allowed: with a warning.
+    pub soft: u64,
+    /// Of those allowed: would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::Mode::Shadow).
+    pub shadowed: u64,
+    /// Answered from memory, many to a row.
+    pub coalesced: u64,
+    /// Of those allowed: passed while the database did not answer.
+    pub unchecked: u64,
+}
+
+impl Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            checks: self.checks + other.checks,
+            allowed: self.allowed + other.allowed,
+            blocked: self.blocked + other.blocked,
+            soft: self.soft + other.soft,
+            shadowed: self.shadowed + other.shadowed,
+            coalesced: self.coalesced + other.coalesced,
+            unchecked: self.unchecked + other.unchecked,
+        }
+    }
+}
+
+/// One zone in the whole time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ZoneReport {
+    /// Its name.
+    pub zone: String,
+    /// Its checks.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Which part of the checks was blocked, 0 to 1; 0 where there were none.
+    pub blocked_share: f64,
+    /// Checks by the name of their [`Reason`](crate::Reason).
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// By kind, `refund`, `settle`, `cancel` or `release`: how often it happened, and what it came to.
+    pub undone: BTreeMap<String, Undone>,
+    /// Bans that blocked checks led to.
+    pub bans: u64,
+    /// What people did.
+    pub actions: u64,
+}
+
+/// How charges ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// How many.
+    pub rows: u64,
+    /// What was given back; of settlements, what they came to.
+    pub cost: i64,
+}
+
+/// One zone in one minute, hour or day.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Volume {
+    /// When that begins.
+    pub starts_at: DateTime<Utc>,
+    /// The zone's name.
+    pub zone: String,
+    /// Its checks.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// The first of a long list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Top<T> {
+    /// True when they are the right ones with the right numbers; false when there were more buckets than are counted in
+    /// bounded memory, see the fields of the list.
+    pub exact: bool,
+    /// Those at the top first.
+    pub buckets: Vec<T>,
+}
+
+impl<T> Default for Top<T> {
+    fn default() -> Self {
+        Self { exact: true, buckets: Vec::new() }
+    }
+}
+
+/// A bucket of which many checks were blocked, or would have been.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockedBucket {
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// How many checks were blocked: never less than there were.
+    pub blocked: u64,
+    /// By how much `blocked` may be too high: at most a 65,536th of the zone's blocked checks; 0 for an exact number.
+    pub error: u64,
+    /// When the first of them was blocked; with an `error`, the first that was counted one by one.
+    pub first_at: DateTime<Utc>,
+    /// When the last one was.
+    pub last_at: DateTime<Utc>,
+}
+
+/// A bucket that came near to its limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NearBucket {
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// The least that could still be spent, by its part of the limit.
+    pub remaining: i64,
+    /// The limit.
+    pub limit: i64,
+    /// When that was so, the last time.
+    pub decided_at: DateTime<Utc>,
+}
+
+/// What concerns buckets besides checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Acts {
+    /// How many there were.
+    pub total: u64,
+    /// The newest 1,000 of them, newest first.
+    pub newest: Vec<Act>,
+}
+
+/// One of them, as its ledger row says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Act {
+    /// The database's time.
+    pub recorded_at: DateTime<Utc>,
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+    /// `ban`, `unban`, `override` or `override_end`.
+    pub kind: String,
+    /// When it ends by itself.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Of overrides and their ends: the most that could be spent from then on.
+    pub limit: Option<i64>,
+    /// Who did it.
+    pub actor: Option<String>,
+    /// Why.
+    pub note: Option<String>,
+}
+
+/// A new version of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyChange {
+    /// The zone's name.
+    pub zone: String,
+    /// The new version; 1 when the zone was made.
+    pub version: i32,
+    /// When it came into force.
+    pub changed_at: DateTime<Utc>,
+    /// Who made it.
+    pub changed_by: String,
+    /// The policy of this version.
+    pub policy: Policy,
+    /// What is not as it was before; empty for version 1.
+    pub fields: Vec<FieldChange>,
+}
+
+/// A field that changed, by the names and values that a zone has in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldChange {
+    /// Its name.
+    pub field: String,
+    /// What it was.
+    pub from: Value,
+    /// What it is.
+    pub to: Value,
+}
+
+/// A length of time, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+}
+
+impl Grain {
+    pub(super) fn for_time(time: TimeDelta) -> Self {
+        // Who asks for the last 3 hours says so a moment before they end.
+        match time {
+            time if time < TimeDelta::hours(3) + TimeDelta::minutes(1) => Self::Minute,
+            time if time < TimeDelta::days(14) + TimeDelta::hours(1) => Self::Hour,
+            _ => Self::Day,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// Its length.
+    pub fn length(self) -> TimeDelta {
+        match self {
+            Self::Minute => TimeDelta::minutes(1),
+            Self::Hour => TimeDelta::hours(1),
+            Self::Day => TimeDelta::days(1),
+        }
+    }
+
+    /// When the minute, hour or day begins that a time is in.
+    pub fn of(self, at: DateTime<Utc>) -> DateTime<Utc> {
+        let into_it = at.timestamp_micros().rem_euclid(self.length().num_milliseconds() * 1_000);
+        at.checked_sub_signed(TimeDelta::microseconds(into_it)).unwrap_or(at)
+    }
+}
+
+impl Serialize for Grain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
