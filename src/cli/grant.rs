@@ -54,9 +54,10 @@ struct Granted {
 pub async fn run(url: &str, args: Args) -> Result {
     let Args { role, name, dry_run, format } = args;
     let migrator = Migrator::new(url)?;
-    let statements = match dry_run {
-        true => migrator.grant_statements(role, &name).await?,
-        false => migrator.grant(role, &name).await?,
+    let statements = if dry_run {
+        migrator.grant_statements(role, &name).await?
+    } else {
+        migrator.grant(role, &name).await?
     };
     let mut out = stdout().lock();
     match format {

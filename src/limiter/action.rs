@@ -130,7 +130,8 @@ impl Limiter {
 
     /// Gives back what a check spent, once: a right password after an attempt that was counted.
     ///
-    /// Two round trips, or one when the bucket is named. Locks the buckets that the transaction charged. The same again is told, and nothing happens.
+    /// Two round trips, or one when the bucket is named. Locks the buckets that the transaction charged. The same
+    /// again is told, and nothing happens.
     ///
     /// # Errors
     /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, or it is a reservation or a

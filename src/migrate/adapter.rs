@@ -157,6 +157,18 @@ pub(super) mod postgres {
                 // The server's own text: it has quoted every name.
                 sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *tx).await.map_err(told)?;
             }
+            // Who may not grant a right that he has is only warned.
+            let granted: bool = sqlx::query_scalar("select has_schema_privilege($1, current_schema(), $2)")
+                .bind(&to.name)
+                .bind(if role == Role::Owner { "create" } else { "usage" })
+                .fetch_one(&mut *tx)
+                .await
+                .map_err(error)?;
+            if !granted {
+                return Err(Error::database(
+                    "the server granted nothing in the schema; do it as the schema's owner, or as an administrator",
+                ));
+            }
             tx.commit().await.map_err(error)?;
         }
         Ok(statements)

@@ -55,6 +55,8 @@ pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_w
         limiter.set_zone(&durable, &policy, None, "test").await.unwrap();
         let policy = policy.with_durability(Durability::Relaxed);
         limiter.set_zone(&relaxed, &policy, None, "test").await.unwrap();
+        // A connection at hand, so that the short while before the end is one of checks.
+        limiter.peek(&durable, "0").await.unwrap();
         let clock = Arc::<AtomicUsize>::default();
         let mut callers = Vec::new();
         for caller in 0..9 {

@@ -49,7 +49,10 @@ join (
         and c.column_name <> 'id'
     union all
     select 29, 'owner',
-        'select, insert, update, delete, create, alter, drop, index, references, create temporary tables, execute, create view, show view, create routine, alter routine',
+        concat(
+            'select, insert, update, delete, create, alter, drop, index, references, create temporary tables, ',
+            'execute, create view, show view, create routine, alter routine'
+        ),
         '', null
 ) r
 -- In the name of a whole database _ and % stand for others.
