@@ -4,12 +4,15 @@
 //! `cargo bench --bench core`
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tallygate::{
-    Algorithm, Ask, Backtest, Bucket, CalendarUnit, Check, Head, Hold, Ledger, Need, Policy, Version, decide,
+    Algorithm, Ask, Backtest, Bucket, CalendarUnit, Check, Head, Hold, Kind, Ledger, LedgerRow, Need, Policy,
+    Reason, Replay, Replayed, Version, decide,
 };
+use uuid::Uuid;
 
 const NOW_US: i64 = 1_767_225_630_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -86,6 +89,61 @@ fn refunds(criterion: &mut Criterion) {
     let given_back = |seq| Hold { ends_us: NOW_US - 1_000, ..hold(&policy, seq) };
     let holds: Vec<Hold> = (1..=20).map(given_back).collect();
     measure(criterion, "sliding-log/allowed, 20 refunds", policy, &head(None), &holds, 60, false);
+}
+
+/// A verifier derives each row again: what that costs, with 60 rows in the window.
+fn replay(criterion: &mut Criterion) {
+    const ROWS: i64 = 10_000;
+    for algorithm in [Algorithm::SlidingLog, Algorithm::TokenBucket] {
+        let policy = Policy::new(algorithm, 100, MINUTE, None).expect("a policy");
+        let versions: Arc<[Version]> = Arc::new([Version { version: 1, policy, changed_us: 0 }]);
+        let level = algorithm == Algorithm::TokenBucket;
+        let rows: Vec<LedgerRow> = (1..=ROWS).map(|seq| row(seq, level)).collect();
+        let mut replay = Replay::new(Arc::clone(&versions), Vec::new());
+        let once = |replay: &mut Replay| {
+            replay.restart(Arc::clone(&versions), Vec::new());
+            black_box(&rows).iter().all(|row| replay.next(row, None) == Replayed::Same)
+        };
+        assert!(once(&mut replay), "{algorithm}");
+        let mut group = criterion.benchmark_group("replay");
+        group.throughput(Throughput::Elements(ROWS as u64));
+        group.bench_function(algorithm.as_str(), |bencher| bencher.iter(|| once(&mut replay)));
+        group.finish();
+    }
+}
+
+/// A check of cost 1 each second: a token bucket is full again by then.
+fn row(seq: i64, level: bool) -> LedgerRow {
+    let at_us = NOW_US + seq * 1_000_000;
+    LedgerRow {
+        id: seq,
+        txn_id: Uuid::from_u128(seq as u128),
+        zone_version: 1,
+        seq,
+        kind: Kind::Check,
+        checks: 1,
+        blocked: false,
+        reason: Reason::WithinLimit,
+        critical: false,
+        cost: 1,
+        spent: 1,
+        spent_total: seq,
+        remaining: if level { 99 } else { 100 - seq.min(60) },
+        zone_limit: 100,
+        retry_after_us: None,
+        delay_us: None,
+        level: level.then_some(99 * TOKEN),
+        strikes: 0,
+        target_us: None,
+        at_us,
+        prev_us: (seq > 1).then_some(at_us - 1_000_000),
+        ends_us: None,
+        member: None,
+        note: None,
+        actor: None,
+        salt: None,
+        row_hash: [0; 32],
+    }
 }
 
 fn validate(criterion: &mut Criterion) {
@@ -170,6 +228,6 @@ fn hold(policy: &Policy, seq: i64) -> Hold {
 criterion_group! {
     name = core;
     config = Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    targets = windows, levels, held, refunds, validate, backtest
+    targets = windows, levels, held, refunds, replay, validate, backtest
 }
 criterion_main!(core);

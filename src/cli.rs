@@ -47,6 +47,7 @@ Examples:
   tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
   tallygate grant app web --database URL            the rights of a service, and no more
   tallygate audit report --since 7d --html week.html   what happened, with charts
+  tallygate audit explain TXN                       why was it decided so?
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";

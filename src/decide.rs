@@ -17,6 +17,7 @@ mod event;
 mod fixed_window;
 mod held;
 mod leaky_queue;
+mod see;
 mod sliding_counter;
 mod sliding_log;
 mod token_bucket;
@@ -24,9 +25,10 @@ mod window;
 
 use crate::decision::Reason;
 use crate::error::{Error, Result};
-use crate::zone::{Algorithm, Family, Limit, Mode, Policy};
+use crate::zone::{Algorithm, Family, Limit, Mode, Policy, ZoneVersion};
 
-pub use event::{Charge, Event, Happened, Override, Undo, happen};
+pub use event::{BucketOverride, Charge, Event, Happened, Override, Undo, happen};
+pub(crate) use see::{Seen, see};
 pub(crate) use window::{same_as, since};
 
 /// The head of a bucket: everything about it that is not in its rows.
@@ -92,6 +94,13 @@ pub struct Version {
     pub policy: Policy,
     /// When it came into force.
     pub changed_us: i64,
+}
+
+impl From<&ZoneVersion> for Version {
+    fn from(version: &ZoneVersion) -> Self {
+        let ZoneVersion { version, policy, changed_at, .. } = version;
+        Self { version: *version, policy: *policy, changed_us: changed_at.timestamp_micros() }
+    }
 }
 
 /// What of a charge ends by itself: it was given back, a reservation runs out, a slot or a member goes.

@@ -1,5 +1,7 @@
 //! What the ledger says: its rows, and how to ask for them.
 
+mod row;
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -8,6 +10,8 @@ use crate::check::validate_key;
 use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Limit, validate_name};
+
+pub use row::{Kind, LedgerRow};
 
 /// One row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,6 +1,7 @@
 //! The face of the library.
 
 mod action;
+mod audit;
 mod calls;
 mod combiner;
 mod config;

@@ -2,6 +2,8 @@
 
 #[macro_use]
 mod row;
+#[macro_use]
+mod stored;
 
 mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -21,14 +23,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::decide::{BucketOverride, Hold};
 use crate::decision::Decision;
-use crate::entry::{Entry, Overridden, Recorded};
+use crate::entry::{Entry, LedgerRow, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::zone::{Zone, ZoneVersion};
 
-pub(crate) use asked::{Action, Bucket, Found, Of, Request, Setting, Span, Spending, What};
+pub(crate) use asked::{
+    Action, At, Bucket, Chained, Found, Of, Range, Request, Setting, Span, Spending, StoredHead, What,
+    beginning,
+};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-use asked::{clock_of, hash_of, spans_of};
+use asked::{clock_of, hash_of, salt_of, spans_of};
 pub(crate) use line::{Line, Lines};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
@@ -326,6 +332,46 @@ impl Store {
     /// A page of a zone's rows, in a statement of its own; the last page is empty.
     pub async fn lines(&self, lines: Lines) -> Result<Vec<Line>> {
         each!(self, s => s.lines(lines).await)
+    }
+
+    /// All rows of a transaction, bucket by bucket, in order.
+    pub async fn ledger_txn(&self, txn: Uuid) -> Result<Vec<(Bucket, LedgerRow)>> {
+        each!(self, s => s.ledger_txn(txn).await)
+    }
+
+    /// The rows of a bucket after a place, in order.
+    pub async fn ledger_bucket(&self, bucket: &Bucket, after: At, limit: u32) -> Result<Vec<LedgerRow>> {
+        each!(self, s => s.ledger_bucket(bucket, after, limit).await)
+    }
+
+    /// The first rows of a range of buckets, bucket by bucket, in order.
+    pub async fn ledger_range(&self, range: &Range, limit: u32) -> Result<Vec<(String, LedgerRow)>> {
+        each!(self, s => s.ledger_range(range, limit).await)
+    }
+
+    /// All limits that buckets ever had of their own, by bucket and seq.
+    pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, BucketOverride)>> {
+        each!(self, s => s.bucket_overrides(range).await)
+    }
+
+    /// The first heads of a range of buckets.
+    pub async fn heads(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
+        each!(self, s => s.heads(range, limit).await)
+    }
+
+    /// What a bucket holds, and the seq of its head at that moment; 0 without a head.
+    pub async fn bucket_holds(&self, bucket: &Bucket) -> Result<(i64, Vec<Hold>)> {
+        each!(self, s => s.bucket_holds(bucket).await)
+    }
+
+    /// Every version of a zone as it is stored.
+    pub async fn zone_chain(&self, zone_id: i32) -> Result<Vec<Chained>> {
+        each!(self, s => s.zone_chain(zone_id).await)
+    }
+
+    /// The next zone that the ledger has rows of.
+    pub async fn ledger_zone_after(&self, zone_id: i32) -> Result<Option<i32>> {
+        each!(self, s => s.ledger_zone_after(zone_id).await)
     }
 }
 

@@ -63,6 +63,12 @@ pub fn show_moment(moment: DateTime<Utc>) -> String {
     moment.format("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
+/// A moment in full, to the microsecond, but for zeros at its end.
+pub fn show_micros(moment: DateTime<Utc>) -> String {
+    let text = moment.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 trait CeilingDivision {
     fn div_ceil_by(self, unit: i64) -> i64;
 }

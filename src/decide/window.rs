@@ -89,7 +89,8 @@ pub(crate) fn same_as(policy: &Policy, at_us: i64) -> i64 {
     }
 }
 
-fn frame(policy: &Policy, at_us: i64) -> Frame {
+/// What counts at a time.
+pub(super) fn frame(policy: &Policy, at_us: i64) -> Frame {
     match policy.algorithm() {
         Algorithm::FixedWindow => fixed_window::frame(policy, at_us),
         Algorithm::SlidingCounter => sliding_counter::frame(policy, at_us),

@@ -3,14 +3,21 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::chain::Hash;
-use crate::decide::{Override, Undo};
+use crate::chain::{Hash, Salt};
+use crate::decide::{Head, Override, Undo};
 use crate::entry::{Cursor, History};
 use crate::error::{Error, Result};
-use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone};
+use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone, ZoneVersion};
+
+/// Bounds that every database can store: the years 1000 to 9999.
+const FIRST_US: i64 = -30_610_224_000_000_000;
+const LAST_US: i64 = 253_402_300_799_000_000;
 
 /// A bucket's name: the zone's number and the key.
 pub(crate) type Bucket = (i32, String);
+
+/// A place in a bucket's ledger: a time, and `seq` among rows of that time.
+pub(crate) type At = (DateTime<Utc>, i64);
 
 /// A check as a store wants it: validated, its zone resolved, its transaction named.
 #[derive(Clone, Debug)]
@@ -152,6 +159,60 @@ pub(super) fn hash_of(bytes: &[u8]) -> Result<Hash> {
     })
 }
 
+pub(super) fn salt_of(bytes: &[u8]) -> Result<Salt> {
+    bytes.try_into().map_err(|_| {
+        Error::database(format!("a salt of the database has {} bytes instead of 16", bytes.len()))
+    })
+}
+
+/// Buckets of a zone, by their keys: from one to another, both among them.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub zone_id: i32,
+    pub from: String,
+    pub to: String,
+}
+
+impl Range {
+    /// Every bucket of a zone.
+    pub fn all(zone_id: i32) -> Self {
+        // No key has as many bytes.
+        Self { zone_id, from: String::new(), to: "\u{10ffff}".repeat(64) }
+    }
+
+    /// One bucket.
+    pub fn only((zone_id, key): &Bucket) -> Self {
+        Self { zone_id: *zone_id, from: key.clone(), to: key.clone() }
+    }
+
+    /// The buckets of it behind one.
+    pub fn behind(&self, key: &str) -> Self {
+        // Keys have no control characters, so the next one is not before this.
+        Self { from: format!("{key}\u{1}"), ..self.clone() }
+    }
+}
+
+/// The head of a bucket as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredHead {
+    pub key: String,
+    /// But for its override.
+    pub head: Head,
+    pub override_seq: Option<i64>,
+    pub holding: bool,
+    /// None once it is erased.
+    pub salt: Option<Salt>,
+    pub row_hash: Hash,
+}
+
+/// A version of a zone, with its hash and its clock as they are stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Chained {
+    pub version: ZoneVersion,
+    pub row_hash: Hash,
+    pub clock: Vec<ClockSpan>,
+}
+
 /// What is known of a zone before it is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
@@ -187,9 +248,8 @@ pub(crate) enum Of<'h> {
 impl<'h> Span<'h> {
     /// The rows of `of` that the history asks for.
     pub fn new(of: Of<'h>, history: &History) -> Self {
-        // Bounds that every database can store: the years 1000 to 9999.
         let at = |us| DateTime::from_timestamp_micros(us).unwrap_or_default();
-        let (first, last) = (at(-30_610_224_000_000_000), at(253_402_300_799_000_000));
+        let (first, last) = (at(FIRST_US), at(LAST_US));
         let start = match of {
             Of::ZoneUpwards(_) => Cursor { at: first, id: 0 },
             _ => Cursor { at: last, id: i64::MAX },
@@ -203,4 +263,9 @@ impl<'h> Span<'h> {
             limit: history.limit,
         }
     }
+}
+
+/// Before every row that any database can store.
+pub(crate) fn beginning() -> At {
+    (DateTime::from_timestamp_micros(FIRST_US).unwrap_or_default(), 0)
 }

@@ -2,6 +2,7 @@
 
 mod action;
 mod check;
+mod ledger;
 mod lines;
 mod zones;
 

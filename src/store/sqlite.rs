@@ -4,6 +4,7 @@ mod action;
 mod batch;
 mod bucket;
 mod known;
+mod ledger;
 mod lines;
 mod list;
 mod load;

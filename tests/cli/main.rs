@@ -1,5 +1,6 @@
 //! The command line, driven as a user drives it: arguments and stdin in, output and exit code out.
 
+mod audit;
 mod backtest;
 mod bench;
 mod check;
@@ -45,6 +46,8 @@ fn every_command_explains_itself_with_examples() {
         &["history", "--help"],
         &["backtest", "--help"],
         &["audit", "report", "--help"],
+        &["audit", "explain", "--help"],
+        &["audit", "verify", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
         &["completions", "--help"],

@@ -13,6 +13,7 @@ mod db;
 mod differential;
 mod durability;
 mod exact;
+mod explain;
 mod flat;
 mod floods;
 mod gate;
@@ -25,6 +26,9 @@ mod ledger;
 mod limits;
 mod locks;
 mod model;
+#[path = "../core/naive.rs"]
+#[allow(dead_code)]
+mod naive;
 mod patience;
 mod pgbouncer;
 mod proxy;
@@ -39,6 +43,7 @@ mod server;
 mod staff;
 mod together;
 mod vectors;
+mod verify;
 mod waiting;
 
 use std::sync::Arc;
@@ -92,6 +97,8 @@ fn main() -> std::process::ExitCode {
         coalesced::a_row_that_stands_for_no_check_is_refused,
         durability::a_zone_keeps_its_choices_in_every_version,
         differential::the_database_decides_what_the_core_decides,
+        explain::a_row_that_was_changed_is_not_reproduced,
+        explain::what_counted_is_what_a_plain_count_finds,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
         exact::sixty_four_clients_that_travel_together_get_exactly_the_limit,
@@ -159,6 +166,9 @@ fn main() -> std::process::ExitCode {
         together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,
         together::callers_that_leave_harm_no_other,
         vectors::every_vector_is_decided_as_written,
+        verify::a_change_of_a_zone_is_found,
+        verify::a_decision_that_does_not_follow_from_the_rows_before_it_is_found,
+        verify::each_change_of_a_ledger_is_found_where_it_is,
         waiting::the_promised_wait_is_the_least_that_passes,
     );
     on!([Postgres, MySql, MariaDb] =>

@@ -37,7 +37,7 @@ pub struct Told {
 
 /// An amount in parts of a unit: so many, of which so many are one.
 #[derive(Clone, Copy)]
-struct Parts(i128, i128);
+pub struct Parts(pub i128, pub i128);
 
 impl Naive {
     pub fn new(policy: Policy) -> Self {
@@ -169,7 +169,7 @@ impl Naive {
         self.policy.soft_rate().is_some_and(|soft| used + i128::from(cost) * unit > i128::from(soft) * unit)
     }
 
-    fn room(&self, limit: i64, now_us: i64) -> i64 {
+    pub fn room(&self, limit: i64, now_us: i64) -> i64 {
         let Parts(used, unit) = self.used(now_us);
         ((i128::from(limit) * unit - used).max(0) / unit) as i64
     }
@@ -191,7 +191,7 @@ impl Naive {
         passes_us
     }
 
-    fn used(&self, now_us: i64) -> Parts {
+    pub fn used(&self, now_us: i64) -> Parts {
         let window_us = self.policy.window_us();
         let sum = |counts: &dyn Fn(i64) -> bool| -> i128 {
             self.live(now_us).filter(|charge| counts(charge.at_us)).map(|c| i128::from(c.amount)).sum()

@@ -163,7 +163,7 @@ impl<'b> Bucket<'b> {
 
     /// Lets something happen; None when the database must be asked first.
     pub fn happen(&mut self, event: Event) -> Result<Option<Mark>> {
-        let policy = self.current()?.policy;
+        self.current()?;
         if self.stopped {
             return Ok(None);
         }
@@ -189,10 +189,9 @@ impl<'b> Bucket<'b> {
             return Ok(None);
         };
         self.state = after;
-        let limit = happened.head.exception.and_then(|exception| exception.limit);
         Ok(Some(Mark {
             before_us: last_us(&before.head),
-            limit: limit.map_or(policy, |limit| policy.overridden(limit)).limit(),
+            limit: peek.limit,
             remaining: peek.remaining,
             happened,
         }))

@@ -1,0 +1,380 @@
+//! One bucket's rows, one after the other: is each where it belongs, does it say what it said when it was hashed, and
+//! does it follow from those before it?
+//!
+//! After a row that is wrong it goes on from what that row says of itself, so that the next fault shows and the rest of
+//! the bucket is not reported for it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::compare::{Difference, Replayed};
+use super::fault::{Fault, What};
+use super::replay::Replay;
+use crate::chain::{self, Hash, Salt};
+use crate::decide::{BucketOverride, Exception, Hold, Version};
+use crate::entry::LedgerRow;
+use crate::store::StoredHead;
+
+/// Faults that are told of one bucket; more are counted.
+const TOLD: usize = 100;
+
+/// Transactions that are remembered of one bucket, so that one that comes twice is seen.
+const REMEMBERED: usize = 1 << 20;
+
+pub(super) struct Checking<'z> {
+    zone: &'z str,
+    key: String,
+    salt: Option<Salt>,
+    replay: Replay,
+    overrides: Vec<BucketOverride>,
+    head: Option<StoredHead>,
+    /// The last row, and its hash.
+    last: Option<Last>,
+    hash: Hash,
+    /// The hash before that, and that of a row which stands out of order.
+    hash_before: Hash,
+    beside: Option<Hash>,
+    decided: HashSet<Uuid>,
+    ended: HashSet<Uuid>,
+    faults: Vec<Fault>,
+    more: u64,
+    /// What the head says that was read before the rows.
+    head_seq: i64,
+    holding: bool,
+    /// The head's row was met and compared.
+    met_head: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Last {
+    seq: i64,
+    id: i64,
+}
+
+impl<'z> Checking<'z> {
+    pub fn new(
+        (zone_id, zone): (i32, &'z str),
+        key: String,
+        first: &LedgerRow,
+        head: Option<StoredHead>,
+        overrides: Vec<BucketOverride>,
+        replay: Replay,
+    ) -> Self {
+        let own = head.as_ref().and_then(|head| head.salt);
+        let salt = if first.seq == 1 { first.salt } else { own };
+        let hash = chain::bucket(salt.as_ref(), zone_id, &key);
+        let mut checking = Self {
+            zone,
+            key,
+            salt,
+            replay,
+            overrides,
+            last: None,
+            hash,
+            hash_before: hash,
+            beside: None,
+            decided: HashSet::new(),
+            ended: HashSet::new(),
+            faults: Vec::new(),
+            more: 0,
+            head_seq: head.as_ref().map_or(0, |head| head.head.seq),
+            holding: head.as_ref().is_some_and(|head| head.holding),
+            head,
+            met_head: false,
+        };
+        if checking.head.is_some() && own != salt {
+            let why = "the head has another salt than the first row".to_owned();
+            checking.fault(What::WrongHead, None, None, why);
+        }
+        checking
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub fn lacks(&self, row: &LedgerRow) -> bool {
+        self.replay.lacks(row)
+    }
+
+    pub fn is_behind(&self, row: &LedgerRow) -> bool {
+        self.replay.is_behind(row)
+    }
+
+    pub fn catch_up(&mut self, versions: Arc<[Version]>, overrides: Vec<BucketOverride>) {
+        self.replay.catch_up(versions, overrides.clone());
+        self.overrides = overrides;
+    }
+
+    /// The row that was read last.
+    pub fn seq(&self) -> i64 {
+        self.last.map_or(0, |last| last.seq)
+    }
+
+    pub fn next(&mut self, row: &LedgerRow, charging: Option<&LedgerRow>) {
+        if row.seq <= self.seq() && !self.follows(row) {
+            return self.out_of_order(row);
+        }
+        let expected = self.seq() + 1;
+        let gap = row.seq > expected;
+        if gap {
+            let rows = if row.seq == expected + 1 {
+                format!("row {expected} is not there")
+            } else {
+                format!("rows {expected} to {} are not there", row.seq - 1)
+            };
+            self.fault(What::Missing, None, Some(expected), rows);
+        }
+        let edited = self.chain(row, gap);
+        self.order(row);
+        self.once(row);
+        let doubt = self.replay.is_in_doubt(row.at_us);
+        let replayed = self.replay.next(row, charging);
+        if edited {
+            self.replay.doubt(row.at_us);
+        }
+        match (replayed, edited) {
+            (Replayed::Same, false) => {}
+            (Replayed::Differs(differences), true) => {
+                self.fault(What::Edited, Some(row), None, show(&differences));
+            }
+            (Replayed::Impossible(why), true) if !gap => self.fault(What::Edited, Some(row), None, why),
+            (_, true) => {
+                let what = "it, or the hash of the row before it, is not what was hashed";
+                self.fault(What::Edited, Some(row), None, what.to_owned());
+            }
+            // What a missing or a changed row leads to is not another fault.
+            (_, false) if gap || doubt => {}
+            (Replayed::Differs(differences), false) => {
+                // The one column that is in no hash and decides nothing.
+                let edited = differences.iter().all(|difference| difference.column == "prev_at");
+                let what = if edited { What::Edited } else { What::NotReproducible };
+                self.fault(what, Some(row), None, show(&differences));
+            }
+            (Replayed::Impossible(why), false) => self.fault(What::NotReproducible, Some(row), None, why),
+        }
+        self.last = Some(Last { seq: row.seq, id: row.id });
+        self.meet_head(row);
+    }
+
+    /// A row with a lower number that was hashed behind the last one: it is that one's number which was changed.
+    fn follows(&mut self, row: &LedgerRow) -> bool {
+        let Some(last) = &mut self.last else { return false };
+        if hashed(row, None).hash(&self.hash, self.salt.as_ref()) != row.row_hash {
+            return false;
+        }
+        let wrong = std::mem::replace(&mut last.seq, row.seq - 1);
+        self.replay.renumber(row.seq - 1);
+        self.faults.pop_if(|fault| fault.what == What::Missing);
+        self.fault(What::Edited, None, Some(wrong), format!("its seq was {}", row.seq - 1));
+        true
+    }
+
+    /// Did a row change since it was hashed behind the one before it? Nothing is said of one behind a gap.
+    fn chain(&mut self, row: &LedgerRow, gap: bool) -> bool {
+        let own = self.overrides.iter().find(|own| own.seq == row.seq);
+        let exception = own.map(|own| Exception {
+            seq: own.seq,
+            limit: own.limit,
+            ban_exempt: own.ban_exempt,
+            until_us: own.until_us,
+        });
+        let row_of = hashed(row, exception);
+        let closes = |before: &Hash| row_of.hash(before, self.salt.as_ref()) == row.row_hash;
+        let edited = !gap && !closes(&self.hash) && !self.beside.as_ref().is_some_and(closes);
+        (self.hash_before, self.hash, self.beside) = (self.hash, row.row_hash, None);
+        edited
+    }
+
+    fn order(&mut self, row: &LedgerRow) {
+        let Some(last) = self.last else { return };
+        if row.id <= last.id {
+            let why = format!("its number {} is not above {}, that of the row before it", row.id, last.id);
+            self.fault(What::Reordered, Some(row), None, why);
+        }
+    }
+
+    /// A row that stands behind one with the same or a higher number.
+    fn out_of_order(&mut self, row: &LedgerRow) {
+        self.beside = Some(row.row_hash);
+        let closes = hashed(row, None).hash(&self.hash_before, self.salt.as_ref()) == row.row_hash;
+        let closes = closes && self.seq() == row.seq;
+        let edited = |fault: &&mut Fault| fault.what == What::Edited && fault.seq == Some(row.seq);
+        if let Some(twin) = self.faults.iter_mut().find(edited).filter(|_| closes) {
+            twin.what = What::Inserted;
+            twin.detail = "seq is that of another row, which is the one that was hashed".to_owned();
+            return;
+        }
+        let missing = self
+            .faults
+            .iter()
+            .position(|fault| fault.what == What::Missing && fault.seq.is_some_and(|seq| seq == row.seq));
+        match missing {
+            // It is there after all, but at another time.
+            Some(place) => {
+                self.faults.remove(place);
+                let why = "its time is later than that of a row with a higher seq".to_owned();
+                self.fault(What::Reordered, Some(row), None, why);
+            }
+            None => {
+                let why = format!("seq {} is that of another row too, or of none before it", row.seq);
+                self.fault(What::Inserted, Some(row), None, why);
+            }
+        }
+    }
+
+    /// A transaction is decided once in a bucket, and ended once.
+    fn once(&mut self, row: &LedgerRow) {
+        let seen = match row.kind {
+            kind if kind.is_check() => &mut self.decided,
+            kind if kind.is_undo() => &mut self.ended,
+            _ => return,
+        };
+        if seen.len() >= REMEMBERED {
+            seen.clear();
+        }
+        if !seen.insert(row.txn_id) {
+            let why = format!("its transaction has a {} in this bucket already", row.kind);
+            self.fault(What::Repeated, Some(row), None, why);
+        }
+    }
+
+    /// The head as it was read says what the row of its seq left behind. Later rows came since.
+    fn meet_head(&mut self, row: &LedgerRow) {
+        let Some(stored) = self.head.take_if(|stored| stored.head.seq == row.seq) else { return };
+        self.met_head = true;
+        let head = &stored.head;
+        let mut wrong = Vec::new();
+        let mut same = |column: &'static str, same: bool| wrong.extend((!same).then_some(column));
+        same("row_hash", stored.row_hash == row.row_hash);
+        same("last_at", head.last_us == row.at_us);
+        same("spent_total", head.spent_total == row.spent_total);
+        same("level", head.level == row.level);
+        same("zone_version", head.zone_version == row.zone_version);
+        same("strikes", head.strikes == row.strikes);
+        if self.replay.is_whole() {
+            let derived = self.replay.head();
+            // The row of a ban comes with the check that brought it about.
+            same("banned_until", head.banned_until_us == derived.banned_until_us);
+            same("bans", head.bans == derived.bans);
+            same("ban_strikes", head.ban_strikes == derived.ban_strikes);
+            same("carried", head.carried == derived.carried);
+            same("override_seq", stored.override_seq == derived.exception.map(|own| own.seq));
+            same("holding", stored.holding || self.replay.holds().is_empty());
+        }
+        if !wrong.is_empty() {
+            let why = format!("the head says otherwise than its last row: {}", wrong.join(", "));
+            self.fault(What::WrongHead, Some(row), None, why);
+        }
+    }
+
+    /// The holds as they are stored, at the moment when the head was that of the last row.
+    pub fn compare_holds(&mut self, stored: &[Hold]) {
+        let asked_about = |holds: &[Hold]| {
+            let mut holds: Vec<_> = holds.iter().filter(|hold| self.replay.keeps(hold)).cloned().collect();
+            holds.sort_by_key(|hold| hold.seq);
+            holds
+        };
+        let (stored, derived) = (asked_about(stored), asked_about(self.replay.holds()));
+        if stored != derived && self.replay.is_whole() {
+            let odd = stored.iter().find(|hold| !derived.contains(hold));
+            let odd = odd.or_else(|| derived.iter().find(|hold| !stored.contains(hold)));
+            let seq = odd.map(|hold| hold.seq);
+            let why = "zone_hold does not hold what the rows lead to".to_owned();
+            self.fault(What::WrongHead, None, seq, why);
+        }
+    }
+
+    /// True when the head knows of holds, or should.
+    pub fn holds(&self) -> bool {
+        !self.replay.holds().is_empty() || self.holding
+    }
+
+    /// True when the head must be read once more: it is missing, or not that of the last row.
+    pub fn lacks_head(&self) -> bool {
+        !self.met_head || self.seq() > self.head_seq
+    }
+
+    /// What is said of the bucket's end, with its head as it is now.
+    pub fn end(mut self, now: Option<&StoredHead>) -> (Replay, Vec<Fault>, u64) {
+        if self.lacks_head() {
+            let last = self.seq();
+            match now {
+                None => {
+                    let why = "the bucket has rows but no head in zone_bucket_lock".to_owned();
+                    self.fault(What::WrongHead, None, None, why);
+                }
+                Some(head) if head.head.seq > last && self.head_seq > last => {
+                    let why = format!("rows {} to {} are not there", last + 1, head.head.seq);
+                    self.fault(What::Truncated, None, Some(last + 1), why);
+                }
+                Some(head) if head.head.seq < last => {
+                    let why = format!("the head is at {}, the ledger at {last}", head.head.seq);
+                    self.fault(What::WrongHead, None, Some(last), why);
+                }
+                Some(_) => {}
+            }
+        }
+        for own in std::mem::take(&mut self.overrides) {
+            if own.seq > self.seq() && now.is_none_or(|head| own.seq > head.head.seq) {
+                let why = format!("zone_override has a limit of row {}, which is not there", own.seq);
+                self.fault(What::WrongHead, None, Some(own.seq), why);
+            }
+        }
+        (self.replay, self.faults, self.more)
+    }
+
+    fn fault(&mut self, what: What, row: Option<&LedgerRow>, seq: Option<i64>, detail: String) {
+        if self.faults.len() >= TOLD {
+            self.more += 1;
+            return;
+        }
+        self.faults.push(Fault {
+            zone: self.zone.to_owned(),
+            key: Some(self.key.clone()),
+            seq: row.map(|row| row.seq).or(seq),
+            txn_id: row.map(|row| row.txn_id),
+            what,
+            detail,
+        });
+    }
+}
+
+fn hashed(row: &LedgerRow, exception: Option<Exception>) -> chain::Row<'_> {
+    chain::Row {
+        txn: row.txn_id,
+        seq: row.seq,
+        zone_version: row.zone_version,
+        checks: row.checks,
+        blocked: row.blocked,
+        critical: row.critical,
+        cost: row.cost,
+        spent: row.spent,
+        spent_total: row.spent_total,
+        remaining: row.remaining,
+        limit: row.zone_limit,
+        retry_after_us: row.retry_after_us,
+        delay_us: row.delay_us,
+        level: row.level,
+        strikes: row.strikes,
+        target_us: row.target_us,
+        decided_us: row.at_us,
+        ends_us: row.ends_us,
+        kind: row.kind.as_str(),
+        reason: row.reason.as_str(),
+        member: row.member.as_deref(),
+        note: row.note.as_deref(),
+        actor: row.actor.as_deref(),
+        exception,
+    }
+}
+
+fn show(differences: &[Difference]) -> String {
+    let all = differences.iter().map(|difference| {
+        let Difference { column, recorded, derived } = difference;
+        format!("{column} is {recorded}, the rows before it lead to {derived}")
+    });
+    all.collect::<Vec<_>>().join("; ")
+}

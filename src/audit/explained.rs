@@ -1,0 +1,171 @@
+//! What an explanation says.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::compare::Difference;
+use crate::entry::{Entry, Kind};
+use crate::zone::{Limit, ZoneVersion};
+
+/// Why a transaction was decided as it was: each of its rows, in every bucket that it touched.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// The transaction.
+    pub txn_id: Uuid,
+    /// Of several limits that were asked together, the one that blocked it the longest; None when nothing blocked it.
+    pub binding: Option<Binding>,
+    /// Its rows, bucket by bucket, in the order in which they were recorded.
+    pub rows: Vec<ExplainedRow>,
+}
+
+/// A limit that blocked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Binding {
+    /// The zone's name.
+    pub zone: String,
+    /// The bucket's key.
+    pub key: String,
+}
+
+/// A row, and what it was decided from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainedRow {
+    /// The row.
+    #[serde(flatten)]
+    pub row: Entry,
+    /// The most that a check like it could have spent.
+    pub limit: i64,
+    /// The zone's policy at the row's version; None when that version is missing.
+    pub policy: Option<ZoneVersion>,
+    /// The limit of the bucket's own that was in force.
+    pub bucket_override: Option<Bar>,
+    /// The ban that was in force.
+    pub ban: Option<Bar>,
+    /// What counted at that moment, where the zone counts charges: those of its window, or what was held.
+    pub counted: Option<Counted>,
+    /// The level at that moment, where the zone has one.
+    pub level_was: Option<Level>,
+    /// What a check like it could have spent before it; None when rows before it are missing.
+    pub left_before: Option<i64>,
+    /// When the same request would have passed, had nothing else arrived; None when it passed, or never would.
+    pub passes_at: Option<DateTime<Utc>>,
+    /// Do the rows before it lead to exactly this row? None when some of them are missing.
+    pub reproduced: Option<bool>,
+    /// Where they do not: what differs.
+    pub differences: Vec<Difference>,
+    /// Why it cannot be derived.
+    pub missing: Option<String>,
+}
+
+/// A ban or an override, as its row in the bucket's ledger has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bar {
+    /// The row that set it.
+    pub seq: i64,
+    /// When.
+    pub set_at: DateTime<Utc>,
+    /// When it was to end; None for never.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Why, as people wrote it; None for a ban that blocked checks brought about.
+    pub note: Option<String>,
+    /// Who set it.
+    pub actor: Option<String>,
+    /// The transaction that brought it about, or its own.
+    pub txn_id: Uuid,
+    /// Of an override: the limit; None keeps the zone's.
+    pub limit: Option<Limit>,
+    /// Of an override: True when blocked checks do not lead to a ban.
+    pub ban_exempt: bool,
+}
+
+/// What counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// All of it.
+    pub used: i64,
+    /// What was charged at this time or later counted in full; None for what is held, whenever it was charged.
+    pub from: Option<DateTime<Utc>>,
+    /// Of a sliding counter: the slot before that, of which a share counted.
+    pub fading: Option<Fade>,
+    /// What counts in place of all charges before a change of policy.
+    pub carried: Option<Carry>,
+    /// How many charges there were.
+    pub transactions: u64,
+    /// The newest of them, oldest first: as many as were asked for.
+    pub charges: Vec<CountedCharge>,
+}
+
+/// A slot that is leaving its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Fade {
+    /// When it began.
+    pub from: DateTime<Utc>,
+    /// What was spent in it, and not given back.
+    pub spent: i64,
+    /// The share of it that is still in the window: so many microseconds …
+    pub part_us: i64,
+    /// … of so many.
+    pub of_us: i64,
+    /// What of it counted, rounded down.
+    pub counts: i64,
+}
+
+/// A charge in place of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Carry {
+    /// When the policy changed.
+    pub at: DateTime<Utc>,
+    /// How much it is.
+    pub amount: i64,
+}
+
+/// A charge that counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CountedCharge {
+    /// Its transaction; None for one whose row is too old to have been read.
+    pub txn_id: Option<Uuid>,
+    /// Its row in the bucket's ledger.
+    pub seq: i64,
+    /// When it was charged.
+    pub at: DateTime<Utc>,
+    /// What it charged.
+    pub cost: i64,
+    /// What of that was given back, or had ended by itself.
+    pub given_back: i64,
+    /// When the rest was to end by itself: a reservation, a slot, a member.
+    pub ends_at: Option<DateTime<Utc>>,
+    /// The member that it stands for.
+    pub member: Option<String>,
+}
+
+/// The level of a token bucket and its kin, in fractions of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Level {
+    /// After the row before; None when the bucket began full.
+    pub before: Option<i64>,
+    /// When that was.
+    pub before_at: Option<DateTime<Utc>>,
+    /// The microseconds since then, times `per_us`: what flowed in, had there been room.
+    pub flowed_in: i64,
+    /// At the moment of the row.
+    pub now: i64,
+    /// After the row.
+    pub after: Option<i64>,
+    /// A full bucket.
+    pub capacity: i64,
+    /// What a microsecond adds.
+    pub per_us: i64,
+    /// A whole token.
+    pub per_token: i64,
+    /// True when something else than time changed it since the row before: a change of policy, the end of an override or
+    /// of a reservation.
+    pub changed: bool,
+}
+
+impl ExplainedRow {
+    /// Is it about a check, and not about something else that happened to the bucket?
+    pub fn is_check(&self) -> bool {
+        self.row.kind.parse::<Kind>().is_ok_and(Kind::is_check)
+    }
+}

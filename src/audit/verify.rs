@@ -1,0 +1,260 @@
+//! Walks the ledger and says what in it is not as the library left it.
+//!
+//! Buckets are read in the order of their zone and key, in ranges of some 20,000 rows; several ranges at once, each on a
+//! connection of its own. Every statement is short, reads a page by its key and sees what is committed then, so nothing is
+//! held up and buckets may be in use. Memory holds a few pages, and of each bucket what its longest window does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+
+use super::fault::Fault;
+use super::walk::walk;
+use super::zones::Stored;
+use crate::error::{Error, Result};
+use crate::store::{Range, Store, StoredHead};
+use crate::zone::Zone;
+
+/// Heads that are read at a time.
+const HEADS: u32 = 1_000;
+
+/// About so many rows are a range.
+const ROWS: i64 = 20_000;
+
+/// What to verify.
+///
+/// ```
+/// use tallygate::Verify;
+/// let login = Verify { zone: Some("login".into()), ..Verify::default() };
+/// # let _ = login;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// Only this zone.
+    pub zone: Option<String>,
+    /// Only this bucket; needs `zone`.
+    pub key: Option<String>,
+    /// Only what comes behind this bucket, as a verification told that was ended early: its zone and key.
+    pub after: Option<(String, String)>,
+    /// How many connections to use: 1 or more.
+    pub jobs: usize,
+}
+
+impl Default for Verify {
+    fn default() -> Self {
+        Self { zone: None, key: None, after: None, jobs: 1 }
+    }
+}
+
+/// What a verification tells on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verifying {
+    /// Something is wrong.
+    Fault(Fault),
+    /// So many faults more are in a bucket of which many were told.
+    More(u64),
+    /// So much was read since it told so last.
+    Read {
+        /// Buckets.
+        buckets: u64,
+        /// Rows.
+        rows: u64,
+    },
+    /// All up to this bucket, its zone and key, is verified.
+    Passed(String, String),
+}
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Zones.
+    pub zones: u64,
+    /// Buckets.
+    pub buckets: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Faults.
+    pub faults: u64,
+}
+
+/// A range of buckets of a zone, with their heads.
+pub(super) struct Part {
+    pub number: u64,
+    pub zone: Arc<Stored>,
+    pub range: Range,
+    pub heads: Vec<StoredHead>,
+}
+
+pub(super) enum Told {
+    Zone,
+    Say(Verifying),
+    /// The part of this number is done; up to where it went.
+    Done(u64, Option<(String, String)>),
+}
+
+pub(super) type Says = mpsc::Sender<Result<Told>>;
+
+pub(crate) async fn verify(
+    store: &Store,
+    what: &Verify,
+    mut tell: impl FnMut(Verifying),
+) -> Result<Verified> {
+    let jobs = what.jobs.max(1);
+    let (says, mut said) = mpsc::channel(256);
+    let (give, parts) = mpsc::channel(jobs);
+    let parts = Arc::new(Mutex::new(parts));
+    // They end with this call, also where it is dropped.
+    let mut work = JoinSet::new();
+    let (planned, plan, to) = (store.clone(), what.clone(), says.clone());
+    work.spawn(async move { report(&to, planning(&planned, &plan, &give, &to).await).await });
+    for _ in 0..jobs {
+        let (store, parts, says) = (store.clone(), Arc::clone(&parts), says.clone());
+        work.spawn(async move {
+            while let Some(part) = { parts.lock().await.recv().await } {
+                let walked = walk(&store, &part, &says).await;
+                report(&says, walked).await;
+            }
+        });
+    }
+    drop(says);
+    let mut verified = Verified::default();
+    let (mut next, mut done) = (0, BTreeMap::new());
+    while let Some(told) = said.recv().await {
+        match told? {
+            Told::Zone => verified.zones += 1,
+            Told::Say(say) => {
+                match &say {
+                    Verifying::Fault(_) => verified.faults += 1,
+                    Verifying::More(more) => verified.faults += more,
+                    Verifying::Read { buckets, rows } => {
+                        verified.buckets += buckets;
+                        verified.rows += rows;
+                    }
+                    Verifying::Passed(..) => {}
+                }
+                tell(say);
+            }
+            Told::Done(number, to) => {
+                done.insert(number, to);
+                while let Some(to) = done.remove(&next) {
+                    next += 1;
+                    to.into_iter().for_each(|(zone, key)| tell(Verifying::Passed(zone, key)));
+                }
+            }
+        }
+    }
+    Ok(verified)
+}
+
+/// The last that is said of some work: that it failed.
+async fn report(says: &Says, result: Result<()>) {
+    if let Err(error) = result {
+        // Whoever listened is gone with its call.
+        let _ = says.send(Err(error)).await;
+    }
+}
+
+pub(super) async fn say(says: &Says, told: Told) -> Result<()> {
+    says.send(Ok(told)).await.map_err(|_| Error::transient("the verification was ended"))
+}
+
+/// Verifies the zones, and cuts them into parts by the heads of their buckets.
+async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says: &Says) -> Result<()> {
+    let zones = store.zones().await?;
+    let by_name = |name: &str| {
+        let zone = zones.iter().find(|zone| zone.name == name);
+        zone.ok_or_else(|| {
+            Error::invalid(format!("there is no zone {name:?}; list them with: tallygate zone list"))
+        })
+    };
+    let after =
+        what.after.as_ref().map(|(zone, key)| Ok::<_, Error>((by_name(zone)?.id, key))).transpose()?;
+    let mut ids: Vec<i32> = match &what.zone {
+        Some(name) => vec![by_name(name)?.id],
+        None => {
+            let mut ids: Vec<i32> = zones.iter().map(|zone| zone.id).collect();
+            // Rows of a zone that is gone would else be seen by nobody.
+            let mut last = i32::MIN;
+            while let Some(id) = store.ledger_zone_after(last).await? {
+                ids.push(id);
+                last = id;
+            }
+            ids
+        }
+    };
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|&id| after.is_none_or(|(zone_id, _)| id >= zone_id));
+    let mut number = 0;
+    for id in ids {
+        let stored = Arc::new(stored_zone(store, id, &zones).await?);
+        say(says, Told::Zone).await?;
+        for fault in &stored.faults {
+            say(says, Told::Say(Verifying::Fault(fault.clone()))).await?;
+        }
+        let mut rest = match &what.key {
+            Some(key) => Range::only(&(id, key.clone())),
+            None => Range::all(id),
+        };
+        if let Some((_, key)) = after.filter(|&(zone_id, _)| zone_id == id) {
+            rest = rest.behind(key);
+        }
+        let mut heads = Vec::new();
+        let mut rows = 0;
+        let mut pages = Heads::of(rest.clone());
+        loop {
+            let page = pages.next(store).await?;
+            if page.is_empty() {
+                break;
+            }
+            for head in page {
+                rows += head.head.seq;
+                let key = head.key.clone();
+                heads.push(head);
+                if rows >= ROWS || heads.len() >= HEADS as usize {
+                    let range = Range { to: key.clone(), ..rest.clone() };
+                    let (zone, heads) = (Arc::clone(&stored), std::mem::take(&mut heads));
+                    if give.send(Part { number, zone, range, heads }).await.is_err() {
+                        return Ok(());
+                    }
+                    (number, rows, rest) = (number + 1, 0, rest.behind(&key));
+                }
+            }
+        }
+        let part = Part { number, zone: stored, range: rest, heads };
+        number += 1;
+        if give.send(part).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn stored_zone(store: &Store, id: i32, zones: &[Zone]) -> Result<Stored> {
+    let versions = store.zone_chain(id).await?;
+    Ok(Stored::new(id, zones.iter().find(|zone| zone.id == id), &versions))
+}
+
+/// The heads of a range of buckets, in order, a page at a time: each tells the seq and the hash of its bucket's last row.
+pub(crate) struct Heads {
+    rest: Option<Range>,
+}
+
+impl Heads {
+    pub fn of(range: Range) -> Self {
+        Self { rest: Some(range) }
+    }
+
+    /// The next page; empty at the end. A statement of its own: each bucket is as it is at that moment.
+    pub async fn next(&mut self, store: &Store) -> Result<Vec<StoredHead>> {
+        let Some(rest) = self.rest.take() else { return Ok(Vec::new()) };
+        let page = store.heads(&rest, HEADS).await?;
+        if let Some(last) = page.last().filter(|_| page.len() >= HEADS as usize) {
+            self.rest = Some(rest.behind(&last.key));
+        }
+        Ok(page)
+    }
+}

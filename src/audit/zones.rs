@@ -1,0 +1,86 @@
+//! The versions of a zone: a chain of their own, and the policies that its rows name.
+
+use std::sync::Arc;
+
+use super::fault::{Fault, What};
+use crate::chain;
+use crate::decide::Version;
+use crate::store::Chained;
+use crate::zone::{Zone, ZoneVersion};
+
+/// A zone as it is stored. Its rows may be there without it.
+pub(super) struct Stored {
+    pub id: i32,
+    pub name: String,
+    pub versions: Arc<[Version]>,
+    pub faults: Vec<Fault>,
+}
+
+impl Stored {
+    pub fn new(id: i32, zone: Option<&Zone>, versions: &[Chained]) -> Self {
+        let name = zone.map_or_else(|| format!("number {id}"), |zone| zone.name.clone());
+        let mut stored = Self {
+            id,
+            name,
+            versions: versions.iter().map(|version| Version::from(&version.version)).collect(),
+            faults: Vec::new(),
+        };
+        stored.check(zone, versions);
+        stored
+    }
+
+    fn check(&mut self, zone: Option<&Zone>, versions: &[Chained]) {
+        let Some(zone) = zone else {
+            return self.fault("there are rows of a zone that is not in zone_master".to_owned());
+        };
+        let mut hash = chain::zone(self.id, &zone.name);
+        let mut next = 1;
+        for Chained { version, row_hash, clock } in versions {
+            let ZoneVersion { version: number, policy, description, changed_at, changed_by } = version;
+            let gap = *number != next;
+            if gap {
+                self.fault(format!("version {next} is not there"));
+            }
+            let hashed = chain::Version {
+                version: *number,
+                policy,
+                description,
+                changed_us: changed_at.timestamp_micros(),
+                changed_by,
+                clock,
+            };
+            if !gap && hashed.hash(&hash) != *row_hash {
+                self.fault(format!(
+                    "version {number}, its calendar, the zone's name or the version before it was edited"
+                ));
+            }
+            (hash, next) = (*row_hash, number.saturating_add(1));
+        }
+        match versions.last().map(|last| &last.version) {
+            None => self.fault("it has no version".to_owned()),
+            Some(last) if last.version != zone.version => self.fault(format!(
+                "zone_master is at version {}, the last of zone_version is {}",
+                zone.version, last.version
+            )),
+            Some(last)
+                if last.policy != zone.policy
+                    || last.description != zone.description
+                    || last.changed_at != zone.updated_at =>
+            {
+                self.fault(format!("zone_master does not say what version {} says", last.version));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn fault(&mut self, detail: String) {
+        self.faults.push(Fault {
+            zone: self.name.clone(),
+            key: None,
+            seq: None,
+            txn_id: None,
+            what: What::WrongZone,
+            detail,
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! A row of the ledger as it is stored: all that its decision can be derived from again, and compared with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::decision::Reason;
+use crate::error::{Error, Result};
+
+/// A row of the ledger, but for its bucket. Times are microseconds since 1970 in UTC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// Number of the row, unique in the ledger.
+    pub id: i64,
+    /// The transaction.
+    pub txn_id: Uuid,
+    /// The version of the zone that decided.
+    pub zone_version: i32,
+    /// Position in the bucket, from 1 without gaps.
+    pub seq: i64,
+    /// What it records.
+    pub kind: Kind,
+    /// How many checks it stands for.
+    pub checks: i32,
+    /// May the transaction not pass?
+    pub blocked: bool,
+    /// Why.
+    pub reason: Reason,
+    /// Could the check take from the reserve?
+    pub critical: bool,
+    /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.
+    pub cost: i64,
+    /// What was spent.
+    pub spent: i64,
+    /// Sum of `spent` over the bucket up to and with this row.
+    pub spent_total: i64,
+    /// What could still be spent after the decision.
+    pub remaining: i64,
+    /// The most that a check like it could have spent.
+    pub zone_limit: i64,
+    /// The wait that was promised.
+    pub retry_after_us: Option<i64>,
+    /// How long the caller was told to wait for its turn.
+    pub delay_us: Option<i64>,
+    /// The level after the row.
+    pub level: Option<i64>,
+    /// Blocked checks that counted for bans up to and with this row.
+    pub strikes: i64,
+    /// When the charge was made that the row ends.
+    pub target_us: Option<i64>,
+    /// When it was decided.
+    pub at_us: i64,
+    /// When the row before it in the bucket was decided.
+    pub prev_us: Option<i64>,
+    /// When what it began ends by itself.
+    pub ends_us: Option<i64>,
+    /// Whom the check was about, where members are counted.
+    pub member: Option<String>,
+    /// Why, as people wrote it.
+    pub note: Option<String>,
+    /// Who did it, for what people do.
+    pub actor: Option<String>,
+    /// The bucket's salt, in its first row.
+    pub salt: Option<[u8; 16]>,
+    /// The hash of the row before it and of all that it says.
+    pub row_hash: [u8; 32],
+}
+
+/// What a row of the ledger records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A check.
+    Check,
+    /// A check whose charge ends by itself.
+    Reserve,
+    /// Checks that were blocked without asking the database.
+    Coalesced,
+    /// A check that passed while the database did not answer.
+    Unchecked,
+    /// What a check spent was given back.
+    Refund,
+    /// A reservation became a charge.
+    Settle,
+    /// A reservation was given back.
+    Cancel,
+    /// A slot was given back.
+    Release,
+    /// Nothing passes for a time.
+    Ban,
+    /// A ban was lifted.
+    Unban,
+    /// A limit of the bucket's own began.
+    Override,
+    /// It ended before its time.
+    OverrideEnd,
+}
+
+impl Kind {
+    const ALL: [Self; 12] = [
+        Self::Check,
+        Self::Reserve,
+        Self::Coalesced,
+        Self::Unchecked,
+        Self::Refund,
+        Self::Settle,
+        Self::Cancel,
+        Self::Release,
+        Self::Ban,
+        Self::Unban,
+        Self::Override,
+        Self::OverrideEnd,
+    ];
+
+    /// Its name in SQL and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Reserve => "reserve",
+            Self::Coalesced => "coalesced",
+            Self::Unchecked => "unchecked",
+            Self::Refund => "refund",
+            Self::Settle => "settle",
+            Self::Cancel => "cancel",
+            Self::Release => "release",
+            Self::Ban => "ban",
+            Self::Unban => "unban",
+            Self::Override => "override",
+            Self::OverrideEnd => "override_end",
+        }
+    }
+
+    /// True for what decided, or let pass, a transaction: a transaction has one such row in a bucket.
+    pub fn is_check(self) -> bool {
+        matches!(self, Self::Check | Self::Reserve | Self::Coalesced | Self::Unchecked)
+    }
+
+    /// True for what ends a charge: a transaction has at most one such row in a bucket.
+    pub fn is_undo(self) -> bool {
+        matches!(self, Self::Refund | Self::Settle | Self::Cancel | Self::Release)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .ok_or_else(|| Error::schema(format!("unknown kind {name:?} in the ledger; upgrade tallygate")))
+    }
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}

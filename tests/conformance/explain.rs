@@ -1,0 +1,202 @@
+//! What an explanation says is what the ledger says.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tallygate::{
+    Algorithm, Ask, BanRule, CalendarUnit, Charged, Check, Durability, Explained, ExplainedRow, History,
+    Policy,
+};
+use uuid::Uuid;
+
+use crate::db::{Clocked, Db, Engine, log};
+use crate::naive::{Naive, Parts};
+
+const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
+const MINUTE_US: i64 = 60_000_000;
+/// Of a bucket: it is read from its beginning for each of them.
+const TRANSACTIONS: usize = 25;
+
+/// 10,000 random transactions on SQLite, 1,000 on each other database, of every algorithm: what an explanation lists and
+/// adds up is what a count of all rows finds, which knows the definitions and no formula of the core.
+pub async fn what_counted_is_what_a_plain_count_finds(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let transactions = if db.engine == Engine::Sqlite { 10_000 } else { 1_000 };
+    let policies = policies();
+    let mut checked = 0;
+    for (n, policy) in policies.iter().enumerate() {
+        let zone = format!("zone {n}");
+        clocked.set(START_US).await;
+        let relaxed = if db.engine.is_mysql() { Durability::Durable } else { Durability::Relaxed };
+        let policy = &policy.with_durability(relaxed);
+        clocked.limiter.set_zone(&zone, policy, None, "test").await.unwrap();
+        for bucket in 0..transactions / policies.len() / TRANSACTIONS + 1 {
+            let key = format!("key {bucket}");
+            let seed = (n * 1_000 + bucket) as u64;
+            live(&clocked, &zone, &key, policy, &mut Rng::with_seed(seed)).await;
+            checked += assert_explained(&clocked, &zone, &key, policy).await;
+        }
+    }
+    assert!(checked >= transactions, "{checked} transactions");
+}
+
+fn policies() -> Vec<Policy> {
+    let minute = Duration::from_secs(60);
+    let mut policies: Vec<Policy> =
+        Algorithm::ALL.iter().map(|&algorithm| Policy::new(algorithm, 7, minute, None).unwrap()).collect();
+    policies.push(Policy::sliding_counter(7, minute, 10).unwrap());
+    policies.push(Policy::calendar(7, CalendarUnit::Minute, "Asia/Kathmandu".parse().unwrap()).unwrap());
+    policies.push(Policy::token_bucket(7, minute, Some(11)).unwrap());
+    policies.push(Policy::sliding_log(7, minute).unwrap().with_count_blocked(true));
+    let ban = BanRule { factor: 2, longest_us: 8 * MINUTE_US, ..BanRule::new(3, minute, minute) };
+    let guarded = |policy: &Policy| policy.with_ban(Some(ban)).with_reserve(2).with_soft_rate(Some(3));
+    let more: Vec<Policy> = policies.iter().filter(|policy| policy.limit() > 3).map(guarded).collect();
+    policies.extend(more);
+    policies
+}
+
+/// Some transactions, some of which are given back.
+async fn live(clocked: &Clocked, zone: &str, key: &str, policy: &Policy, rng: &mut Rng) {
+    let algorithm = policy.algorithm();
+    let held = matches!(algorithm, Algorithm::Distinct | Algorithm::Concurrency);
+    let mut now_us = START_US + rng.i64(0..MINUTE_US);
+    let mut past: Vec<Uuid> = Vec::new();
+    for _ in 0..TRANSACTIONS {
+        now_us +=
+            [0, 1, rng.i64(0..MINUTE_US / 4), MINUTE_US - 1, MINUTE_US][rng.usize(..5).min(rng.usize(..5))];
+        clocked.set(now_us).await;
+        let txn = Uuid::now_v7();
+        let cost = if algorithm == Algorithm::Distinct { 1 } else { [1, 1, 2, 3, 9][rng.usize(..5)] };
+        let mut check = Check::new(zone, key).cost(cost).txn(txn);
+        if rng.u8(..4) == 0 {
+            check = check.critical();
+        }
+        if algorithm == Algorithm::Distinct {
+            check = check.member(format!("member {}", rng.u8(..10)));
+        }
+        if !held && rng.u8(..4) == 0 {
+            check = check.reserved_for(Duration::from_micros(rng.u64(1..2 * MINUTE_US as u64)));
+        }
+        clocked.limiter.check(check).await.unwrap();
+        past.push(txn);
+        if rng.u8(..3) == 0 {
+            let charged =
+                || Charged::by(past[past.len() - 1 - rng_last(past.len(), cost)]).in_bucket(zone, key);
+            // Whatever it can be ended by; not all can.
+            let _ = clocked.limiter.refund(charged()).await.is_ok()
+                || clocked.limiter.settle(charged(), cost).await.is_ok()
+                || clocked.limiter.release(charged()).await.is_ok();
+        }
+    }
+}
+
+fn rng_last(len: usize, cost: i64) -> usize {
+    (cost as usize).min(len - 1)
+}
+
+/// How many transactions were explained.
+async fn assert_explained(clocked: &Clocked, zone: &str, key: &str, policy: &Policy) -> usize {
+    let history = History {
+        zone: Some(zone.to_owned()),
+        key: Some(key.to_owned()),
+        limit: 10_000,
+        ..History::default()
+    };
+    let mut rows = clocked.limiter.history(&history).await.unwrap().rows;
+    rows.reverse();
+    let mut explained: HashMap<Uuid, Explained> = HashMap::new();
+    let mut naive = Naive::new(*policy);
+    // Of each transaction that was charged: its row.
+    let mut charges: HashMap<Uuid, (i64, i64)> = HashMap::new();
+    for row in &rows {
+        if let Entry::Vacant(place) = explained.entry(row.txn_id) {
+            place.insert(clocked.limiter.explain(row.txn_id, 1_000).await.unwrap());
+        }
+        let found = explained[&row.txn_id].rows.iter().find(|found| found.row.seq == row.seq).unwrap();
+        assert_eq!(found.row, *row);
+        assert_eq!(found.reproduced, Some(true), "{found:?}");
+        let now_us = row.decided_at.timestamp_micros();
+        match row.kind.as_str() {
+            "check" | "reserve" => {
+                let ask = Ask {
+                    cost: row.cost,
+                    critical: row.critical,
+                    member: row.member.as_deref(),
+                    ttl_us: (row.kind == "reserve")
+                        .then(|| row.ends_at.map_or(1, |at| at.timestamp_micros() - now_us)),
+                    held_back: false,
+                };
+                assert_counted(found, policy, &naive, now_us);
+                let told = naive.check(&ask, now_us, row.seq);
+                assert_eq!(
+                    (told.reason, told.spent, told.remaining, told.retry_after_us),
+                    (row.reason, row.spent, row.remaining, row.retry_after_us),
+                    "{row:?}"
+                );
+                let passes_us = found.passes_at.map(|at| at.timestamp_micros());
+                assert_eq!(passes_us, told.retry_after_us.map(|us| now_us + us));
+                charges.insert(row.txn_id, (row.seq, row.spent));
+            }
+            "refund" | "release" | "cancel" => naive.end(charges[&row.txn_id].0, 0, 0, now_us, row.seq),
+            "settle" => {
+                let (seq, spent) = charges[&row.txn_id];
+                naive.end(seq, row.cost.min(spent), row.spent, now_us, row.seq);
+            }
+            kind => assert_eq!(kind, "ban"),
+        }
+    }
+    explained.len()
+}
+
+fn assert_counted(found: &ExplainedRow, policy: &Policy, naive: &Naive, now_us: i64) {
+    let Parts(used, unit) = naive.used(now_us);
+    if let Some(level) = found.level_was {
+        let parts = i128::from(policy.window_us() / level.per_token);
+        let full = i128::from(policy.limit()) * unit;
+        assert_eq!(i128::from(level.now) * parts, full - used, "{found:?}");
+        assert_eq!(i128::from(level.capacity) * parts, full);
+    } else {
+        let counted = found.counted.as_ref().unwrap();
+        assert_eq!(i128::from(counted.used), used, "{found:?}");
+        let from = counted.from;
+        let in_full = counted.charges.iter().filter(|charge| from.is_none_or(|from| charge.at >= from));
+        let in_full: i64 = in_full.map(|charge| charge.cost - charge.given_back).sum();
+        assert_eq!(in_full + counted.fading.map_or(0, |fade| fade.counts), counted.used, "{found:?}");
+        assert_eq!(counted.transactions, counted.charges.len() as u64);
+    }
+    let kept = if found.row.critical { 0 } else { policy.reserve() };
+    let left = if found.ban.is_some() { 0 } else { naive.room(policy.limit() - kept, now_us) };
+    assert_eq!(found.left_before, Some(left), "{found:?}");
+}
+
+/// Somebody changes a row: it is not what the rows before it lead to, and the explanation says what differs.
+pub async fn a_row_that_was_changed_is_not_reproduced(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    let mut txns = Vec::new();
+    for _ in 0..3 {
+        txns.push(limiter.check(Check::new("login", "a")).await.unwrap().txn_id);
+    }
+    let explained = limiter.explain(txns[2], 1).await.unwrap();
+    let counted = explained.rows[0].counted.as_ref().unwrap();
+    assert_eq!((counted.used, counted.transactions, counted.charges.len()), (2, 2, 1));
+    assert_eq!(counted.charges[0].txn_id, Some(txns[1]));
+    db.execute("update zone_txn set remaining = 2 where seq = 2").await;
+    let changed = limiter.explain(txns[1], 1).await.unwrap();
+    assert_eq!(changed.rows[0].reproduced, Some(false));
+    assert_eq!(changed.rows[0].differences.len(), 1);
+    let difference = &changed.rows[0].differences[0];
+    assert_eq!(
+        (difference.column, difference.recorded.as_str(), difference.derived.as_str()),
+        ("remaining", "2", "0")
+    );
+    // The row after it is still what it should be.
+    assert_eq!(limiter.explain(txns[2], 1).await.unwrap().rows[0].reproduced, Some(true));
+    db.execute("delete from zone_txn where seq = 1").await;
+    let orphan = limiter.explain(txns[2], 1).await.unwrap();
+    assert_eq!((orphan.rows[0].reproduced, orphan.rows[0].left_before), (None, None));
+    assert!(orphan.rows[0].missing.as_ref().unwrap().contains("missing"));
+    assert!(limiter.explain(Uuid::now_v7(), 1).await.unwrap_err().is_invalid());
+}

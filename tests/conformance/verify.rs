@@ -1,0 +1,175 @@
+//! What was changed in a ledger is found, and nothing else is.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tallygate::{BanRule, Charged, Check, Fault, Limiter, Policy, Verified, Verify, Verifying, What};
+
+use crate::db::{Db, Engine, log};
+
+/// What a verification finds.
+pub async fn verify(limiter: &Limiter, what: &Verify) -> (Verified, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let verified = limiter.verify(what, |told| {
+        if let Verifying::Fault(fault) = told {
+            faults.push(fault);
+        }
+    });
+    let verified = verified.await.unwrap();
+    assert_eq!(verified.faults, faults.len() as u64);
+    (verified, faults)
+}
+
+/// 8 rows in a bucket: a check, its refund, a reservation, its settlement, a check, a blocked one and the ban that it brings
+/// about, and its end.
+async fn live(limiter: &Limiter, key: &str) {
+    let first = limiter.check(Check::new("login", key)).await.unwrap().txn_id;
+    limiter.refund(Charged::by(first)).await.unwrap();
+    let hour = Duration::from_secs(3600);
+    let reserved = limiter.reserve(Check::new("login", key).cost(2), hour).await.unwrap().txn_id;
+    limiter.settle(Charged::by(reserved), 1).await.unwrap();
+    assert!(!limiter.check(Check::new("login", key).cost(2)).await.unwrap().blocked);
+    assert!(limiter.check(Check::new("login", key)).await.unwrap().blocked);
+    limiter.unban("login", key, "why", "who").await.unwrap();
+}
+
+fn banning() -> Policy {
+    let hour = Duration::from_secs(3600);
+    log(3, 3600).with_ban(Some(BanRule::new(1, hour, hour)))
+}
+
+/// Every way to change a ledger without knowing how it is hashed, each in a bucket of its own, is found where it is and as
+/// what it is; and nothing is said of a bucket that was left alone.
+pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
+    let moved = match db.engine {
+        Engine::Postgres => "created_at = created_at + interval '1 microsecond'",
+        Engine::Sqlite => "created_at = created_at + 1",
+        _ => "created_at = date_add(created_at, interval 1 microsecond)",
+    };
+    let hash = match db.engine {
+        Engine::Postgres => "row_hash = sha256('x')",
+        Engine::Sqlite => "row_hash = zeroblob(32)",
+        _ => "row_hash = unhex(sha2('x', 256))",
+    };
+    let set = |what: &str, seq: i64| format!("update zone_txn set {what} where seq = {seq} and");
+    let head = |what: &str| format!("update zone_bucket_lock set {what} where");
+    let delete = |which: &str| format!("delete from zone_txn where {which} and");
+    let columns = "txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, \
+                   remaining, zone_limit, prev_at, row_hash";
+    let later = moved.split_once(" = ").unwrap().1;
+    let insert = format!(
+        "insert into zone_txn ({columns}, created_at) select {columns}, {later} from zone_txn where seq = 5 and"
+    );
+    let changes = [
+        (set("remaining = 3", 3), What::Edited, 3),
+        (set("note = 'else'", 8), What::Edited, 8),
+        (set(moved, 5), What::Edited, 5),
+        (set(hash, 4), What::Edited, 4),
+        (set("spent_total = 2", 1), What::Edited, 1),
+        (set("prev_at = created_at", 1), What::Edited, 1),
+        (delete("seq = 4"), What::Missing, 4),
+        (delete("seq = 1"), What::Missing, 1),
+        (delete("seq >= 7"), What::Truncated, 7),
+        (delete("seq > 0"), What::Truncated, 1),
+        (set("seq = 99", 5), What::Edited, 99),
+        ("update zone_txn set seq = 9 - seq where seq in (4, 5) and".to_owned(), What::Reordered, 4),
+        (insert, What::Inserted, 5),
+        (head("spent_total = 9"), What::WrongHead, 8),
+        (head("bans = 7"), What::WrongHead, 8),
+        (head(hash), What::WrongHead, 8),
+        ("delete from zone_hold where seq = 3 and".to_owned(), What::WrongHead, 3),
+    ];
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &banning(), None, "test").await.unwrap();
+    for n in 0..=changes.len() {
+        live(&limiter, &format!("key {n:02}")).await;
+    }
+    let all = Verify { jobs: 2, ..Verify::default() };
+    let (verified, faults) = verify(&limiter, &all).await;
+    assert_eq!(faults, []);
+    let buckets = changes.len() as u64 + 1;
+    assert_eq!((verified.zones, verified.buckets, verified.rows), (1, buckets, 8 * buckets));
+    if db.engine == Engine::Sqlite {
+        db.execute("drop trigger zone_txn_first; drop trigger zone_txn_next").await;
+    }
+    for (n, (sql, ..)) in changes.iter().enumerate() {
+        db.execute(&format!("{sql} bucket_key = 'key {n:02}'")).await;
+    }
+    let (_, faults) = verify(&limiter, &all).await;
+    let mut by_key: HashMap<String, Vec<&Fault>> = HashMap::new();
+    for fault in &faults {
+        by_key.entry(fault.key.clone().unwrap()).or_default().push(fault);
+    }
+    for (n, (sql, what, seq)) in changes.iter().enumerate() {
+        let found = by_key.remove(&format!("key {n:02}")).unwrap_or_default();
+        let first = found.first().map(|fault| (fault.what, fault.seq));
+        assert_eq!(first, Some((*what, Some(*seq))), "{sql}: {found:#?}");
+        assert!(found.len() <= 2, "{sql}: {found:#?}");
+    }
+    assert!(by_key.is_empty(), "{by_key:#?}");
+    // One bucket, and what comes behind one.
+    let only = |key: &str| Verify { zone: Some("login".into()), key: Some(key.into()), ..Verify::default() };
+    assert_eq!(verify(&limiter, &only("key 17")).await.0.faults, 0);
+    assert_eq!(verify(&limiter, &only("key 12")).await.0.faults, 1);
+    let after = Some(("login".to_owned(), "key 16".to_owned()));
+    assert_eq!(verify(&limiter, &Verify { after, ..Verify::default() }).await.0.rows, 8);
+}
+
+/// A policy that was changed in the history of a zone is found, and one that is in force without being in it.
+pub async fn a_change_of_a_zone_is_found(db: Db) {
+    let limiter = db.limiter().await;
+    for rate in [3, 4, 5] {
+        limiter.set_zone("login", &log(rate, 3600), None, "test").await.unwrap();
+    }
+    limiter.check(Check::new("login", "a")).await.unwrap();
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+    for (sql, detail) in [
+        ("update zone_version set changed_by = 'else' where version = 1", "version 1, its"),
+        ("delete from zone_version where version = 2", "version 2 is not there"),
+        ("update zone_master set reserve = 1", "zone_master does not say"),
+    ] {
+        db.execute(sql).await;
+        let (_, faults) = verify(&limiter, &Verify::default()).await;
+        let found = faults.iter().find(|fault| fault.detail.starts_with(detail));
+        assert_eq!(found.map(|fault| fault.what), Some(What::WrongZone), "{sql}: {faults:?}");
+        assert!(faults.iter().all(|fault| fault.key.is_none()), "{faults:?}");
+    }
+}
+
+/// Rows that the engine itself wrote, over a head that lied to it and a transaction that was hidden from it: their hashes
+/// close, but they do not follow.
+pub async fn a_decision_that_does_not_follow_from_the_rows_before_it_is_found(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    let txn = uuid::Uuid::now_v7();
+    for key in ["lied to", "twice"] {
+        for _ in 0..2 {
+            limiter.check(Check::new("login", key)).await.unwrap();
+        }
+    }
+    limiter.check(Check::new("login", "once").txn(txn)).await.unwrap();
+    db.execute("update zone_bucket_lock set spent_total = 1 where bucket_key = 'lied to'").await;
+    assert!(!limiter.check(Check::new("login", "lied to")).await.unwrap().blocked);
+    let own = limiter.check(Check::new("login", "twice").txn(txn)).await.unwrap();
+    let id = |txn: uuid::Uuid| match db.engine {
+        Engine::Postgres => format!("'{txn}'"),
+        _ => format!("x'{}'", txn.simple()),
+    };
+    let rename = |from, to| {
+        format!(
+            "update zone_txn set txn_id = {} where bucket_key = 'twice' and txn_id = {}",
+            id(to),
+            id(from)
+        )
+    };
+    let hidden = uuid::Uuid::now_v7();
+    db.execute(&rename(txn, hidden)).await;
+    let again = limiter.check(Check::new("login", "twice").txn(txn)).await.unwrap();
+    assert_eq!((own.seq, again.seq, again.replayed), (Some(3), Some(4), false));
+    db.execute(&rename(hidden, txn)).await;
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.what, fault.seq)).collect();
+    let lied = (Some("lied to"), What::NotReproducible, Some(3));
+    assert_eq!(found, [lied, (Some("twice"), What::Repeated, Some(4))], "{faults:#?}");
+    assert!(faults[0].detail.contains("blocked is false, the rows before it lead to true"), "{faults:#?}");
+}
