@@ -14,6 +14,6 @@ mod zones;
 
 pub use compare::{Difference, Replayed};
 pub use explained::{Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Level};
-pub use fault::{Fault, What};
+pub use fault::{Fault, FaultKind};
 pub use replay::Replay;
 pub use verify::{Verified, Verify, Verifying};

@@ -22,8 +22,8 @@ pub use crate::{
         Top, Undone, Volume, ZoneReport,
     },
     audit::{
-        Bar, Binding, Carry, Counted, CountedCharge, Difference, Explained, ExplainedRow, Fade, Fault, Level,
-        Replay, Replayed, Verified, Verify, Verifying, What,
+        Bar, Binding, Carry, Counted, CountedCharge, Difference, Explained, ExplainedRow, Fade, Fault,
+        FaultKind, Level, Replay, Replayed, Verified, Verify, Verifying,
     },
     backtest::{Backtest, BacktestReport, BlockedKey, TimeSlice},
     check::Check,

@@ -33,7 +33,7 @@ create or replace sql security definer view zone_override_view as
 select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.created_at,
     t.note, t.actor
 from zone_override o
-join zone_txn t force index (zone_txn_bucket_uq)
+left join zone_txn t force index (zone_txn_bucket_uq)
     on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
 
 create or replace sql security definer view zone_txn_view as

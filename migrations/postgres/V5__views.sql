@@ -37,7 +37,7 @@ create view zone_override_view as
 select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.created_at,
     t.note, t.actor
 from zone_override o
-join zone_txn t on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
+left join zone_txn t on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
 comment on view zone_override_view is 'Limits of single buckets, with the time, the note and the author of their rows.';
 
 create view zone_txn_view as

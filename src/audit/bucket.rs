@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::compare::{Difference, Replayed};
-use super::fault::{Fault, What};
+use super::fault::{Fault, FaultKind};
 use super::replay::Replay;
 use crate::chain::{self, Hash, Salt};
 use crate::decide::{BucketOverride, Exception, Hold, Version};
@@ -40,7 +40,7 @@ pub(super) struct Checking<'z> {
     ended: HashSet<Uuid>,
     faults: Vec<Fault>,
     more: u64,
-    /// What the head says that was read before the rows.
+    /// FaultKind the head says that was read before the rows.
     head_seq: i64,
     holding: bool,
     /// The head's row was met and compared.
@@ -86,7 +86,7 @@ impl<'z> Checking<'z> {
         };
         if checking.head.is_some() && own != salt {
             let why = "the head has another salt than the first row".to_owned();
-            checking.fault(What::WrongHead, None, None, why);
+            checking.fault(FaultKind::WrongHead, None, None, why);
         }
         checking
     }
@@ -125,7 +125,7 @@ impl<'z> Checking<'z> {
             } else {
                 format!("rows {expected} to {} are not there", row.seq - 1)
             };
-            self.fault(What::Missing, None, Some(expected), rows);
+            self.fault(FaultKind::Missing, None, Some(expected), rows);
         }
         let edited = self.chain(row, gap);
         self.order(row);
@@ -138,22 +138,24 @@ impl<'z> Checking<'z> {
         match (replayed, edited) {
             (Replayed::Same, false) => {}
             (Replayed::Differs(differences), true) => {
-                self.fault(What::Edited, Some(row), None, show(&differences));
+                self.fault(FaultKind::Edited, Some(row), None, show(&differences));
             }
-            (Replayed::Impossible(why), true) if !gap => self.fault(What::Edited, Some(row), None, why),
+            (Replayed::Impossible(why), true) if !gap => self.fault(FaultKind::Edited, Some(row), None, why),
             (_, true) => {
                 let what = "it, or the hash of the row before it, is not what was hashed";
-                self.fault(What::Edited, Some(row), None, what.to_owned());
+                self.fault(FaultKind::Edited, Some(row), None, what.to_owned());
             }
-            // What a missing or a changed row leads to is not another fault.
+            // FaultKind a missing or a changed row leads to is not another fault.
             (_, false) if gap || doubt => {}
             (Replayed::Differs(differences), false) => {
                 // The one column that is in no hash and decides nothing.
                 let edited = differences.iter().all(|difference| difference.column == "prev_at");
-                let what = if edited { What::Edited } else { What::NotReproducible };
+                let what = if edited { FaultKind::Edited } else { FaultKind::NotReproducible };
                 self.fault(what, Some(row), None, show(&differences));
             }
-            (Replayed::Impossible(why), false) => self.fault(What::NotReproducible, Some(row), None, why),
+            (Replayed::Impossible(why), false) => {
+                self.fault(FaultKind::NotReproducible, Some(row), None, why)
+            }
         }
         self.last = Some(Last { seq: row.seq, id: row.id });
         self.meet_head(row);
@@ -167,8 +169,8 @@ impl<'z> Checking<'z> {
         }
         let wrong = std::mem::replace(&mut last.seq, row.seq - 1);
         self.replay.renumber(row.seq - 1);
-        self.faults.pop_if(|fault| fault.what == What::Missing);
-        self.fault(What::Edited, None, Some(wrong), format!("its seq was {}", row.seq - 1));
+        self.faults.pop_if(|fault| fault.what == FaultKind::Missing);
+        self.fault(FaultKind::Edited, None, Some(wrong), format!("its seq was {}", row.seq - 1));
         true
     }
 
@@ -192,7 +194,7 @@ impl<'z> Checking<'z> {
         let Some(last) = self.last else { return };
         if row.id <= last.id {
             let why = format!("its number {} is not above {}, that of the row before it", row.id, last.id);
-            self.fault(What::Reordered, Some(row), None, why);
+            self.fault(FaultKind::Reordered, Some(row), None, why);
         }
     }
 
@@ -201,26 +203,25 @@ impl<'z> Checking<'z> {
         self.beside = Some(row.row_hash);
         let closes = hashed(row, None).hash(&self.hash_before, self.salt.as_ref()) == row.row_hash;
         let closes = closes && self.seq() == row.seq;
-        let edited = |fault: &&mut Fault| fault.what == What::Edited && fault.seq == Some(row.seq);
+        let edited = |fault: &&mut Fault| fault.what == FaultKind::Edited && fault.seq == Some(row.seq);
         if let Some(twin) = self.faults.iter_mut().find(edited).filter(|_| closes) {
-            twin.what = What::Inserted;
+            twin.what = FaultKind::Inserted;
             twin.detail = "seq is that of another row, which is the one that was hashed".to_owned();
             return;
         }
-        let missing = self
-            .faults
-            .iter()
-            .position(|fault| fault.what == What::Missing && fault.seq.is_some_and(|seq| seq == row.seq));
+        let missing = self.faults.iter().position(|fault| {
+            fault.what == FaultKind::Missing && fault.seq.is_some_and(|seq| seq == row.seq)
+        });
         match missing {
             // It is there after all, but at another time.
             Some(place) => {
                 self.faults.remove(place);
                 let why = "its time is later than that of a row with a higher seq".to_owned();
-                self.fault(What::Reordered, Some(row), None, why);
+                self.fault(FaultKind::Reordered, Some(row), None, why);
             }
             None => {
                 let why = format!("seq {} is that of another row too, or of none before it", row.seq);
-                self.fault(What::Inserted, Some(row), None, why);
+                self.fault(FaultKind::Inserted, Some(row), None, why);
             }
         }
     }
@@ -237,7 +238,7 @@ impl<'z> Checking<'z> {
         }
         if !seen.insert(row.txn_id) {
             let why = format!("its transaction has a {} in this bucket already", row.kind);
-            self.fault(What::Repeated, Some(row), None, why);
+            self.fault(FaultKind::Repeated, Some(row), None, why);
         }
     }
 
@@ -266,7 +267,7 @@ impl<'z> Checking<'z> {
         }
         if !wrong.is_empty() {
             let why = format!("the head says otherwise than its last row: {}", wrong.join(", "));
-            self.fault(What::WrongHead, Some(row), None, why);
+            self.fault(FaultKind::WrongHead, Some(row), None, why);
         }
     }
 
@@ -283,7 +284,7 @@ impl<'z> Checking<'z> {
             let odd = odd.or_else(|| derived.iter().find(|hold| !stored.contains(hold)));
             let seq = odd.map(|hold| hold.seq);
             let why = "zone_hold does not hold what the rows lead to".to_owned();
-            self.fault(What::WrongHead, None, seq, why);
+            self.fault(FaultKind::WrongHead, None, seq, why);
         }
     }
 
@@ -297,22 +298,22 @@ impl<'z> Checking<'z> {
         !self.met_head || self.seq() > self.head_seq
     }
 
-    /// What is said of the bucket's end, with its head as it is now.
+    /// FaultKind is said of the bucket's end, with its head as it is now.
     pub fn end(mut self, now: Option<&StoredHead>) -> (Replay, Vec<Fault>, u64) {
         if self.lacks_head() {
             let last = self.seq();
             match now {
                 None => {
                     let why = "the bucket has rows but no head in zone_bucket_lock".to_owned();
-                    self.fault(What::WrongHead, None, None, why);
+                    self.fault(FaultKind::WrongHead, None, None, why);
                 }
                 Some(head) if head.head.seq > last && self.head_seq > last => {
                     let why = format!("rows {} to {} are not there", last + 1, head.head.seq);
-                    self.fault(What::Truncated, None, Some(last + 1), why);
+                    self.fault(FaultKind::Truncated, None, Some(last + 1), why);
                 }
                 Some(head) if head.head.seq < last => {
                     let why = format!("the head is at {}, the ledger at {last}", head.head.seq);
-                    self.fault(What::WrongHead, None, Some(last), why);
+                    self.fault(FaultKind::WrongHead, None, Some(last), why);
                 }
                 Some(_) => {}
             }
@@ -320,13 +321,13 @@ impl<'z> Checking<'z> {
         for own in std::mem::take(&mut self.overrides) {
             if own.seq > self.seq() && now.is_none_or(|head| own.seq > head.head.seq) {
                 let why = format!("zone_override has a limit of row {}, which is not there", own.seq);
-                self.fault(What::WrongHead, None, Some(own.seq), why);
+                self.fault(FaultKind::WrongHead, None, Some(own.seq), why);
             }
         }
         (self.replay, self.faults, self.more)
     }
 
-    fn fault(&mut self, what: What, row: Option<&LedgerRow>, seq: Option<i64>, detail: String) {
+    fn fault(&mut self, what: FaultKind, row: Option<&LedgerRow>, seq: Option<i64>, detail: String) {
         if self.faults.len() >= TOLD {
             self.more += 1;
             return;

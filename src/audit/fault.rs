@@ -1,4 +1,4 @@
-//! What is wrong with a ledger.
+//! FaultKind is wrong with a ledger.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -14,16 +14,16 @@ pub struct Fault {
     pub seq: Option<i64>,
     /// The row's transaction.
     pub txn_id: Option<Uuid>,
-    /// What was done.
-    pub what: What,
-    /// What shows it, in words.
+    /// FaultKind was done.
+    pub what: FaultKind,
+    /// FaultKind shows it, in words.
     pub detail: String,
 }
 
-/// What was done to a ledger.
+/// FaultKind was done to a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum FaultKind {
     /// A row does not say what it said when it was hashed, or is not the one that was hashed behind the row before it.
     Edited,
     /// Rows are not there.
@@ -44,7 +44,7 @@ pub enum What {
     WrongZone,
 }
 
-impl What {
+impl FaultKind {
     /// Its name in words.
     pub fn in_words(self) -> &'static str {
         match self {

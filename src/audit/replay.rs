@@ -127,8 +127,8 @@ impl Replay {
         self.state.head.seq
     }
 
-    /// The transaction whose charge must be given to [`next`](Self::next) with this row, since it is older than what is
-    /// kept here.
+    /// True when the charge that the row ends is older than what is kept here: it must be given to
+    /// [`next`](Self::next) with the row.
     pub fn lacks(&self, row: &LedgerRow) -> bool {
         row.kind.is_undo()
             && row.target_us.is_some_and(|us| matches!(self.book.charge(row.txn_id, us), Found::Forgotten))
@@ -205,7 +205,10 @@ impl Replay {
 
     fn go_on(&mut self, row: &LedgerRow, derived: Result<Derived, String>, replayed: &Replayed) {
         if *replayed != Replayed::Same {
-            self.doubt(row.at_us);
+            // What a fault leads to does not prolong the doubt that it casts.
+            if !self.is_in_doubt(row.at_us) {
+                self.doubt(row.at_us);
+            }
             self.whole = false;
             if row.seq != self.state.head.seq + 1 && self.state.head.seq == 0 {
                 self.book.clear((row.spent_total.saturating_sub(row.spent), row.strikes), true);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::bucket::Checking;
-use super::fault::{Fault, What};
+use super::fault::{Fault, FaultKind};
 use super::replay::Replay;
 use super::verify::{Part, Says, Told, Verifying, say};
 use super::zones::Stored;
@@ -70,7 +70,7 @@ pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> 
             key: Some(head.key.clone()),
             seq: Some(1),
             txn_id: None,
-            what: What::Truncated,
+            what: FaultKind::Truncated,
             detail: format!("rows 1 to {} are not there", head.head.seq),
         };
         say(says, Told::Say(Verifying::Fault(fault))).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::{Fault, What};
+use super::fault::{Fault, FaultKind};
 use crate::chain;
 use crate::decide::Version;
 use crate::store::Chained;
@@ -79,7 +79,7 @@ impl Stored {
             key: None,
             seq: None,
             txn_id: None,
-            what: What::WrongZone,
+            what: FaultKind::WrongZone,
             detail,
         });
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tallygate::{
-    Algorithm, BanFrom, BanRule, CalendarUnit, Charged, Check, Durability, Limit, Mode, Override, Policy,
-    RunningBuckets, UNITS_MAX, Undo, Verify, What,
+    Algorithm, BanFrom, BanRule, CalendarUnit, Charged, Check, Durability, FaultKind, Limit, Mode, Override,
+    Policy, RunningBuckets, UNITS_MAX, Undo, Verify,
 };
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
     assert!(rows > 50_000, "{rows} rows");
     // Every row of every kind is what the rows before it lead to. The test itself has moved the zones' versions.
     let (verified, mut faults) = verify(&clocked[0].limiter, &Verify::default()).await;
-    faults.retain(|fault| fault.what != What::WrongZone);
+    faults.retain(|fault| fault.what != FaultKind::WrongZone);
     assert_eq!((verified.rows, faults), (rows as u64, Vec::new()));
 }
 
@@ -104,7 +104,7 @@ impl World {
     /// Whatever happened to a bucket, its rows can be derived again.
     async fn assert_explained(&mut self, clocked: &Clocked) {
         for bucket in self.model.buckets.values().filter(|bucket| bucket.head.seq > 0) {
-            // What people do has a transaction that the library makes.
+            // FaultKind people do has a transaction that the library makes.
             let decided = bucket.rows.iter().filter(|row| row.decided.is_some());
             for row in self.rng.choose_multiple(decided, 5) {
                 let explained = clocked.limiter.explain(row.txn, 5).await.unwrap();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// What the database keeps of each bucket is what the core left behind.
+    /// FaultKind the database keeps of each bucket is what the core left behind.
     async fn assert_heads(&self, connection: &mut Connected, engine: Engine) {
         let us = |column: &str| match engine {
             Engine::Postgres => format!("(extract(epoch from {column}) * 1000000)::bigint"),

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tallygate::{
-    Act, Acts, BanRule, BlockedBucket, Check, Counts, Entry, Grain, History, Limit, Limiter, Mode,
-    NearBucket, Override, Policy, Reason, Report, ReportOn, Top, Undone, Volume, ZoneReport,
+    Act, Acts, BanRule, BlockedBucket, Check, Counts, Entry, Grain, History, Limit, Mode, NearBucket,
+    Override, Policy, Reason, Report, ReportOn, Top, Undone, Volume, ZoneReport,
 };
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db, log};
+use crate::staff::Staff;
 
 const START_US: i64 = 1_800_000_000_000_000; // 2027-01-15 08:00 UTC
 const ZONES: [&str; 6] = ["bulk", "idle", "login", "payments", "slots", "trial"];
@@ -183,7 +184,7 @@ pub async fn what_cannot_be_reported_on_is_refused(db: Db) {
 }
 
 /// The report, from all rows at once.
-async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
+async fn recount(limiter: &Staff, on: &ReportOn, grain: Grain) -> Report {
     let mut history = History {
         zone: on.zone.clone(),
         since: on.since,

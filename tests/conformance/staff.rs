@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tallygate::{
-    History, Limiter, Overridden, Override, Page, Policy, Recorded, Result, Role, Zone, ZoneVersion,
+    Explained, History, Limiter, Overridden, Override, Page, Policy, Recorded, Report, ReportOn, Result,
+    Role, Verified, Verify, Verifying, Zone, ZoneVersion,
 };
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::db::{Db, Engine};
 
@@ -108,5 +110,17 @@ impl Staff {
 
     pub async fn history(&self, history: &History) -> Result<Page> {
         self.auditor.limiter().await.history(history).await
+    }
+
+    pub async fn explain(&self, txn: Uuid, charges: usize) -> Result<Explained> {
+        self.auditor.limiter().await.explain(txn, charges).await
+    }
+
+    pub async fn verify(&self, what: &Verify, tell: impl FnMut(Verifying)) -> Result<Verified> {
+        self.auditor.limiter().await.verify(what, tell).await
+    }
+
+    pub async fn report(&self, on: &ReportOn, progress: impl FnMut(f64)) -> Result<Report> {
+        self.auditor.limiter().await.report(on, progress).await
     }
 }

@@ -1,14 +1,15 @@
-//! What was changed in a ledger is found, and nothing else is.
+//! FaultKind was changed in a ledger is found, and nothing else is.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tallygate::{BanRule, Charged, Check, Fault, Limiter, Policy, Verified, Verify, Verifying, What};
+use tallygate::{BanRule, Charged, Check, Fault, FaultKind, Policy, Verified, Verify, Verifying};
 
 use crate::db::{Db, Engine, log};
+use crate::staff::Staff;
 
-/// What a verification finds.
-pub async fn verify(limiter: &Limiter, what: &Verify) -> (Verified, Vec<Fault>) {
+/// FaultKind a verification finds.
+pub async fn verify(limiter: &Staff, what: &Verify) -> (Verified, Vec<Fault>) {
     let mut faults = Vec::new();
     let verified = limiter.verify(what, |told| {
         if let Verifying::Fault(fault) = told {
@@ -22,7 +23,7 @@ pub async fn verify(limiter: &Limiter, what: &Verify) -> (Verified, Vec<Fault>) 
 
 /// 8 rows in a bucket: a check, its refund, a reservation, its settlement, a check, a blocked one and the ban that it brings
 /// about, and its end.
-async fn live(limiter: &Limiter, key: &str) {
+async fn live(limiter: &Staff, key: &str) {
     let first = limiter.check(Check::new("login", key)).await.unwrap().txn_id;
     limiter.refund(Charged::by(first)).await.unwrap();
     let hour = Duration::from_secs(3600);
@@ -61,23 +62,23 @@ pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
         "insert into zone_txn ({columns}, created_at) select {columns}, {later} from zone_txn where seq = 5 and"
     );
     let changes = [
-        (set("remaining = 3", 3), What::Edited, 3),
-        (set("note = 'else'", 8), What::Edited, 8),
-        (set(moved, 5), What::Edited, 5),
-        (set(hash, 4), What::Edited, 4),
-        (set("spent_total = 2", 1), What::Edited, 1),
-        (set("prev_at = created_at", 1), What::Edited, 1),
-        (delete("seq = 4"), What::Missing, 4),
-        (delete("seq = 1"), What::Missing, 1),
-        (delete("seq >= 7"), What::Truncated, 7),
-        (delete("seq > 0"), What::Truncated, 1),
-        (set("seq = 99", 5), What::Edited, 99),
-        ("update zone_txn set seq = 9 - seq where seq in (4, 5) and".to_owned(), What::Reordered, 4),
-        (insert, What::Inserted, 5),
-        (head("spent_total = 9"), What::WrongHead, 8),
-        (head("bans = 7"), What::WrongHead, 8),
-        (head(hash), What::WrongHead, 8),
-        ("delete from zone_hold where seq = 3 and".to_owned(), What::WrongHead, 3),
+        (set("remaining = 3", 3), FaultKind::Edited, 3),
+        (set("note = 'else'", 8), FaultKind::Edited, 8),
+        (set(moved, 5), FaultKind::Edited, 5),
+        (set(hash, 4), FaultKind::Edited, 4),
+        (set("spent_total = 2", 1), FaultKind::Edited, 1),
+        (set("prev_at = created_at", 1), FaultKind::Edited, 1),
+        (delete("seq = 4"), FaultKind::Missing, 4),
+        (delete("seq = 1"), FaultKind::Missing, 1),
+        (delete("seq >= 7"), FaultKind::Truncated, 7),
+        (delete("seq > 0"), FaultKind::Truncated, 1),
+        (set("seq = 99", 5), FaultKind::Edited, 99),
+        ("update zone_txn set seq = 9 - seq where seq in (4, 5) and".to_owned(), FaultKind::Reordered, 4),
+        (insert, FaultKind::Inserted, 5),
+        (head("spent_total = 9"), FaultKind::WrongHead, 8),
+        (head("bans = 7"), FaultKind::WrongHead, 8),
+        (head(hash), FaultKind::WrongHead, 8),
+        ("delete from zone_hold where seq = 3 and".to_owned(), FaultKind::WrongHead, 3),
     ];
     let limiter = db.limiter().await;
     limiter.set_zone("login", &banning(), None, "test").await.unwrap();
@@ -131,7 +132,7 @@ pub async fn a_change_of_a_zone_is_found(db: Db) {
         db.execute(sql).await;
         let (_, faults) = verify(&limiter, &Verify::default()).await;
         let found = faults.iter().find(|fault| fault.detail.starts_with(detail));
-        assert_eq!(found.map(|fault| fault.what), Some(What::WrongZone), "{sql}: {faults:?}");
+        assert_eq!(found.map(|fault| fault.what), Some(FaultKind::WrongZone), "{sql}: {faults:?}");
         assert!(faults.iter().all(|fault| fault.key.is_none()), "{faults:?}");
     }
 }
@@ -169,7 +170,7 @@ pub async fn a_decision_that_does_not_follow_from_the_rows_before_it_is_found(db
     db.execute(&rename(hidden, txn)).await;
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.what, fault.seq)).collect();
-    let lied = (Some("lied to"), What::NotReproducible, Some(3));
-    assert_eq!(found, [lied, (Some("twice"), What::Repeated, Some(4))], "{faults:#?}");
+    let lied = (Some("lied to"), FaultKind::NotReproducible, Some(3));
+    assert_eq!(found, [lied, (Some("twice"), FaultKind::Repeated, Some(4))], "{faults:#?}");
     assert!(faults[0].detail.contains("blocked is false, the rows before it lead to true"), "{faults:#?}");
 }

@@ -1,5 +1,6 @@
 //! `tallygate audit verify`.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,10 +71,13 @@ pub async fn run(url: &str, args: Args) -> Result {
     let mut seen = Seen { bar: bar(), format: args.format, found: Vec::new(), rows: 0, passed: None };
     let verified = tokio::select! {
         verified = limiter.verify(&what, |told| seen.hear(told)) => verified,
-        _ = tokio::signal::ctrl_c() => return Err(seen.interrupted()),
+        _ = tokio::signal::ctrl_c() => return Err(seen.ended(&"interrupted")),
+    };
+    let verified = match verified {
+        Err(error) if error.is_transient() => return Err(seen.ended(&error)),
+        verified => verified?,
     };
     seen.bar.finish_and_clear();
-    let verified = verified?;
     let mut out = stdout().lock();
     match args.format {
         Answer::Json => {
@@ -128,13 +132,12 @@ impl Seen {
         }
     }
 
-    fn interrupted(&self) -> Failure {
+    /// Why it ended early, and where to go on.
+    fn ended(&self, why: &dyn Display) -> Failure {
         self.bar.finish_and_clear();
         Failure::new(match &self.passed {
-            Some((zone, key)) => {
-                format!("interrupted; go on with: tallygate audit verify --after '{zone}={key}'")
-            }
-            None => "interrupted before any part was verified; begin again".to_owned(),
+            Some((zone, key)) => format!("{why}; go on with: tallygate audit verify --after '{zone}={key}'"),
+            None => format!("{why}; nothing is verified yet, begin again"),
         })
     }
 }
