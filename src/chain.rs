@@ -111,8 +111,21 @@ pub struct Row<'r> {
 impl Row<'_> {
     /// The row's hash, given that of the row before it.
     pub fn hash(&self, before: &Hash, salt: Option<&Salt>) -> Hash {
-        let mut bytes = Bytes(Sha256::new());
-        bytes.put(before);
+        let mut sha256 = Sha256::new();
+        sha256.update(before);
+        self.put(salt, &mut |bytes| sha256.update(bytes));
+        sha256.finalize().into()
+    }
+
+    /// What is hashed behind the hash of the row before it: some 200 bytes, and no text that people wrote but by its hash.
+    pub fn bytes(&self, salt: Option<&Salt>) -> Vec<u8> {
+        let mut all = Vec::with_capacity(256);
+        self.put(salt, &mut |bytes| all.extend_from_slice(bytes));
+        all
+    }
+
+    fn put(&self, salt: Option<&Salt>, put: &mut impl FnMut(&[u8])) {
+        let mut bytes = Bytes(put);
         bytes.put(self.txn.as_bytes());
         bytes.number(self.seq);
         bytes.put(&self.zone_version.to_be_bytes());
@@ -144,7 +157,6 @@ impl Row<'_> {
             bytes.number_if(limit.map(|limit| limit.gcd));
             bytes.put(&[exception.ban_exempt.into()]);
         });
-        bytes.0.finalize().into()
     }
 }
 
@@ -260,17 +272,17 @@ pub fn unhex<const N: usize>(digits: &str) -> Option<[u8; N]> {
 
 /// The hash of parts that follow each other.
 pub fn sha256(parts: &[&[u8]]) -> Hash {
-    let mut bytes = Bytes(Sha256::new());
-    parts.iter().for_each(|part| bytes.put(part));
-    bytes.0.finalize().into()
+    let mut sha256 = Sha256::new();
+    parts.iter().for_each(|part| sha256.update(part));
+    sha256.finalize().into()
 }
 
 /// Bytes on their way into a hash.
-struct Bytes(Sha256);
+struct Bytes<'p, P>(&'p mut P);
 
-impl Bytes {
+impl<P: FnMut(&[u8])> Bytes<'_, P> {
     fn put(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        (self.0)(bytes);
     }
 
     fn number(&mut self, number: i64) {

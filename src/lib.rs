@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
-// With some of the databases left out, what only they use is unused.
-#![cfg_attr(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")), allow(dead_code, unused))]
+// With some of the databases or the evidence left out, what only they use is unused.
+#![cfg_attr(
+    not(all(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "audit")),
+    allow(dead_code, unused)
+)]
 
 mod audit;
 mod backtest;
@@ -16,6 +19,11 @@ mod retry;
 mod store;
 mod zone;
 
+#[cfg(feature = "audit")]
+pub use crate::audit::{
+    Changed, Checkpoint, CheckpointKey, CheckpointZone, Disclosed, Export, ExportFormat, ExportPart,
+    ExportPlace, HeadDifference, Manifest, Proof, ProvenBucket, ProvenRow,
+};
 pub use crate::{
     audit::report::{
         Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn,

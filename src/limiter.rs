@@ -5,6 +5,8 @@ mod audit;
 mod calls;
 mod combiner;
 mod config;
+#[cfg(feature = "audit")]
+mod evidence;
 mod floods;
 mod history;
 mod journal;

@@ -8,6 +8,7 @@ mod stored;
 mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
+mod evidence;
 mod fault;
 mod line;
 #[cfg(feature = "mysql")]
@@ -20,6 +21,7 @@ mod url;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -35,6 +37,7 @@ pub(crate) use asked::{
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, salt_of, spans_of};
+pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
 pub(crate) use line::{Line, Lines};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
@@ -372,6 +375,26 @@ impl Store {
     /// The next zone that the ledger has rows of.
     pub async fn ledger_zone_after(&self, zone_id: i32) -> Result<Option<i32>> {
         each!(self, s => s.ledger_zone_after(zone_id).await)
+    }
+
+    /// The database's time.
+    pub async fn now(&self) -> Result<DateTime<Utc>> {
+        each!(self, s => s.now().await)
+    }
+
+    /// The zones that there were at a time, by number.
+    pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {
+        each!(self, s => s.zones_at(at).await)
+    }
+
+    /// The buckets of a zone after a key, as they stood at a time.
+    pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
+        each!(self, s => s.heads_at(zone_id, after, at).await)
+    }
+
+    /// A page of a zone's rows, bucket by bucket.
+    pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
+        each!(self, s => s.evidence(of).await)
     }
 }
 

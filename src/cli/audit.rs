@@ -1,6 +1,12 @@
 //! `tallygate audit …`: what is asked of the ledger afterwards.
 
+mod check_proof;
+mod checkpoint;
 mod explain;
+mod export;
+mod files;
+mod key;
+mod prove;
 mod report;
 mod verify;
 mod words;
@@ -9,12 +15,17 @@ use clap::Subcommand;
 
 use super::Result;
 
-/// Asks the ledger: explanations, verification, reports
+/// Asks the ledger: explanations, verification, checkpoints and proofs, reports, exports
 #[derive(Subcommand)]
 pub enum Command {
     Explain(explain::Args),
     Verify(verify::Args),
     Report(report::Args),
+    Checkpoint(checkpoint::Args),
+    Prove(prove::Args),
+    CheckProof(check_proof::Args),
+    Key(key::Args),
+    Export(export::Args),
 }
 
 pub async fn run(url: &str, command: Command) -> Result {
@@ -22,5 +33,10 @@ pub async fn run(url: &str, command: Command) -> Result {
         Command::Explain(args) => explain::run(url, args).await,
         Command::Verify(args) => verify::run(url, args).await,
         Command::Report(args) => report::run(url, args).await,
+        Command::Checkpoint(args) => checkpoint::run(url, args).await,
+        Command::Prove(args) => prove::run(url, args).await,
+        Command::CheckProof(args) => check_proof::run(&args),
+        Command::Key(args) => key::run(&args),
+        Command::Export(args) => export::run(url, args).await,
     }
 }

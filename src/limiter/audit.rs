@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 
-use super::Limiter;
+use super::{DEADLINE_MAX, Limiter, until};
 use crate::audit::{Explained, Verified, Verify, Verifying, explain, verify};
 use crate::error::{Error, Result};
+use crate::store::Store;
 
 impl Limiter {
     /// Why a transaction was decided as it was: each of its rows with the policy, the charges, the level, the ban and the
@@ -67,5 +68,16 @@ impl Limiter {
             return Err(Error::invalid("a key names a bucket only inside a zone; name the zone too"));
         }
         verify::verify(&self.inner.store, what, tell).await
+    }
+
+    /// Reads a page of the ledger. Reading may be tried again whatever went wrong, and has no deadline.
+    pub(crate) async fn read<T>(&self, page: impl AsyncFn(&Store) -> Result<T>) -> Result<T> {
+        let mut tries = self.inner.tries(until(DEADLINE_MAX));
+        loop {
+            match page(&self.inner.store).await {
+                Err(error) if tries.again(&error).await => {}
+                result => return result,
+            }
+        }
     }
 }

@@ -308,3 +308,52 @@ macro_rules! line {
         })
     }};
 }
+
+/// A zone as it stood at a time.
+macro_rules! zone_at {
+    ($row:ident) => {
+        Ok(ZoneAt {
+            id: get!($row, "id"),
+            name: get!($row, "name"),
+            version: get!($row, "version"),
+            version_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    };
+}
+
+/// A bucket as it stood at a time.
+macro_rules! bucket_at {
+    ($row:ident) => {{
+        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
+        let salt: Option<&[u8]> = get!($row, "salt");
+        Ok(BucketAt {
+            key: text($row, "bucket_key")?,
+            salt: salt.map(salt_of).transpose()?,
+            last: seq.zip(hash).map(|(seq, hash)| Ok((seq, hash_of(hash)?))).transpose()?,
+        })
+    }};
+}
+
+/// A row with all that its hash is made of.
+macro_rules! evidence {
+    ($row:ident) => {{
+        let (exception_seq, salt): (Option<i64>, Option<&[u8]>) =
+            (get!($row, "exception_seq"), get!($row, "salt"));
+        let exception = match exception_seq {
+            Some(seq) => Some(Exception {
+                seq,
+                limit: limit!($row),
+                ban_exempt: get!($row, "ban_exempt"),
+                until_us: None,
+            }),
+            None => None,
+        };
+        Ok(Evidence {
+            key: text($row, "bucket_key")?,
+            row: ledger_row($row)?,
+            exception,
+            salt: salt.map(salt_of).transpose()?,
+            row_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    }};
+}

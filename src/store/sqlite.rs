@@ -3,6 +3,7 @@
 mod action;
 mod batch;
 mod bucket;
+mod evidence;
 mod known;
 mod ledger;
 mod lines;

@@ -5,6 +5,7 @@ mod backtest;
 mod bench;
 mod check;
 mod demo;
+mod evidence;
 mod examples;
 mod history;
 mod migrate;
@@ -48,6 +49,11 @@ fn every_command_explains_itself_with_examples() {
         &["audit", "report", "--help"],
         &["audit", "explain", "--help"],
         &["audit", "verify", "--help"],
+        &["audit", "export", "--help"],
+        &["audit", "checkpoint", "--help"],
+        &["audit", "prove", "--help"],
+        &["audit", "check-proof", "--help"],
+        &["audit", "key", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
         &["completions", "--help"],

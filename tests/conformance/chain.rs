@@ -80,10 +80,14 @@ pub fn row_text(engine: Engine) -> String {
 /// Each row's hash is that of its bytes, and the bucket's that of its last row. How many rows there are, and the hash
 /// of all of them as if every bucket's salt were zeros.
 pub async fn assert_chained(engine: Engine, connection: &mut Connected) -> (usize, String) {
-    let rows = connection.texts(&row_text(engine)).await;
+    assert_rows_chained(&connection.texts(&row_text(engine)).await)
+}
+
+/// The same of rows that are texts already, wherever they come from.
+pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
     let (mut hash, mut salt, mut unsalted, mut head) = (Vec::new(), Vec::new(), Vec::new(), String::new());
     let mut all = Sha256::new();
-    for row in &rows {
+    for row in rows {
         let columns: Vec<&str> = row.split('|').collect();
         let number = |at: usize| columns[at].parse::<i64>().unwrap();
         let or_least = |at: usize| if columns[at] == "-" { i64::MIN } else { number(at) };
@@ -140,11 +144,11 @@ pub async fn assert_chained(engine: Engine, connection: &mut Connected) -> (usiz
     (rows.len(), hex(&all.finalize()))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex(digits: &str) -> Vec<u8> {
+pub fn unhex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 

@@ -6,6 +6,7 @@
 
 mod backtest;
 mod chain;
+mod checkpoint;
 mod child;
 mod clock;
 mod coalesced;
@@ -14,6 +15,7 @@ mod differential;
 mod durability;
 mod exact;
 mod explain;
+mod export;
 mod flat;
 mod floods;
 mod gate;
@@ -91,6 +93,13 @@ fn main() -> std::process::ExitCode {
         chain::the_same_rows_have_the_same_hashes_everywhere,
         backtest::the_command_tests_another_policy_on_recorded_checks,
         backtest::the_policy_that_decided_finds_in_the_ledger_what_it_decided,
+        checkpoint::a_bucket_or_rows_that_were_removed_are_found,
+        checkpoint::a_bucket_or_rows_with_old_times_are_found,
+        checkpoint::a_checkpoint_and_a_proof_are_what_the_document_says,
+        checkpoint::a_chain_that_was_rewritten_with_right_hashes_is_found,
+        checkpoint::a_ledger_that_went_on_is_unaltered,
+        checkpoint::a_transaction_is_proven_by_two_files_alone,
+        checkpoint::a_version_that_was_edited_or_a_zone_that_was_removed_is_found,
         clock::a_clock_that_goes_backwards_never_moves_a_bucket_back,
         coalesced::a_coalesced_row_stands_for_many_checks_and_spends_nothing,
         coalesced::what_comes_after_a_coalesced_row_is_decided_as_without_it,
@@ -99,6 +108,8 @@ fn main() -> std::process::ExitCode {
         differential::the_database_decides_what_the_core_decides,
         explain::a_row_that_was_changed_is_not_reproduced,
         explain::what_counted_is_what_a_plain_count_finds,
+        export::what_is_exported_is_the_ledger_and_its_chain_in_every_format,
+        export::what_was_interrupted_is_gone_on_with_to_the_same_bytes,
         exact::sixty_four_clients_on_one_key_get_exactly_the_limit,
         exact::sixty_four_clients_on_one_token_bucket_get_exactly_the_burst,
         exact::sixty_four_clients_that_travel_together_get_exactly_the_limit,

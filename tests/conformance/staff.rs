@@ -2,12 +2,13 @@
 //! read as *auditor*. No test needs to say so, and none has more rights than it needs.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tallygate::{
-    Explained, History, Limiter, Overridden, Override, Page, Policy, Recorded, Report, ReportOn, Result,
-    Role, Verified, Verify, Verifying, Zone, ZoneVersion,
+    Checkpoint, Explained, Export, HeadDifference, History, Limiter, Manifest, Overridden, Override, Page,
+    Policy, Proof, Recorded, Report, ReportOn, Result, Role, Verified, Verify, Verifying, Zone, ZoneVersion,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -122,5 +123,37 @@ impl Staff {
 
     pub async fn report(&self, on: &ReportOn, progress: impl FnMut(f64)) -> Result<Report> {
         self.auditor.limiter().await.report(on, progress).await
+    }
+
+    pub async fn checkpoint(
+        &self,
+        margin: Duration,
+        heads: Option<&Path>,
+        progress: impl FnMut(u64),
+    ) -> Result<Checkpoint> {
+        self.auditor.limiter().await.checkpoint(margin, heads, progress).await
+    }
+
+    pub async fn compare(
+        &self,
+        checkpoint: &Checkpoint,
+        heads: Option<&Path>,
+        progress: impl FnMut(u64),
+    ) -> Result<Vec<HeadDifference>> {
+        self.auditor.limiter().await.compare(checkpoint, heads, progress).await
+    }
+
+    pub async fn prove(
+        &self,
+        txn: Uuid,
+        checkpoint: &Checkpoint,
+        disclose: bool,
+        rows_max: u32,
+    ) -> Result<Proof> {
+        self.auditor.limiter().await.prove(txn, checkpoint, disclose, rows_max).await
+    }
+
+    pub async fn export(&self, export: &Export, progress: impl FnMut(u64)) -> Result<Manifest> {
+        self.auditor.limiter().await.export(export, progress).await
     }
 }

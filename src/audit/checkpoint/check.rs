@@ -1,0 +1,259 @@
+//! Compares the ledger with what it was at a checkpoint.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Seek};
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::heads::Head;
+use super::merkle::{self, Tree};
+use super::read::{each_bucket, head, zone_at};
+use super::{Checkpoint, CheckpointZone};
+use crate::chain::{Hash, hex};
+use crate::error::{Error, Result};
+use crate::limiter::Limiter;
+
+/// How many buckets are named at most.
+const NAMED: usize = 1_000;
+
+/// Where the ledger is not what it was at a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeadDifference {
+    /// The zone.
+    pub zone: String,
+    /// What is not as it was.
+    pub changed: Changed,
+    /// The bucket, by the hash that its chain begins with; None for what concerns the whole zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
+    /// The bucket's key, if it has one still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How many there were: buckets, versions, rows of the bucket.
+    pub was: u64,
+    /// How many there are.
+    pub is: u64,
+}
+
+/// What is not as it was at a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changed {
+    /// The zone is gone, or no longer has that number and name.
+    ZoneGone,
+    /// There is a zone that says it is as old and was not there.
+    ZoneAdded,
+    /// A version of the zone of before was changed, removed or added.
+    Versions,
+    /// Rows of before were changed, removed or added in some bucket of the zone.
+    Buckets,
+    /// A bucket is gone.
+    BucketGone,
+    /// There is a bucket with rows that say they are as old and were not there.
+    BucketAdded,
+    /// The bucket has as many rows of before, but they are other ones.
+    BucketRewritten,
+    /// The bucket has fewer rows of before.
+    BucketShortened,
+    /// The bucket has more rows that say they are from before: slipped in, or committed later than the margin.
+    BucketLengthened,
+}
+
+impl fmt::Display for HeadDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { zone, was, is, .. } = self;
+        let bucket = match (&self.key, &self.bucket) {
+            (Some(key), _) => format!("bucket {key:?}"),
+            (None, bucket) => format!("bucket {}", bucket.as_deref().unwrap_or_default()),
+        };
+        write!(f, "zone {zone:?}: ")?;
+        match self.changed {
+            Changed::ZoneGone => write!(f, "is gone or has another name"),
+            Changed::ZoneAdded => write!(f, "was not there at the checkpoint and says that it was"),
+            Changed::Versions => {
+                write!(f, "its versions up to {was} were changed, or there are others: now {is}")
+            }
+            Changed::Buckets => {
+                write!(f, "rows of its {was} buckets were changed, removed or added: now {is} buckets")
+            }
+            Changed::BucketGone => write!(f, "{bucket} is gone, with {was} rows"),
+            Changed::BucketAdded => {
+                write!(f, "{bucket} was not there, and now has {is} rows of before the checkpoint")
+            }
+            Changed::BucketRewritten => write!(f, "{bucket}: its {was} rows are not those that it had"),
+            Changed::BucketShortened => write!(f, "{bucket} had {was} rows and has {is}"),
+            Changed::BucketLengthened => {
+                write!(f, "{bucket} had {was} rows and has {is} that say they are from before the checkpoint")
+            }
+        }
+    }
+}
+
+/// Where the ledger is not what it was at the checkpoint; nothing when it is. With the `heads` that were written with the
+/// checkpoint, buckets are named: the first 1,000.
+///
+/// Compares the ends of chains as they are recorded. That the rows are what their hashes say is for the verification of
+/// the chain: both together prove the ledger of before.
+pub(crate) async fn check(
+    limiter: &Limiter,
+    checkpoint: &Checkpoint,
+    heads: Option<&Path>,
+    progress: &mut impl FnMut(u64),
+) -> Result<Vec<HeadDifference>> {
+    let mut old = match heads {
+        Some(path) => Some(Old::open(path, checkpoint)?),
+        None => None,
+    };
+    let mut found = Vec::new();
+    let now = limiter.read(async |store| store.zones_at(checkpoint.cut_at).await).await?;
+    for was in &checkpoint.zones {
+        if !now.iter().any(|zone| zone.id == was.zone_id && zone.name == was.zone) {
+            found.push(of_zone(was, Changed::ZoneGone, 0, 0));
+        }
+    }
+    let mut read = 0;
+    for zone in &now {
+        let was = checkpoint.zone(zone.id).filter(|was| was.zone == zone.name);
+        let mut compared = Vec::new();
+        let mut each = |head: &Head| match &mut old {
+            Some(old) => old.compare(Some(head), zone.id, &mut compared),
+            None => Ok(()),
+        };
+        let progress = &mut |more| progress(read + more);
+        let is = zone_at(limiter, zone, checkpoint.cut_at, &mut each, progress).await?;
+        if let Some(old) = &mut old {
+            old.compare(None, zone.id, &mut compared)?;
+        }
+        read += is.buckets;
+        let Some(was) = was else {
+            found.push(of_zone(&is, Changed::ZoneAdded, 0, 0));
+            continue;
+        };
+        if (was.version, &was.version_hash) != (is.version, &is.version_hash) {
+            let versions = |zone: &CheckpointZone| u64::from(zone.version.unsigned_abs());
+            found.push(of_zone(was, Changed::Versions, versions(was), versions(&is)));
+        }
+        if (was.buckets, was.rows, &was.buckets_root) != (is.buckets, is.rows, &is.buckets_root) {
+            found.push(of_zone(was, Changed::Buckets, was.buckets, is.buckets));
+            compared.truncate(NAMED.saturating_sub(found.len()));
+            let keys = keys(limiter, checkpoint, zone.id, &compared).await?;
+            found.extend(compared.into_iter().map(|(start, changed, was_rows, is_rows)| HeadDifference {
+                bucket: Some(hex(&start)),
+                key: keys.get(&start).cloned(),
+                ..of_zone(was, changed, was_rows, is_rows)
+            }));
+        }
+    }
+    Ok(found)
+}
+
+fn of_zone(zone: &CheckpointZone, changed: Changed, was: u64, is: u64) -> HeadDifference {
+    HeadDifference { zone: zone.zone.clone(), changed, bucket: None, key: None, was, is }
+}
+
+/// The start of a bucket's chain, what changed, how many rows there were, how many there are.
+type Compared = (Hash, Changed, u64, u64);
+
+/// The keys of buckets that differ and are still there.
+async fn keys(
+    limiter: &Limiter,
+    checkpoint: &Checkpoint,
+    zone_id: i32,
+    compared: &[Compared],
+) -> Result<HashMap<Hash, String>> {
+    let mut keys = HashMap::new();
+    if compared.iter().any(|(_, changed, ..)| *changed != Changed::BucketGone) {
+        each_bucket(limiter, zone_id, checkpoint.cut_at, |bucket| {
+            let start = head(zone_id, &bucket).map(|head| head.start);
+            if let Some(start) = start.filter(|start| compared.iter().any(|differs| differs.0 == *start)) {
+                keys.insert(start, bucket.key);
+            }
+        })
+        .await?;
+    }
+    Ok(keys)
+}
+
+/// The heads of a checkpoint, from the file that was written with it.
+struct Old {
+    file: BufReader<File>,
+    next: Option<Head>,
+}
+
+impl Old {
+    /// Opens the file, and makes sure that it is that of the checkpoint.
+    fn open(path: &Path, checkpoint: &Checkpoint) -> Result<Self> {
+        let unread = |e| Error::invalid(format!("{} cannot be read: {e}", path.display())).caused_by(e);
+        let other = || {
+            Error::invalid(format!(
+                "{} is not the list of heads that was written with the checkpoint; use that one",
+                path.display()
+            ))
+        };
+        let mut file = BufReader::new(File::open(path).map_err(unread)?);
+        let mut next = Head::read(&mut file).map_err(|_| other())?;
+        for zone in &checkpoint.zones {
+            let mut tree = Tree::default();
+            while let Some(head) = next.filter(|head| head.zone_id == zone.zone_id) {
+                tree.push(merkle::leaf(&head.bytes()), false);
+                next = Head::read(&mut file).map_err(|_| other())?;
+            }
+            let (buckets, root, _) = tree.finish();
+            if (buckets, hex(&root)) != (zone.buckets, zone.buckets_root.clone()) {
+                return Err(other());
+            }
+        }
+        if next.is_some() {
+            return Err(other());
+        }
+        file.rewind().map_err(unread)?;
+        next = Head::read(&mut file).map_err(unread)?;
+        Ok(Self { file, next })
+    }
+
+    /// Goes on up to and with the bucket that the ledger has next; None behind the last one of the zone.
+    fn compare(&mut self, is: Option<&Head>, zone_id: i32, found: &mut Vec<Compared>) -> Result<()> {
+        let mut tell = |differs: Compared| {
+            if found.len() < NAMED {
+                found.push(differs);
+            }
+        };
+        loop {
+            let before = |old: &Head| match is {
+                Some(is) => old.bucket() < is.bucket(),
+                None => old.zone_id <= zone_id,
+            };
+            let Some(gone) = self.next.filter(before) else { break };
+            if gone.zone_id == zone_id {
+                tell((gone.start, Changed::BucketGone, gone.seq.unsigned_abs(), 0));
+            }
+            self.advance()?;
+        }
+        let Some(is) = is else { return Ok(()) };
+        match self.next.filter(|old| old.bucket() == is.bucket()) {
+            None => tell((is.start, Changed::BucketAdded, 0, is.seq.unsigned_abs())),
+            Some(was) => {
+                if was != *is {
+                    let changed = match is.seq.cmp(&was.seq) {
+                        std::cmp::Ordering::Less => Changed::BucketShortened,
+                        std::cmp::Ordering::Equal => Changed::BucketRewritten,
+                        std::cmp::Ordering::Greater => Changed::BucketLengthened,
+                    };
+                    tell((is.start, changed, was.seq.unsigned_abs(), is.seq.unsigned_abs()));
+                }
+                self.advance()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let unread =
+            |e| Error::invalid(format!("the list of heads cannot be read to its end: {e}")).caused_by(e);
+        self.next = Head::read(&mut self.file).map_err(unread)?;
+        Ok(())
+    }
+}

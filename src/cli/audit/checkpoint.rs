@@ -1,0 +1,117 @@
+//! `tallygate audit checkpoint`.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use tallygate::{Checkpoint, HeadDifference, Limiter};
+
+use super::{files, key};
+use crate::cli::output::{Answer, plain};
+use crate::cli::{Result, duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate audit checkpoint > monday.json                   what the ledger was 15 minutes ago
+  tallygate audit checkpoint --key audit.key > monday.json   signed
+  tallygate audit checkpoint --heads monday.heads > monday.json
+  tallygate audit checkpoint --check monday.json             is the ledger of before still the same?
+  tallygate audit checkpoint --check monday.json --heads monday.heads --public-key KEY
+
+Keep checkpoints where the ledger's owner cannot change them. With --heads, 76 bytes for each bucket are written beside, and \
+a later check names the buckets that were changed, not only their zone. The margin must be longer than any transaction takes \
+from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; that rows are \
+what their hashes say is for verification. Exit code 1 when something was changed.";
+
+/// Writes down what the ledger is, to find out later whether it was altered
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Compare the ledger with this checkpoint
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "margin"])]
+    check: Option<PathBuf>,
+    /// The end of each bucket's chain: written, or with --check read
+    #[arg(long, value_name = "FILE")]
+    heads: Option<PathBuf>,
+    /// Sign with this key: see tallygate audit key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Whose signature the checkpoint must have
+    #[arg(long, value_name = "KEY", requires = "check")]
+    public_key: Option<String>,
+    /// How long before now it ends
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration::parse)]
+    margin: Duration,
+    /// How to print the outcome of a check
+    #[arg(long, default_value = "text", requires = "check")]
+    format: Answer,
+}
+
+/// The outcome, as JSON shows it.
+#[derive(Serialize)]
+struct Shown<'c> {
+    unaltered: bool,
+    #[serde(flatten)]
+    checkpoint: Digest<'c>,
+    differences: &'c [HeadDifference],
+}
+
+#[derive(Serialize)]
+struct Digest<'c> {
+    checkpoint: &'c str,
+    cut_at: String,
+    buckets: u64,
+    rows: u64,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let Some(path) = &args.check else {
+        let key = args.key.as_deref().map(key::read).transpose()?;
+        let limiter = Limiter::connect(url).await?;
+        let bar = files::counter("buckets");
+        let checkpoint =
+            limiter.checkpoint(args.margin, args.heads.as_deref(), |read| bar.set_position(read)).await;
+        bar.finish_and_clear();
+        let mut checkpoint = checkpoint?;
+        if let Some(key) = key {
+            checkpoint.sign(&key);
+        }
+        writeln!(stdout(), "{}", serde_json::to_string_pretty(&checkpoint)?)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let checkpoint = files::checkpoint(path, args.public_key.as_deref())?;
+    let limiter = Limiter::connect(url).await?;
+    let bar = files::counter("buckets");
+    let found = limiter.compare(&checkpoint, args.heads.as_deref(), |read| bar.set_position(read)).await;
+    bar.finish_and_clear();
+    let found = found?;
+    let mut out = stdout().lock();
+    match args.format {
+        Answer::Text => out.write_all(text(&checkpoint, &found).as_bytes())?,
+        Answer::Json => {
+            let Checkpoint { digest, cut_at, buckets, rows, .. } = &checkpoint;
+            let cut_at = cut_at.to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+            let digest = Digest { checkpoint: digest, cut_at, buckets: *buckets, rows: *rows };
+            let shown = Shown { unaltered: found.is_empty(), checkpoint: digest, differences: &found };
+            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
+        }
+    }
+    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn text(checkpoint: &Checkpoint, found: &[HeadDifference]) -> String {
+    let at = duration::show_micros(checkpoint.cut_at);
+    if found.is_empty() {
+        let Checkpoint { buckets, rows, .. } = checkpoint;
+        return format!(
+            "unaltered: the {rows} rows of {buckets} buckets up to {at} are those of the checkpoint\n"
+        );
+    }
+    let lines = found.iter().map(|difference| format!("  {}\n", plain(&difference.to_string())));
+    format!(
+        "ALTERED: the ledger up to {at} is not what it was at the checkpoint\n{}",
+        lines.collect::<String>()
+    )
+}

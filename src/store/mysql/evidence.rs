@@ -1,0 +1,71 @@
+//! What checkpoints, proofs and exports read of the ledger.
+
+use chrono::{DateTime, Utc};
+use sqlx::Row;
+use sqlx::mysql::MySqlRow;
+
+use super::{MySql, error, text, text_if, time, time_if};
+use crate::decide::Exception;
+use crate::entry::LedgerRow;
+use crate::error::{Error, Result};
+use crate::store::asked::{hash_of, salt_of};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::zone::Limit;
+
+impl MySql {
+    /// The database's time.
+    pub async fn now(&self) -> Result<DateTime<Utc>> {
+        let now = sqlx::query_scalar("select utc_timestamp(6)").fetch_all(&mut *self.lease().await?).await;
+        let now: Option<DateTime<Utc>> = now.map_err(error)?.pop();
+        now.ok_or_else(|| Error::database("the database did not tell its time"))
+    }
+
+    pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {
+        let rows = sqlx::query(include_str!("zones_at.sql"))
+            .bind(at.naive_utc())
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_at!(row)).collect()
+    }
+
+    pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
+        let rows = sqlx::query(include_str!("heads_at.sql"))
+            .bind(zone_id)
+            .bind(after)
+            .bind(at.naive_utc())
+            .bind(zone_id)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| bucket_at!(row)).collect()
+    }
+
+    pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
+        let (key, at, seq) = &of.after;
+        let rows = sqlx::query(include_str!("evidence.sql"))
+            .bind(of.zone_id)
+            .bind(key)
+            .bind(at.naive_utc())
+            .bind(at.naive_utc())
+            .bind(seq)
+            .bind(of.since.naive_utc())
+            .bind(of.until.naive_utc())
+            .bind(of.zone_id)
+            .bind(key)
+            .bind(of.since.naive_utc())
+            .bind(of.until.naive_utc())
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(evidence).collect()
+    }
+}
+
+fn evidence(row: &MySqlRow) -> Result<Evidence> {
+    evidence!(row)
+}
+
+fn ledger_row(row: &MySqlRow) -> Result<LedgerRow> {
+    ledger_row!(row)
+}

@@ -1,0 +1,64 @@
+//! What checkpoints, proofs and exports read of the ledger.
+
+use chrono::{DateTime, Utc};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::{Postgres, error, text, text_if, time, time_if};
+use crate::decide::Exception;
+use crate::entry::LedgerRow;
+use crate::error::Result;
+use crate::store::asked::{hash_of, salt_of};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::zone::Limit;
+
+impl Postgres {
+    /// The database's time.
+    pub async fn now(&self) -> Result<DateTime<Utc>> {
+        let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *self.lease().await?).await;
+        now.map_err(error)
+    }
+
+    pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {
+        let rows = sqlx::query(include_str!("zones_at.sql"))
+            .bind(at)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_at!(row)).collect()
+    }
+
+    pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
+        let rows = sqlx::query(include_str!("heads_at.sql"))
+            .bind(zone_id)
+            .bind(after)
+            .bind(at)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| bucket_at!(row)).collect()
+    }
+
+    pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
+        let (key, at, seq) = &of.after;
+        let rows = sqlx::query(include_str!("evidence.sql"))
+            .bind(of.zone_id)
+            .bind(key)
+            .bind(at)
+            .bind(seq)
+            .bind(of.since)
+            .bind(of.until)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(evidence).collect()
+    }
+}
+
+fn evidence(row: &PgRow) -> Result<Evidence> {
+    evidence!(row)
+}
+
+fn ledger_row(row: &PgRow) -> Result<LedgerRow> {
+    ledger_row!(row)
+}

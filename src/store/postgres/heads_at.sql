@@ -1,0 +1,41 @@
+-- The next 1000 buckets of a zone, found from key to key by the primary key, each with its last row up to a time.
+with recursive bucket (bucket_key, n) as (
+    (
+        select t.bucket_key, 1
+        from zone_txn_view t
+        where t.zone_id = $1 and t.bucket_key > $2
+        order by t.bucket_key
+        limit 1
+    )
+    union all
+    select
+        (
+            select t.bucket_key
+            from zone_txn_view t
+            where t.zone_id = $1 and t.bucket_key > b.bucket_key
+            order by t.bucket_key
+            limit 1
+        ),
+        b.n + 1
+    from bucket b
+    where b.bucket_key is not null and b.n < 1000
+)
+select b.bucket_key, h.seq, h.row_hash, coalesce(f.salt, l.salt) as salt
+from bucket b
+left join lateral (
+    select t.seq, t.row_hash
+    from zone_txn_view t
+    where t.zone_id = $1 and t.bucket_key = b.bucket_key and t.created_at <= $3
+    order by t.created_at desc, t.seq desc
+    limit 1
+) h on true
+left join lateral (
+    select t.salt
+    from zone_txn_view t
+    where t.zone_id = $1 and t.bucket_key = b.bucket_key
+    order by t.created_at, t.seq
+    limit 1
+) f on true
+left join zone_bucket_lock_view l on l.zone_id = $1 and l.bucket_key = b.bucket_key
+where b.bucket_key is not null
+order by b.bucket_key

@@ -1,0 +1,63 @@
+//! What checkpoints, proofs and exports read of the ledger.
+
+use chrono::{DateTime, Utc};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::{Sqlite, error, text, text_if, time, time_if};
+use crate::decide::Exception;
+use crate::entry::LedgerRow;
+use crate::error::Result;
+use crate::store::asked::{hash_of, salt_of};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::zone::Limit;
+
+impl Sqlite {
+    /// The database's time.
+    pub async fn now(&self) -> Result<DateTime<Utc>> {
+        super::from_us(self.clock.now_us())
+    }
+
+    pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {
+        let rows = sqlx::query(include_str!("zones_at.sql"))
+            .bind(at.timestamp_micros())
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| zone_at!(row)).collect()
+    }
+
+    pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
+        let rows = sqlx::query(include_str!("heads_at.sql"))
+            .bind(zone_id)
+            .bind(after)
+            .bind(at.timestamp_micros())
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(|row| bucket_at!(row)).collect()
+    }
+
+    pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
+        let (key, at, seq) = &of.after;
+        let rows = sqlx::query(include_str!("evidence.sql"))
+            .bind(of.zone_id)
+            .bind(key)
+            .bind(at.timestamp_micros())
+            .bind(seq)
+            .bind(of.since.timestamp_micros())
+            .bind(of.until.timestamp_micros())
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        rows.iter().map(evidence).collect()
+    }
+}
+
+fn evidence(row: &SqliteRow) -> Result<Evidence> {
+    evidence!(row)
+}
+
+fn ledger_row(row: &SqliteRow) -> Result<LedgerRow> {
+    ledger_row!(row)
+}
