@@ -1,10 +1,11 @@
 //! `tallygate audit checkpoint`.
 
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tallygate::{Checkpoint, HeadDifference, Limiter};
 
@@ -49,21 +50,17 @@ pub struct Args {
     format: Answer,
 }
 
-/// The outcome, as JSON shows it.
+/// What a comparison with a checkpoint found.
 #[derive(Serialize)]
-struct Shown<'c> {
-    unaltered: bool,
-    #[serde(flatten)]
-    checkpoint: Digest<'c>,
-    differences: &'c [HeadDifference],
-}
-
-#[derive(Serialize)]
-struct Digest<'c> {
-    checkpoint: &'c str,
+pub struct Compared {
+    pub unaltered: bool,
+    checkpoint: String,
     cut_at: String,
     buckets: u64,
     rows: u64,
+    differences: Vec<HeadDifference>,
+    #[serde(skip)]
+    cut: DateTime<Utc>,
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
@@ -83,35 +80,47 @@ pub async fn run(url: &str, args: Args) -> Result {
     };
     let checkpoint = files::checkpoint(path, args.public_key.as_deref())?;
     let limiter = Limiter::connect(url).await?;
-    let bar = files::counter("buckets");
-    let found = limiter.compare(&checkpoint, args.heads.as_deref(), |read| bar.set_position(read)).await;
-    bar.finish_and_clear();
-    let found = found?;
+    let compared = Compared::of(&limiter, checkpoint, args.heads.as_deref()).await?;
     let mut out = stdout().lock();
     match args.format {
-        Answer::Text => out.write_all(text(&checkpoint, &found).as_bytes())?,
-        Answer::Json => {
-            let Checkpoint { digest, cut_at, buckets, rows, .. } = &checkpoint;
-            let cut_at = cut_at.to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
-            let digest = Digest { checkpoint: digest, cut_at, buckets: *buckets, rows: *rows };
-            let shown = Shown { unaltered: found.is_empty(), checkpoint: digest, differences: &found };
-            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
-        }
+        Answer::Text => out.write_all(compared.text().as_bytes())?,
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&compared)?)?,
     }
-    Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if compared.unaltered { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn text(checkpoint: &Checkpoint, found: &[HeadDifference]) -> String {
-    let at = duration::show_micros(checkpoint.cut_at);
-    if found.is_empty() {
-        let Checkpoint { buckets, rows, .. } = checkpoint;
-        return format!(
-            "unaltered: the {rows} rows of {buckets} buckets up to {at} are those of the checkpoint\n"
-        );
+impl Compared {
+    /// Compares the ledger with a checkpoint.
+    pub async fn of(limiter: &Limiter, checkpoint: Checkpoint, heads: Option<&Path>) -> Result<Self> {
+        let bar = files::counter("buckets");
+        let differences = limiter.compare(&checkpoint, heads, |read| bar.set_position(read)).await;
+        bar.finish_and_clear();
+        let differences = differences?;
+        let Checkpoint { digest, cut_at, buckets, rows, .. } = checkpoint;
+        Ok(Self {
+            unaltered: differences.is_empty(),
+            checkpoint: digest,
+            cut_at: cut_at.to_rfc3339_opts(chrono::SecondsFormat::Micros, true),
+            buckets,
+            rows,
+            differences,
+            cut: cut_at,
+        })
     }
-    let lines = found.iter().map(|difference| format!("  {}\n", plain(&difference.to_string())));
-    format!(
-        "ALTERED: the ledger up to {at} is not what it was at the checkpoint\n{}",
-        lines.collect::<String>()
-    )
+
+    pub fn text(&self) -> String {
+        let Self { buckets, rows, .. } = self;
+        let at = duration::show_micros(self.cut);
+        if self.unaltered {
+            return format!(
+                "unaltered: the {rows} rows of {buckets} buckets up to {at} are those of the checkpoint\n"
+            );
+        }
+        let lines =
+            self.differences.iter().map(|difference| format!("  {}\n", plain(&difference.to_string())));
+        format!(
+            "ALTERED: the ledger up to {at} is not what it was at the checkpoint\n{}",
+            lines.collect::<String>()
+        )
+    }
 }

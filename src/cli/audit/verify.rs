@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use tallygate::{Config, Fault, Limiter, Verified, Verify, Verifying};
 
 use super::super::output::{Answer, green, plain, red};
 use super::super::{Failure, Result};
+use super::checkpoint::Compared;
+use super::files;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +22,7 @@ Examples:
   tallygate audit verify --zone login --key user:42
   tallygate audit verify --format json
   tallygate audit verify --after login=user:42      go on where one was interrupted
+  tallygate audit verify --since monday.json        and is it still the ledger of that checkpoint?
 
 Reads every row once, in short statements, while the ledger is in use. Verifies that each row says what it said when it \
 was hashed behind the one before it; that none is missing, inserted or moved; that the core, given the rows before it, \
@@ -40,6 +44,15 @@ pub struct Args {
     /// Only what comes behind this bucket
     #[arg(long, value_name = "ZONE=KEY", conflicts_with = "key", value_parser = bucket)]
     after: Option<(String, String)>,
+    /// Compare with this checkpoint too: whole chains that were rewritten, and buckets that are gone
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["zone", "after"])]
+    since: Option<PathBuf>,
+    /// The ends of the chains that were written with the checkpoint, to name the buckets
+    #[arg(long, value_name = "FILE", requires = "since")]
+    heads: Option<PathBuf>,
+    /// Whose signature the checkpoint must have
+    #[arg(long, value_name = "KEY", requires = "since")]
+    public_key: Option<String>,
     /// Connections that read at once
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
@@ -53,6 +66,8 @@ struct Shown<'v> {
     #[serde(flatten)]
     verified: Verified,
     found: &'v [Fault],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: &'v Option<Compared>,
 }
 
 /// What has been seen so far.
@@ -65,6 +80,8 @@ struct Seen {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
+    let since = args.since.as_deref().map(|path| files::checkpoint(path, args.public_key.as_deref()));
+    let since = since.transpose()?;
     let config = Config { connections: args.jobs + 1, ..Config::default() };
     let limiter = Limiter::connect_with(url, config).await?;
     let what = Verify { zone: args.zone, key: args.key, after: args.after, jobs: args.jobs as usize };
@@ -78,10 +95,18 @@ pub async fn run(url: &str, args: Args) -> Result {
         verified => verified?,
     };
     seen.bar.finish_and_clear();
+    let since = match since {
+        Some(checkpoint) => Some(Compared::of(&limiter, checkpoint, args.heads.as_deref()).await?),
+        None => None,
+    };
     let mut out = stdout().lock();
     match args.format {
         Answer::Json => {
-            writeln!(out, "{}", serde_json::to_string(&Shown { verified, found: &seen.found })?)?;
+            writeln!(
+                out,
+                "{}",
+                serde_json::to_string(&Shown { verified, found: &seen.found, since: &since })?
+            )?;
         }
         Answer::Text => {
             let Verified { zones, buckets, rows, faults } = verified;
@@ -101,9 +126,13 @@ pub async fn run(url: &str, args: Args) -> Result {
             } else {
                 writeln!(out, "{}  {faults} found in {read}", red("faults"))?;
             }
+            if let Some(since) = &since {
+                out.write_all(since.text().as_bytes())?;
+            }
         }
     }
-    Ok(if verified.faults == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let unaltered = since.is_none_or(|since| since.unaltered);
+    Ok(if verified.faults == 0 && unaltered { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 impl Seen {
