@@ -14,6 +14,7 @@ mod failure;
 mod grant;
 mod history;
 mod lines;
+mod maintain;
 mod migrate;
 mod most;
 mod output;
@@ -48,6 +49,7 @@ Examples:
   tallygate grant app web --database URL            the rights of a service, and no more
   tallygate audit report --since 7d --html week.html   what happened, with charts
   tallygate audit explain TXN                       why was it decided so?
+  tallygate maintain --keep 400d                    partitions ahead, old rows away
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
@@ -85,6 +87,7 @@ enum Command {
     Backtest(Box<backtest::Args>),
     #[command(subcommand)]
     Audit(audit::Command),
+    Maintain(maintain::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -114,6 +117,7 @@ pub async fn run() -> Result {
         Command::History(args) => history::run(&url(cli.database)?, args).await,
         Command::Backtest(args) => backtest::run(cli.database, *args).await,
         Command::Audit(command) => audit::run(&url(cli.database)?, command).await,
+        Command::Maintain(args) => maintain::run(&url(cli.database)?, args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Completions(args) => completions::run(&args),

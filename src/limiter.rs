@@ -11,6 +11,7 @@ mod floods;
 mod history;
 mod journal;
 mod trace;
+mod upkeep;
 mod wait;
 mod zones;
 

@@ -17,6 +17,7 @@ pub(crate) mod mysql;
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+mod upkeep;
 mod url;
 
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub(crate) use mysql::MySql;
 pub(crate) use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Sqlite;
+pub(crate) use upkeep::{Facts, Needed, Plan};
+pub use upkeep::{Maintained, Upkeep};
 pub(crate) use url::{Address, Engine};
 
 /// How decisions of the same bucket are kept apart.
@@ -326,6 +329,16 @@ impl Store {
 
     pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
         each!(self, s => s.zone_versions(zone_id).await)
+    }
+
+    /// The database's time, and of each zone what upkeep must know.
+    pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
+        each!(self, s => s.facts().await)
+    }
+
+    /// Makes what is ahead and removes what is not needed, in short steps.
+    pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
+        each!(self, s => s.maintain(plan).await)
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {

@@ -100,11 +100,21 @@ fn columns_are_listed() {
 /// and the answer tells the two apart.
 #[test]
 fn no_lock_is_skipped() {
+    // Upkeep leaves what others hold for its next run; nothing is decided by what it finds.
+    let upkeep = [
+        "src/store/mysql/upkeep/heads_idle.sql",
+        "src/store/mysql/upkeep/holding.sql",
+        "src/store/postgres/upkeep/heads_remove.sql",
+        "src/store/postgres/upkeep/holding.sql",
+    ];
     let on_demand = [
         ("sql/mysql/zone_batch_lock.sql", "if v_skip_locked then insert into zone_batch_head"),
         ("sql/postgres/zone_bucket_hold.sql", "if p_skip_locked then select array_agg"),
     ];
     for path in ["sql", "migrations", "src"].into_iter().flat_map(files) {
+        if upkeep.iter().any(|file| path.ends_with(file)) {
+            continue;
+        }
         let text = read(&path).to_lowercase();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((_, asked)) = on_demand.iter().find(|(file, _)| path.ends_with(file)) {

@@ -30,6 +30,7 @@ create table if not exists zone_master (
     durability      varchar(20)   character set ascii not null default 'durable' comment 'durable, the one that there is here: how long an answer waits is a setting of the whole server',
     blocked_rows    varchar(20)   character set ascii not null default 'each' comment 'each: a row for every blocked check; coalesced: one row may stand for many',
     version      int           not null comment 'version of this row, from 1; each change adds one',
+    heads_removed boolean        not null default false comment 'true when rows of idle buckets were removed: one that has none may be in the ledger',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',
     constraint zone_master_pk primary key (id),

@@ -62,3 +62,18 @@ create table if not exists zone_txn (
 partition by range columns (created_at) (
     partition zone_txn_last values less than (maxvalue)
 );
+
+-- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+create table if not exists zone_txn_dropped (
+    zone_id      int            not null comment 'the zone',
+    bucket_key   varbinary(255) not null comment 'the bucket',
+    seq          bigint         not null comment 'as in that row',
+    spent_total  bigint         not null comment 'as in that row',
+    level        bigint         null comment 'as in that row',
+    strikes      bigint         not null comment 'as in that row',
+    created_at   datetime(6)    not null comment 'as in that row',
+    zone_version int            not null comment 'as in that row',
+    salt         binary(16)     null comment 'the salt of the bucket, which its first row had',
+    row_hash     binary(32)     not null comment 'as in that row',
+    constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
+) engine = innodb comment = 'The last row of each bucket whose old rows were removed. What is left of the ledger follows it.';

@@ -5,7 +5,8 @@ create or replace sql security definer view zone_master_view as
 select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.slots, z.calendar,
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
-    z.version, z.created_at, z.updated_at
+    z.version, z.created_at, z.updated_at,
+    z.heads_removed
 from zone_master z;
 
 create or replace sql security definer view zone_version_view as
@@ -51,3 +52,7 @@ select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t
     t.level, t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.member, t.note, t.actor,
     t.salt, t.row_hash
 from zone_txn t force index (zone_txn_bucket_uq);
+
+create or replace sql security definer view zone_txn_dropped_view as
+select d.zone_id, d.bucket_key, d.seq, d.zone_version, d.spent_total, d.level, d.strikes, d.created_at, d.salt, d.row_hash
+from zone_txn_dropped d;

@@ -27,6 +27,7 @@ create table zone_master (
     durability      text        not null default 'durable',
     blocked_rows    text        not null default 'each',
     version         int         not null,
+    heads_removed   boolean     not null default false,
     created_at      timestamptz not null,
     updated_at      timestamptz not null,
     constraint zone_master_pk primary key (id),
@@ -124,6 +125,8 @@ comment on column zone_master.durability is
 comment on column zone_master.blocked_rows is
     'Each: a row for every blocked check; coalesced: one row may stand for many.';
 comment on column zone_master.version is 'Version of this row, from 1; each change adds one.';
+comment on column zone_master.heads_removed is
+    'True when rows of idle buckets were removed: one that has none may be in the ledger.';
 comment on column zone_master.created_at is 'When the zone was made.';
 comment on column zone_master.updated_at is 'When this version came into force.';
 

@@ -107,6 +107,34 @@ comment on column zone_txn.salt is 'The bucket''s salt, in its first row; null i
 comment on column zone_txn.row_hash is 'SHA-256 over the hash of the row before it in the bucket and all that the row says.';
 comment on column zone_txn.prev_at is 'created_at of the row before it in the bucket; null for the first.';
 
+-- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+create table zone_txn_dropped (
+    seq          bigint      not null,
+    spent_total  bigint      not null,
+    level        bigint,
+    strikes      bigint      not null,
+    created_at   timestamptz not null,
+    zone_id      int         not null,
+    zone_version int         not null,
+    bucket_key   text        not null collate "C",
+    salt         bytea,
+    row_hash     bytea       not null,
+    constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
+);
+
+comment on table zone_txn_dropped is
+    'The last row of each bucket whose old rows were removed. What is left of the ledger follows it.';
+comment on column zone_txn_dropped.seq is 'As in that row.';
+comment on column zone_txn_dropped.spent_total is 'As in that row.';
+comment on column zone_txn_dropped.level is 'As in that row.';
+comment on column zone_txn_dropped.strikes is 'As in that row.';
+comment on column zone_txn_dropped.created_at is 'As in that row.';
+comment on column zone_txn_dropped.zone_id is 'The zone.';
+comment on column zone_txn_dropped.zone_version is 'As in that row.';
+comment on column zone_txn_dropped.bucket_key is 'The bucket.';
+comment on column zone_txn_dropped.salt is 'The bucket''s salt, which its first row had.';
+comment on column zone_txn_dropped.row_hash is 'As in that row.';
+
 do $$
 declare
     -- The first partition covers this month and the next; upkeep splits what follows while it is empty.

@@ -5,7 +5,8 @@ create view zone_master_view as
 select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.slots, z.calendar,
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
-    z.version, z.created_at, z.updated_at
+    z.version, z.created_at, z.updated_at,
+    z.heads_removed
 from zone_master z;
 comment on view zone_master_view is 'The zones.';
 
@@ -47,3 +48,8 @@ select t.id, t.seq, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t
     t.salt, t.row_hash
 from zone_txn t;
 comment on view zone_txn_view is 'The ledger.';
+
+create view zone_txn_dropped_view as
+select d.zone_id, d.bucket_key, d.seq, d.zone_version, d.spent_total, d.level, d.strikes, d.created_at, d.salt, d.row_hash
+from zone_txn_dropped d;
+comment on view zone_txn_dropped_view is 'The last row of each bucket whose old rows were removed.';

@@ -27,6 +27,7 @@ create table zone_master (
     durability      text    not null default 'durable', -- durable: the answer waits until the decision is on the disk; relaxed: it does not
     blocked_rows    text    not null default 'each', -- each: a row for every blocked check; coalesced: one row may stand for many
     version      integer not null,                                       -- version of this row, from 1
+    heads_removed   integer not null default 0, -- 1 when rows of idle buckets were removed: one that has none may be in the ledger
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force
     constraint zone_master_name_ck check (

@@ -58,6 +58,21 @@ create index zone_txn_txn on zone_txn (txn_id, zone_id, bucket_key);
 -- The history of a zone by time: 1 µs.
 create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 
+-- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+create table zone_txn_dropped (
+    zone_id      integer not null, -- the zone
+    bucket_key   text    not null, -- the bucket
+    seq          integer not null, -- as in that row
+    spent_total  integer not null, -- as in that row
+    level        integer,          -- as in that row
+    strikes      integer not null, -- as in that row
+    created_at   integer not null, -- as in that row
+    zone_version integer not null, -- as in that row
+    salt         blob,             -- the bucket's salt, which its first row had
+    row_hash     blob    not null, -- as in that row
+    constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
+) strict, without rowid;
+
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
 -- that does not follow the head's is refused: nobody decides beside the write lock. Two triggers, so that each finds
 -- the head's place once: the first row of a bucket makes its head, any later one moves it. They cost 0.7 µs, and

@@ -208,7 +208,15 @@ answer: begin
             if v_seq > 0 and v_last_us > v_now_us - v_window_us then
                 set v_from = date_sub(v_now, interval v_window_us microsecond);
                 set v_before = null;
-                select if(t.prev_at > v_from, null, t.spent_total - t.spent)
+                select if(
+                    t.prev_at > v_from,
+                    (
+                        select d.spent_total
+                        from zone_txn_dropped d
+                        where d.zone_id = t.zone_id and d.bucket_key = t.bucket_key and d.seq >= t.seq - 1
+                    ),
+                    t.spent_total - t.spent
+                )
                 into v_before
                 from zone_txn t force index (zone_txn_bucket_uq)
                 where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at > v_from

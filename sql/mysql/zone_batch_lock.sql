@@ -21,6 +21,15 @@ begin
     declare v_position    int;
     declare v_zone_id     int;
     declare v_bucket_key  varbinary(255);
+    declare v_bucket      int;
+    declare v_seq         bigint;
+    declare v_last_at     datetime(6);
+    declare v_spent_total bigint;
+    declare v_level       bigint;
+    declare v_version     int;
+    declare v_strikes     bigint;
+    declare v_salt        binary(16);
+    declare v_row_hash    binary(32);
     select coalesce(max(c.bucket), 0), count(distinct if(c.recorded, c.bucket, null))
     into v_buckets, v_locking
     from zone_batch_check c;
@@ -74,6 +83,24 @@ begin
                     limit 18446744073709551615
                 ) s
                 on duplicate key update seq = zone_bucket_lock.seq;
+                -- Those that have a ledger go on where that ends.
+                select min(h.bucket)
+                into v_bucket
+                from zone_batch_head h
+                join zone_master z on z.id = h.zone_id
+                where z.heads_removed;
+                while v_bucket is not null do
+                    select h.zone_id, h.bucket_key
+                    into v_zone_id, v_bucket_key
+                    from zone_batch_head h
+                    where h.bucket = v_bucket;
+                    call zone_bucket_back(v_zone_id, v_bucket_key);
+                    select min(h.bucket)
+                    into v_bucket
+                    from zone_batch_head h
+                    join zone_master z on z.id = h.zone_id
+                    where z.heads_removed and h.bucket > v_bucket;
+                end while;
             end;
             delete from zone_batch_head;
         end if;
@@ -144,5 +171,35 @@ begin
             having not max(c.recorded)
         ) s
         left join zone_bucket_lock b force index (primary) on b.zone_id = s.zone_id and b.bucket_key = s.bucket_key;
+        select min(h.bucket)
+        into v_bucket
+        from zone_batch_head h
+        join zone_master z on z.id = h.zone_id
+        where z.heads_removed and h.salt is null;
+        while v_bucket is not null do
+            select h.zone_id, h.bucket_key
+            into v_zone_id, v_bucket_key
+            from zone_batch_head h
+            where h.bucket = v_bucket;
+            call zone_head_back(
+                v_zone_id, v_bucket_key, false, v_seq, v_last_at, v_spent_total, v_level, v_version, v_strikes, v_salt,
+                v_row_hash
+            );
+            if v_seq > 0 then
+                update zone_batch_head h
+                set h.seq = v_seq,
+                    h.last_at = v_last_at,
+                    h.spent_total = v_spent_total,
+                    h.level = v_level,
+                    h.zone_version = v_version,
+                    h.strikes = v_strikes
+                where h.bucket = v_bucket;
+            end if;
+            select min(h.bucket)
+            into v_bucket
+            from zone_batch_head h
+            join zone_master z on z.id = h.zone_id
+            where z.heads_removed and h.salt is null and h.bucket > v_bucket;
+        end while;
     end if;
 end;

@@ -42,6 +42,11 @@ begin
     declare v_epoch datetime default timestamp'1970-01-01 00:00:00';
     declare v_found boolean default true;
     declare v_seen  bigint;
+    declare v_removed     boolean;
+    declare v_last_seq    bigint;
+    declare v_last_at     datetime(6);
+    declare v_spent_total bigint;
+    declare v_strikes     bigint;
     declare continue handler for not found set v_found = false;
     if not p_recorded then
         select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
@@ -59,6 +64,22 @@ begin
             set o_bans = 0;
             set o_ban_strikes = 0;
             set o_holding = false;
+            select coalesce(max(z.heads_removed), false)
+            into v_removed
+            from zone_master z
+            where z.id = p_zone_id;
+            if v_removed then
+                call zone_head_back(
+                    p_zone_id, v_key, false, v_last_seq, v_last_at, v_spent_total, o_level, o_head_version, v_strikes,
+                    o_salt, o_row_hash
+                );
+                if v_last_seq > 0 then
+                    set o_seq = v_last_seq;
+                    set o_last_us = timestampdiff(microsecond, v_epoch, v_last_at);
+                    set o_spent_total = v_spent_total;
+                    set o_strikes = v_strikes;
+                end if;
+            end if;
         end if;
     else
         if p_joined then

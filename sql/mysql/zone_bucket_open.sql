@@ -1,4 +1,5 @@
--- zone_bucket_open: makes the row of a bucket that has none, and locks it; not called from outside.
+-- zone_bucket_open: makes the row of a bucket that has none, as its ledger left it or a new one, and locks it; not
+-- called from outside.
 --
 -- Whether there is such a zone is looked at last: a caller whose snapshot is made by that sees what was committed
 -- while it waited for the row.
@@ -16,6 +17,8 @@ sql security definer
 begin
     declare v_key   varbinary(4000) default cast(p_bucket_key as binary);
     declare v_zones int;
+    declare v_seq   bigint;
+    declare v_removed boolean;
     declare v_salt  binary(16) default random_bytes(16);
     if p_bucket_key is null
         or length(p_bucket_key) not between 1 and 255
@@ -32,6 +35,22 @@ begin
         p_zone_id, v_key, v_salt, unhex(sha2(concat(v_salt, unhex(lpad(hex(p_zone_id), 8, '0')), v_key), 256))
     )
     on duplicate key update seq = zone_bucket_lock.seq;
+    -- By locking reads, which see what was committed after a caller's snapshot: the row may have been removed since.
+    select b.seq
+    into v_seq
+    from zone_bucket_lock b
+    where b.zone_id = p_zone_id and b.bucket_key = v_key
+    for update;
+    if v_seq = 0 then
+        select coalesce(max(z.heads_removed), false)
+        into v_removed
+        from zone_master z
+        where z.id = p_zone_id
+        lock in share mode;
+        if v_removed then
+            call zone_bucket_back(p_zone_id, v_key);
+        end if;
+    end if;
     select count(*)
     into v_zones
     from zone_master z

@@ -119,7 +119,15 @@ decide: begin
             when h.per_token is not null then null
             when h.seq = 0 or h.last_at <= h.start_at then h.zone_limit
             when h.seq <= 16 then h.zone_limit - h.spent_total + (
-                select if(t.prev_at > h.start_at, null, t.spent_total - t.spent)
+                select if(
+                    t.prev_at > h.start_at,
+                    (
+                        select d.spent_total
+                        from zone_txn_dropped d
+                        where d.zone_id = t.zone_id and d.bucket_key = t.bucket_key and d.seq >= t.seq - 1
+                    ),
+                    t.spent_total - t.spent
+                )
                 from zone_txn t force index (zone_txn_bucket_uq)
                 where t.zone_id = h.zone_id and t.bucket_key = h.bucket_key and t.created_at > h.start_at
                 order by t.created_at, t.seq
@@ -152,7 +160,15 @@ decide: begin
             leave windows;
         end if;
         set v_before = null;
-        select if(t.prev_at > v_start_at, null, t.spent_total - t.spent)
+        select if(
+            t.prev_at > v_start_at,
+            (
+                select d.spent_total
+                from zone_txn_dropped d
+                where d.zone_id = t.zone_id and d.bucket_key = t.bucket_key and d.seq >= t.seq - 1
+            ),
+            t.spent_total - t.spent
+        )
         into v_before
         from zone_txn t force index (zone_txn_bucket_uq)
         where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.created_at > v_start_at

@@ -52,7 +52,15 @@ begin
                 leave step;
             end if;
         end while;
-        if not v_found or coalesce(v_row_at >= v_from, true) then
+        if not v_found then
+            -- The row is gone with all before it.
+            set p_strikes = 0;
+            select d.strikes
+            into p_strikes
+            from zone_txn_dropped d
+            where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key
+            lock in share mode;
+        elseif coalesce(v_row_at >= v_from, true) then
             set p_strikes = 0;
         end if;
     end if;

@@ -79,7 +79,16 @@ begin
             lock in share mode;
         end while;
         if not v_found then
-            call zone_error('ledger', p_zone_id, null, null);
+            -- The row is gone with all before it, or it must not lack.
+            set v_found = true;
+            select d.spent_total
+            into o_before
+            from zone_txn_dropped d
+            where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key and d.seq >= v_row_seq
+            lock in share mode;
+            if not v_found then
+                call zone_error('ledger', p_zone_id, null, null);
+            end if;
         end if;
         if o_before < p_carried_total then
             set o_before = p_carried_total;

@@ -14,6 +14,8 @@ language plpgsql
 as $$
 declare
     v_heads        zone_bucket_lock[];
+    v_bucket       record;
+    v_head         zone_bucket_lock;
     v_lock_timeout constant text := current_setting('lock_timeout');
 begin
     loop
@@ -29,7 +31,34 @@ begin
                 )
         ) then
             begin
-                if p_skip_locked then
+                if exists (select from zone_master z where z.id = any(p_zone_ids) and z.heads_removed) then
+                    -- One by one in the same order, since each may be in the ledger.
+                    if p_skip_locked then
+                        perform set_config('lock_timeout', '20', true);
+                    end if;
+                    for v_bucket in
+                        select k.zone_id, k.bucket_key
+                        from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality
+                            as k (zone_id, bucket_key, held, position)
+                        where k.held
+                        order by k.position
+                    loop
+                        if p_skip_locked then
+                            perform
+                            from zone_bucket_lock b
+                            where b.zone_id = v_bucket.zone_id and b.bucket_key = v_bucket.bucket_key;
+                        else
+                            perform
+                            from zone_bucket_lock b
+                            where b.zone_id = v_bucket.zone_id and b.bucket_key = v_bucket.bucket_key
+                            for no key update;
+                        end if;
+                        if not found then
+                            perform zone_bucket_open(v_bucket.zone_id, v_bucket.bucket_key);
+                        end if;
+                    end loop;
+                    perform set_config('lock_timeout', v_lock_timeout, true);
+                elsif p_skip_locked then
                     -- A row that somebody has made and not committed can be waited for only.
                     perform set_config('lock_timeout', '20', true);
                     insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
@@ -89,7 +118,7 @@ begin
                 where not k.held and b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
                 offset 0 -- keeps the subquery whole: its condition is looked at before the index
             ) s on true;
-            return v_heads;
+            exit;
         end if;
         select array_agg(coalesce(h.head, s.head) order by k.position)
         into v_heads
@@ -113,6 +142,17 @@ begin
             where k.held and k.seq is null
         );
     end loop;
+    if false = any(p_held)
+        and exists (select from zone_master z where z.id = any(p_zone_ids) and z.heads_removed)
+    then
+        for v_position in 1 .. cardinality(p_held) loop
+            continue when p_held[v_position] or (v_heads[v_position]).seq is not null;
+            v_head := zone_head_new(p_zone_ids[v_position], p_bucket_keys[v_position]);
+            if v_head.seq > 0 then
+                v_heads[v_position] := v_head;
+            end if;
+        end loop;
+    end if;
     return v_heads;
 end
 $$;

@@ -1,4 +1,4 @@
--- zone_bucket_open: makes the row of a bucket that has none.
+-- zone_bucket_open: makes the row of a bucket that has none: as its ledger left it, see zone_head_new, or a new one.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
@@ -11,7 +11,7 @@ security definer
 set search_path from current
 as $$
 declare
-    v_salt constant bytea := uuid_send(gen_random_uuid());
+    v_head zone_bucket_lock;
 begin
     if p_bucket_key is null
         or octet_length(p_bucket_key) not between 1 and 255
@@ -22,8 +22,18 @@ begin
     if not exists (select from zone_master z where z.id = p_zone_id) then
         perform zone_error('no zone', p_zone_id::text);
     end if;
-    insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
-    values (p_zone_id, p_bucket_key, v_salt, zone_bucket_hash(v_salt, p_zone_id, p_bucket_key))
+    v_head := zone_head_new(p_zone_id, p_bucket_key);
+    if v_head.seq = 0 then
+        v_head.salt := uuid_send(gen_random_uuid());
+        v_head.row_hash := zone_bucket_hash(v_head.salt, p_zone_id, p_bucket_key);
+    end if;
+    insert into zone_bucket_lock (
+        zone_id, bucket_key, seq, last_at, spent_total, level, strikes, zone_version, salt, row_hash
+    )
+    values (
+        p_zone_id, p_bucket_key, v_head.seq, v_head.last_at, v_head.spent_total, v_head.level, v_head.strikes,
+        v_head.zone_version, v_head.salt, v_head.row_hash
+    )
     on conflict (zone_id, bucket_key) do nothing;
 end
 $$;

@@ -1,8 +1,11 @@
--- zone_head_new: the head of a bucket that has no row. Not called from outside.
+-- zone_head_new: the head of a bucket that has no row: as its ledger left it, or that of a new one. Not called from
+-- outside.
+--
+-- In a zone that never had a row of an idle bucket removed, the ledger is not looked at.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
--- Result     the head
+-- Result     the head; of a new bucket without salt and row_hash
 -- Locks      nothing
 create function zone_head_new(p_zone_id int, p_bucket_key text)
 returns zone_bucket_lock
@@ -10,6 +13,7 @@ language plpgsql
 as $$
 declare
     v_head zone_bucket_lock;
+    v_last record;
 begin
     v_head.zone_id := p_zone_id;
     v_head.bucket_key := p_bucket_key;
@@ -19,6 +23,51 @@ begin
     v_head.ban_strikes := 0;
     v_head.bans := 0;
     v_head.holding := false;
+    if not exists (select from zone_master z where z.id = p_zone_id and z.heads_removed) then
+        return v_head;
+    end if;
+    -- The last row; where the old ones were removed, the last of those.
+    select l.seq, l.created_at, l.spent_total, l.level, l.strikes, l.zone_version, l.row_hash
+    into v_last
+    from (
+        (
+            select t.seq, t.created_at, t.spent_total, t.level, t.strikes, t.zone_version, t.row_hash
+            from zone_txn t
+            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+            order by t.created_at desc, t.seq desc
+            limit 1
+        )
+        union all
+        select d.seq, d.created_at, d.spent_total, d.level, d.strikes, d.zone_version, d.row_hash
+        from zone_txn_dropped d
+        where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key
+    ) l
+    order by l.seq desc
+    limit 1;
+    if found then
+        v_head.seq := v_last.seq;
+        v_head.last_at := v_last.created_at;
+        v_head.spent_total := v_last.spent_total;
+        v_head.level := v_last.level;
+        v_head.strikes := v_last.strikes;
+        v_head.zone_version := v_last.zone_version;
+        v_head.row_hash := v_last.row_hash;
+        select coalesce(
+            (
+                select d.salt
+                from zone_txn_dropped d
+                where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key
+            ),
+            (
+                select t.salt
+                from zone_txn t
+                where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+                order by t.created_at, t.seq
+                limit 1
+            )
+        )
+        into v_head.salt;
+    end if;
     return v_head;
 end
 $$;

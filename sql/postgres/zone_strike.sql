@@ -29,6 +29,12 @@ begin
         and t.created_at < zone_time(c_now_us - p_zone.ban_within_us + 1)
     order by t.created_at desc, t.seq desc
     limit 1;
+    if not found then
+        select d.strikes
+        into v_before
+        from zone_txn_dropped d
+        where d.zone_id = p_head.zone_id and d.bucket_key = p_head.bucket_key;
+    end if;
     if v_head.strikes - greatest(v_before, v_head.ban_strikes) < p_zone.ban_after then
         return v_head;
     end if;

@@ -36,9 +36,15 @@ begin
             where t.zone_id = p_window.zone_id and t.bucket_key = p_window.bucket_key
             order by t.created_at, t.seq
             limit 1;
-            -- The row of an event that is the bucket's first comes after what it leaves is known.
-            if not found and p_window.seq > 1 then
-                perform zone_error('ledger', p_window.zone_id::text);
+            if not found then
+                select d.spent_total
+                into v_total
+                from zone_txn_dropped d
+                where d.zone_id = p_window.zone_id and d.bucket_key = p_window.bucket_key;
+                -- The row of an event that is the bucket's first comes after what it leaves is known.
+                if not found and p_window.seq > 1 then
+                    perform zone_error('ledger', p_window.zone_id::text);
+                end if;
             end if;
         end if;
         v_total := greatest(coalesce(v_total, p_window.spent_total), p_window.carried_total);

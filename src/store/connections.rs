@@ -97,6 +97,11 @@ impl<DB: Database> Drop for Shelf<DB> {
 }
 
 impl<DB: Database> Leased<DB> {
+    /// The connection for good, which is closed when it is dropped: for what leaves its traces on a session.
+    pub fn detach(self) -> DB::Connection {
+        self.connection.detach()
+    }
+
     /// Ends the call: after a good one the connection stays at hand.
     pub fn end<T>(self, result: Result<T>) -> Result<T> {
         let Self { connection, shelf } = self;

@@ -5,6 +5,7 @@ mod check;
 mod evidence;
 mod ledger;
 mod lines;
+mod upkeep;
 mod zones;
 
 use std::str::FromStr;

@@ -12,6 +12,7 @@ mod load;
 mod relaxed;
 mod settle;
 mod statement;
+mod upkeep;
 mod write;
 mod zones;
 

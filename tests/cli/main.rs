@@ -8,6 +8,7 @@ mod demo;
 mod evidence;
 mod examples;
 mod history;
+mod maintain;
 mod migrate;
 mod policies;
 mod program;

@@ -66,10 +66,14 @@ pub fn row_text(engine: Engine) -> String {
         bytes("t.salt"),
         bytes("t.row_hash"),
         bytes("b.row_hash"),
+        number("d.seq"),
+        bytes("d.salt"),
+        bytes("d.row_hash"),
     ];
     format!(
         "select concat_ws('|', {}) from zone_txn t
-         join zone_bucket_lock b on b.zone_id = t.zone_id and b.bucket_key = t.bucket_key
+         left join zone_bucket_lock b on b.zone_id = t.zone_id and b.bucket_key = t.bucket_key
+         left join zone_txn_dropped d on d.zone_id = t.zone_id and d.bucket_key = t.bucket_key
          left join zone_override o
             on o.zone_id = t.zone_id and o.bucket_key = t.bucket_key and o.seq = t.seq
          order by t.zone_id, t.bucket_key, t.seq",
@@ -77,8 +81,9 @@ pub fn row_text(engine: Engine) -> String {
     )
 }
 
-/// Each row's hash is that of its bytes, and the bucket's that of its last row. How many rows there are, and the hash
-/// of all of them as if every bucket's salt were zeros.
+/// Each row's hash is that of its bytes, and the bucket's, where it has a row, that of its last row. What follows rows that
+/// are gone follows the last of them. How many rows there are, and the hash of all of them as if every bucket's salt
+/// were zeros.
 pub async fn assert_chained(engine: Engine, connection: &mut Connected) -> (usize, String) {
     assert_rows_chained(&connection.texts(&row_text(engine)).await)
 }
@@ -87,12 +92,24 @@ pub async fn assert_chained(engine: Engine, connection: &mut Connected) -> (usiz
 pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
     let (mut hash, mut salt, mut unsalted, mut head) = (Vec::new(), Vec::new(), Vec::new(), String::new());
     let mut all = Sha256::new();
+    let mut bucket = Vec::new();
     for row in rows {
         let columns: Vec<&str> = row.split('|').collect();
+        let new = bucket != columns[..2];
+        bucket = columns[..2].to_vec();
         let number = |at: usize| columns[at].parse::<i64>().unwrap();
         let or_least = |at: usize| if columns[at] == "-" { i64::MIN } else { number(at) };
-        if number(2) == 1 {
-            assert!(head.is_empty() || head.eq_ignore_ascii_case(&hex(&hash)), "the head before {row}");
+        if new {
+            assert!(
+                ["", "-"].contains(&&*head) || head.eq_ignore_ascii_case(&hex(&hash)),
+                "the head before {row}"
+            );
+        }
+        if new && number(2) > 1 {
+            assert_eq!(number(33), number(2) - 1, "what is gone before {row}");
+            salt = unhex(columns[34]);
+            hash = unhex(columns[35]);
+        } else if new {
             salt = unhex(columns[30]);
             assert_eq!(salt.len(), 16);
             let start = |salt: &[u8]| {
@@ -140,7 +157,7 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
         head = columns[32].to_owned();
         all.update(&unsalted);
     }
-    assert!(head.eq_ignore_ascii_case(&hex(&hash)), "the last head");
+    assert!(["", "-"].contains(&&*head) || head.eq_ignore_ascii_case(&hex(&hash)), "the last head");
     (rows.len(), hex(&all.finalize()))
 }
 

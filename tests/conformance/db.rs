@@ -242,6 +242,29 @@ impl Db {
         }
     }
 
+    /// Puts the database's clock back in its place.
+    pub async fn remove_test_clock(&self) {
+        let read = |path: &str| {
+            std::fs::read_to_string(format!("{}/sql/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+        };
+        match self.engine {
+            Engine::Postgres => {
+                let mut connection = self.connect().await;
+                connection
+                    .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
+                    .await
+                    .unwrap();
+                for routine in ["zone_check", "zone_check_many", "zone_check_all", "zone_undo", "zone_mark"] {
+                    let text = read(&format!("postgres/{routine}.sql"));
+                    let text = text.replace("create function", "create or replace function");
+                    connection.execute(&text).await.unwrap();
+                }
+            }
+            Engine::MySql | Engine::MariaDb => self.execute(&read("mysql/zone_clock.sql")).await,
+            Engine::Sqlite => {}
+        }
+    }
+
     /// Rows in the ledger.
     pub async fn rows(&self) -> i64 {
         self.number("select count(*) from zone_txn").await

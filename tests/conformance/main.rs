@@ -27,6 +27,7 @@ mod kill;
 mod ledger;
 mod limits;
 mod locks;
+mod maintain;
 mod model;
 #[path = "../core/naive.rs"]
 #[allow(dead_code)]
@@ -145,6 +146,10 @@ fn main() -> std::process::ExitCode {
         limits::the_binding_limit_is_named_and_what_it_holds_back_spends_nothing,
         limits::two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one,
         locks::a_limiter_may_be_dropped_without_a_runtime,
+        maintain::a_bucket_whose_row_was_removed_comes_back_as_it_was,
+        maintain::checks_go_on_while_it_is_maintained,
+        maintain::what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before,
+        maintain::what_is_old_is_dropped_and_what_is_left_still_closes,
         locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
         patience::a_held_bucket_and_a_short_deadline_are_no_outage,
         patience::a_leaky_queue_tells_each_caller_when_its_turn_is,
@@ -205,6 +210,7 @@ fn main() -> std::process::ExitCode {
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        maintain::one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes,
         patience::what_passes_unchecked_is_in_the_ledger_afterwards_once,
         together::a_bucket_keeps_its_order_when_its_call_is_split,
         together::a_held_bucket_delays_none_that_travel_with_it,

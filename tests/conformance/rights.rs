@@ -25,7 +25,7 @@ pub async fn an_app_executes_the_public_routines_and_touches_no_table(db: Db) {
 
 pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
     used(&db).await;
-    let mut tables = vec!["select zone_hold_view", "select zone_txn_view"];
+    let mut tables = vec!["select zone_hold_view", "select zone_txn_view", "select zone_txn_dropped_view"];
     tables.extend(["select zone_master_view", "select zone_version_view", "select zone_calendar_view"]);
     tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
     if db.engine.is_mysql() {

@@ -25,6 +25,8 @@ pub(super) struct Bucket<'b> {
     state: State,
     /// The database must be asked before it can go on.
     stopped: bool,
+    /// Its row was removed from the database.
+    removed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -73,7 +75,29 @@ impl<'b> Bucket<'b> {
         let holds = holds.unwrap_or_default();
         let state = State { from, head, holds: holds.len(), holding };
         let known = Known::new(head, now_us);
-        Self { zone_id, key, known, end, now_us, versions, holds, loaded: state, state, stopped: false }
+        Self {
+            zone_id,
+            key,
+            known,
+            end,
+            now_us,
+            versions,
+            holds,
+            loaded: state,
+            state,
+            stopped: false,
+            removed: false,
+        }
+    }
+
+    /// The same, when its row was removed from the database and it is as its ledger left it.
+    pub fn removed(self, removed: bool) -> Self {
+        Self { removed, ..self }
+    }
+
+    /// The head whose row must be made again before a row of the ledger follows.
+    pub fn head_to_add(&self) -> Option<&Head> {
+        (self.removed && self.state.head.seq > self.loaded.head.seq).then_some(&self.loaded.head)
     }
 
     pub fn now_us(&self) -> i64 {

@@ -1,5 +1,6 @@
 -- The heads of those buckets that have one, as one text: a row for each comes dear. The last number but one is 1 where
--- a head says more than most do; behind the semicolon stands the end of its chain. ?1 lists [zone_id, bucket_key].
+-- a head says more than most do; behind the semicolon stands the end of its chain. And whether a bucket without one may
+-- be in the ledger all the same. ?1 lists [zone_id, bucket_key].
 select group_concat(
         concat_ws(
             ' ',
@@ -13,7 +14,13 @@ select group_concat(
                 or b.bans + b.ban_strikes + b.holding > 0,
             b.level
         ) || ';' || hex(b.row_hash) || hex(b.salt)
-    ) as numbers
+    ) as numbers,
+    exists (
+        select 1
+        from jsonb_each(?1) j
+        cross join zone_master z
+        where z.id = j.value ->> 0 and z.heads_removed
+    ) as removed
 from jsonb_each(?1) j
 cross join zone_bucket_lock b
 where b.zone_id = j.value ->> 0 and b.bucket_key = j.value ->> 1

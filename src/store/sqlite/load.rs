@@ -25,6 +25,8 @@ struct Loaded {
     head: Head,
     end: Option<End>,
     holding: bool,
+    /// Its row was removed; this is what its ledger left.
+    removed: bool,
 }
 
 /// Each bucket once, and which of them each name is.
@@ -53,12 +55,13 @@ pub(super) async fn buckets<'n>(
     let versions = load_versions(connection, names, &heads).await?;
     let mut holds = load_holds(connection, names, &heads, &versions, window_us).await?;
     let now_us = clock.now_us();
-    let made = names.iter().zip(heads).enumerate().map(|(n, (&name, Loaded { head, end, holding }))| {
-        let versions = versions.get(&name.0).cloned().unwrap_or_default();
-        let holds = holding.then(|| holds.remove(&n).unwrap_or_default());
-        let end = end.unwrap_or_else(|| End::new(name.0, name.1));
-        Bucket::new(name, versions, head, end, holds, now_us)
-    });
+    let made =
+        names.iter().zip(heads).enumerate().map(|(n, (&name, Loaded { head, end, holding, removed }))| {
+            let versions = versions.get(&name.0).cloned().unwrap_or_default();
+            let holds = holding.then(|| holds.remove(&n).unwrap_or_default());
+            let end = end.unwrap_or_else(|| End::new(name.0, name.1));
+            Bucket::new(name, versions, head, end, holds, now_us).removed(removed)
+        });
     Ok(made.collect())
 }
 
@@ -66,14 +69,22 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     let list = List::of(names.iter().map(|&(zone_id, key)| [zone_id.into(), key.into()]));
     let mut heads = vec![Loaded::default(); names.len()];
     let mut more = Vec::new();
-    for row in text(connection, include_str!("heads.sql"), list).await?.split_terminator(',') {
-        let (numbers, chain) = row.split_once(';').ok_or_else(|| unreadable(&row))?;
-        let (n, [seq, last_us, spent_total, version, strikes, has_more], level) = read(numbers)?;
-        heads[n].end = Some(End::from_hex(chain).ok_or_else(|| unreadable(&chain))?);
-        let zone_version = i32::try_from(version).map_err(|_| unreadable(&version))?;
-        heads[n].head = Head { seq, last_us, spent_total, level, zone_version, strikes, ..Head::default() };
-        if has_more != 0 {
+    let said = rows(connection, include_str!("heads.sql"), list).await?;
+    let Some(said) = said.first() else { return Ok(heads) };
+    let (numbers, removed): (Option<String>, bool) = (get!(said, "numbers"), get!(said, "removed"));
+    for row in numbers.unwrap_or_default().split_terminator(',') {
+        let (n, loaded, has_more) = loaded(row)?;
+        heads[n] = loaded;
+        if has_more {
             more.push(n);
+        }
+    }
+    let without: Vec<_> = (0..names.len()).filter(|&n| heads[n].end.is_none()).collect();
+    if removed && !without.is_empty() {
+        let list = List::of(without.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
+        for row in text(connection, include_str!("heads_back.sql"), list).await?.split_terminator(',') {
+            let (n, loaded, _) = loaded(row)?;
+            heads[without[n]] = Loaded { removed: true, ..loaded };
         }
     }
     let list = List::of(more.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
@@ -96,6 +107,16 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
         }
     }
     Ok(heads)
+}
+
+/// A row of heads.sql: which one, the head, and whether it says more than most.
+fn loaded(row: &str) -> Result<(usize, Loaded, bool)> {
+    let (numbers, chain) = row.split_once(';').ok_or_else(|| unreadable(&row))?;
+    let (n, [seq, last_us, spent_total, version, strikes, has_more], level) = read(numbers)?;
+    let end = Some(End::from_hex(chain).ok_or_else(|| unreadable(&chain))?);
+    let zone_version = i32::try_from(version).map_err(|_| unreadable(&version))?;
+    let head = Head { seq, last_us, spent_total, level, zone_version, strikes, ..Head::default() };
+    Ok((n, Loaded { head, end, ..Loaded::default() }, has_more != 0))
 }
 
 /// The versions of each zone, from the oldest that decided the last row of one of the buckets.

@@ -12,6 +12,11 @@ select group_concat(
                     order by t.created_at desc, t.seq desc
                     limit 1
                 ),
+                (
+                    select d.strikes
+                    from zone_txn_dropped d
+                    where d.zone_id = j.value ->> 0 and d.bucket_key = j.value ->> 1
+                ),
                 0
             )
         )

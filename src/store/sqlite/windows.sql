@@ -4,12 +4,19 @@ select group_concat(
         concat_ws(
             ' ',
             j.key,
-            (
-                select t.spent_total - t.spent
-                from zone_txn t
-                where t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1 and t.created_at >= j.value ->> 2
-                order by t.created_at, t.seq
-                limit 1
+            coalesce(
+                (
+                    select t.spent_total - t.spent
+                    from zone_txn t
+                    where t.zone_id = j.value ->> 0 and t.bucket_key = j.value ->> 1 and t.created_at >= j.value ->> 2
+                    order by t.created_at, t.seq
+                    limit 1
+                ),
+                (
+                    select d.spent_total
+                    from zone_txn_dropped d
+                    where d.zone_id = j.value ->> 0 and d.bucket_key = j.value ->> 1
+                )
             )
         )
     ) as numbers

@@ -22,6 +22,7 @@ pub(super) struct Writing<'w> {
     ledger: List,
     /// Has a row of the ledger more to say than most?
     more: bool,
+    removed: List,
     heads: List,
     ended: List,
     holds: List,
@@ -31,8 +32,8 @@ pub(super) struct Writing<'w> {
 impl<'w> Writing<'w> {
     pub fn new(buckets: &[Bucket<'w>]) -> Self {
         let ends = buckets.iter().map(|bucket| ((bucket.zone_id, bucket.key), bucket.end)).collect();
-        let (ledger, heads, ended, holds, overrides) = Default::default();
-        Self { ends, ledger, more: false, heads, ended, holds, overrides }
+        let (ledger, removed, heads, ended, holds, overrides) = Default::default();
+        Self { ends, ledger, more: false, removed, heads, ended, holds, overrides }
     }
 
     /// A check, and the ban that it brought about. With `checks`, so many of them that nobody decided.
@@ -116,6 +117,20 @@ impl<'w> Writing<'w> {
 
     /// What became of a bucket besides its rows.
     pub fn bucket(&mut self, bucket: &Bucket<'_>) {
+        if let Some(head) = bucket.head_to_add() {
+            self.removed.push([
+                bucket.zone_id.into(),
+                bucket.key.into(),
+                head.seq.into(),
+                head.last_us.into(),
+                head.spent_total.into(),
+                head.level.into(),
+                head.zone_version.into(),
+                head.strikes.into(),
+                bucket.end.salt.as_ref().map(|salt| Value::Bytes(salt)).into(),
+                Value::Bytes(&bucket.end.hash),
+            ]);
+        }
         let Some((head, holding)) = bucket.changed_head() else { return };
         self.heads.push([
             bucket.zone_id.into(),
@@ -138,9 +153,10 @@ impl<'w> Writing<'w> {
     }
 
     pub async fn write(self, connection: &mut SqliteConnection) -> Result<()> {
-        let Self { ledger, more, heads, ended, holds, overrides, .. } = self;
+        let Self { ledger, more, removed, heads, ended, holds, overrides, .. } = self;
         let append = if more { include_str!("append_more.sql") } else { include_str!("append.sql") };
         for (sql, list) in [
+            (include_str!("heads_add.sql"), removed),
             (append, ledger),
             (include_str!("heads_set.sql"), heads),
             (include_str!("holds_end.sql"), ended),

@@ -1,0 +1,16 @@
+-- Locks the next rows of idle buckets that say no more than the last row of their ledger, and skips what others hold: it
+-- is not idle. The zone, the key before, since when they were quiet.
+select b.bucket_key
+from zone_bucket_lock b force index (primary)
+where b.zone_id = ?
+    and b.bucket_key > ?
+    and b.last_at < ?
+    and b.banned_until is null
+    and b.bans = 0
+    and b.ban_strikes = 0
+    and b.carried is null
+    and b.override_seq is null
+    and not b.holding
+order by b.bucket_key
+limit 100
+for update skip locked

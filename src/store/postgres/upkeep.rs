@@ -1,0 +1,289 @@
+//! Upkeep on PostgreSQL: partitions are made, detached concurrently and dropped; the rest goes in small transactions.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tokio::time::Instant;
+
+use super::{Postgres, error, time_if};
+use crate::error::{Error, Result};
+use crate::retry::Tries;
+use crate::store::upkeep::{Facts, Maintained, Needed, Partition, Plan, months, next_month};
+
+/// How long a step that others must wait for waits itself: they wait behind it.
+const LOCK_WAIT: &str = "set lock_timeout = '100ms'";
+/// What makes others wait for nothing may take longer.
+const LONG_WAIT: &str = "set lock_timeout = '30s'";
+
+/// How often a step is tried that did not get its lock.
+const TRIES: u32 = 100;
+
+struct Found {
+    partition: Partition,
+    from: Option<DateTime<Utc>>,
+    unfinished: bool,
+}
+
+impl Postgres {
+    /// The database's time, and what is known of its zones.
+    pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
+        let mut lease = self.lease().await?;
+        let now = sqlx::query_scalar("select pg_catalog.clock_timestamp()").fetch_one(&mut *lease).await;
+        let rows = sqlx::query(include_str!("upkeep/facts.sql")).fetch_all(&mut *lease).await;
+        let facts = rows.map_err(error)?.into_iter().map(|row| {
+            Ok(Facts {
+                zone_id: get!(row, "id"),
+                override_us: get!(row, "override_us"),
+                open: time_if(&row, "open")?,
+            })
+        });
+        Ok((now.map_err(error)?, facts.collect::<Result<_>>()?))
+    }
+
+    /// One at a time; the other one does nothing. On a connection of its own, whose end gives back all that it has.
+    pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
+        let mut connection = self.lease().await?.detach();
+        let connection = &mut connection;
+        let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
+        run(connection, "set timezone = 'UTC'").await?;
+        let lock = "select pg_try_advisory_lock(hashtextextended('tallygate maintain', 'zone_txn'::regclass::oid::bigint))";
+        let alone: bool = sqlx::query_scalar(lock).fetch_one(&mut *connection).await.map_err(error)?;
+        if !alone {
+            return Ok(Maintained { elsewhere: true, ..done });
+        }
+        finish(connection, plan, &mut done).await?;
+        ahead(connection, plan, &mut done).await?;
+        if let Some(from) = plan.keep_from {
+            drop_before(connection, plan, from, &mut done).await?;
+        }
+        for zone in &plan.zones {
+            if !plan.dry_run {
+                done.holds_removed += remove_holds(connection, zone).await?;
+            }
+            if let Some(since) = plan.idle_since {
+                done.heads_removed += remove_heads(connection, plan, zone, since).await?;
+            }
+        }
+        Ok(done)
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map_err(error).map(drop)
+}
+
+/// Runs statements that take a lock for which all others would wait, until they get it: all of one text are one
+/// transaction.
+async fn step(connection: &mut PgConnection, statements: &str) -> Result<()> {
+    run(connection, LOCK_WAIT).await?;
+    let mut tries = Tries::new(TRIES, Instant::now() + Duration::from_secs(120));
+    loop {
+        match run(connection, statements).await {
+            Err(failed) if tries.again(&failed).await => {}
+            result => return result,
+        }
+    }
+}
+
+async fn partitions(connection: &mut PgConnection) -> Result<Vec<Found>> {
+    let rows =
+        sqlx::query(include_str!("upkeep/partitions.sql")).fetch_all(connection).await.map_err(error)?;
+    let found = rows.iter().map(|row| {
+        let partition = Partition { name: get!(row, "name"), to: time_if(row, "to_at")? };
+        Ok(Found { partition, from: time_if(row, "from_at")?, unfinished: get!(row, "unfinished") })
+    });
+    found.collect()
+}
+
+/// What an earlier run began and did not end.
+async fn finish(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
+    for found in partitions(connection).await?.into_iter().filter(|found| found.unfinished) {
+        if !plan.dry_run {
+            run(connection, LONG_WAIT).await?;
+            run(
+                connection,
+                &format!("alter table zone_txn detach partition {} finalize", found.partition.name),
+            )
+            .await?;
+        }
+    }
+    let leftovers: Vec<String> = sqlx::query_scalar(include_str!("upkeep/leftovers.sql"))
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(error)?;
+    for name in leftovers {
+        if !plan.dry_run {
+            run(connection, &format!("drop table {name}")).await?;
+        }
+        done.partitions_dropped.push(name);
+    }
+    Ok(())
+}
+
+/// Splits the last partition, which has no end. While it is empty, a month at a time; one that has rows becomes one
+/// partition up to the end of what is ahead.
+async fn ahead(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
+    let Some(last) = partitions(connection).await?.into_iter().find(|found| found.partition.to.is_none())
+    else {
+        return Err(Error::database("zone_txn has no partition without an end; see docs/operations.md"));
+    };
+    let Some(mut from) = last.from else { return Ok(()) };
+    let name = last.partition.name;
+    let is_empty = format!("select not exists (select from {name})");
+    let is_empty = sqlx::query_scalar(AssertSqlSafe(is_empty)).fetch_one(&mut *connection);
+    if is_empty.await.map_err(error)? {
+        for (month, to) in months(from, plan.ahead_until) {
+            if !plan.dry_run {
+                let split = format!(
+                    "lock table zone_txn in access exclusive mode;
+                    alter table zone_txn detach partition {name};
+                    create table {month} partition of zone_txn for values from ('{from}') to ('{to}');
+                    alter table zone_txn attach partition {name} for values from ('{to}') to (maxvalue)"
+                );
+                step(connection, &split).await?;
+            }
+            done.partitions_made.push(month);
+            from = to;
+        }
+        return Ok(());
+    }
+    let to = next_month(plan.ahead_until).ok_or_else(|| Error::invalid("there is no month after that"))?;
+    let month = from.format("zone_txn_%Y_%m").to_string();
+    if from < plan.ahead_until {
+        if !plan.dry_run {
+            // That its rows are within its new bounds is proven beforehand, while others go on writing.
+            step(
+                connection,
+                &format!(
+                    "alter table {name} drop constraint if exists zone_txn_bounds_ck;
+                    alter table {name} add constraint zone_txn_bounds_ck
+                        check (created_at >= '{from}' and created_at < '{to}') not valid"
+                ),
+            )
+            .await?;
+            run(connection, &format!("alter table {name} validate constraint zone_txn_bounds_ck")).await?;
+            let split = format!(
+                "lock table zone_txn in access exclusive mode;
+                alter table zone_txn detach partition {name};
+                alter table {name} rename to {month};
+                alter table zone_txn attach partition {month} for values from ('{from}') to ('{to}');
+                alter table {month} drop constraint zone_txn_bounds_ck;
+                create table {name} partition of zone_txn for values from ('{to}') to (maxvalue)"
+            );
+            step(connection, &split).await?;
+        }
+        done.partitions_made.push(month);
+    }
+    Ok(())
+}
+
+/// Removes the partitions that end before a time. First they leave behind what is needed of them.
+async fn drop_before(
+    connection: &mut PgConnection,
+    plan: &Plan,
+    from: DateTime<Utc>,
+    done: &mut Maintained,
+) -> Result<()> {
+    let old: Vec<_> = partitions(connection)
+        .await?
+        .into_iter()
+        .filter_map(|found| Some((found.partition.name, found.partition.to?)).filter(|(_, to)| *to <= from))
+        .collect();
+    let Some(&(_, until)) = old.last() else { return Ok(()) };
+    if !plan.dry_run {
+        record(connection, until).await?;
+    }
+    for (name, _) in old {
+        if !plan.dry_run {
+            run(connection, LONG_WAIT).await?;
+            run(connection, &format!("comment on table {name} is 'Taken from zone_txn to be dropped.'"))
+                .await?;
+            run(connection, &format!("alter table zone_txn detach partition {name} concurrently")).await?;
+            run(connection, &format!("drop table {name}")).await?;
+        }
+        done.partitions_dropped.push(name);
+    }
+    Ok(())
+}
+
+async fn record(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
+    let (mut zone_id, mut key) = (i32::MIN, String::new());
+    loop {
+        let last = sqlx::query(include_str!("upkeep/drop_record.sql"))
+            .bind(zone_id)
+            .bind(&key)
+            .bind(until)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(error)?;
+        let Some(last) = last else { return Ok(()) };
+        (zone_id, key) = (get!(last, "zone_id"), get!(last, "bucket_key"));
+    }
+}
+
+async fn remove_holds(connection: &mut PgConnection, zone: &Needed) -> Result<u64> {
+    let (mut removed, mut after) = (0, String::new());
+    loop {
+        let mut tx = connection.begin().await.map_err(error)?;
+        let keys: Vec<String> = sqlx::query_scalar(include_str!("upkeep/holding.sql"))
+            .bind(zone.zone_id)
+            .bind(&after)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(error)?;
+        let Some(last) = keys.last() else { return Ok(removed) };
+        after.clone_from(last);
+        removed += sqlx::query(include_str!("upkeep/holds_remove.sql"))
+            .bind(zone.zone_id)
+            .bind(&keys)
+            .bind(zone.since)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?
+            .rows_affected();
+        sqlx::query(include_str!("upkeep/holding_reset.sql"))
+            .bind(zone.zone_id)
+            .bind(&keys)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        tx.commit().await.map_err(error)?;
+    }
+}
+
+async fn remove_heads(
+    connection: &mut PgConnection,
+    plan: &Plan,
+    zone: &Needed,
+    since: DateTime<Utc>,
+) -> Result<u64> {
+    let idle: i64 = sqlx::query_scalar(include_str!("upkeep/heads_idle.sql"))
+        .bind(zone.zone_id)
+        .bind(since)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(error)?;
+    if plan.dry_run || idle == 0 {
+        return Ok(idle.unsigned_abs());
+    }
+    // Committed before the first goes: from then on who finds no row looks at the ledger.
+    sqlx::query("update zone_master set heads_removed = true where id = $1 and not heads_removed")
+        .bind(zone.zone_id)
+        .execute(&mut *connection)
+        .await
+        .map_err(error)?;
+    let (mut removed, mut after) = (0, String::new());
+    loop {
+        let keys: Vec<String> = sqlx::query_scalar(include_str!("upkeep/heads_remove.sql"))
+            .bind(zone.zone_id)
+            .bind(&after)
+            .bind(since)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(error)?;
+        let Some(last) = keys.iter().max() else { return Ok(removed) };
+        after.clone_from(last);
+        removed += keys.len() as u64;
+    }
+}

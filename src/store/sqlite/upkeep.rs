@@ -1,0 +1,129 @@
+//! Upkeep on SQLite: there are no partitions, so rows go one by one, in transactions that each take some of them.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::sqlite::SqliteQueryResult;
+use sqlx::{Connection, Row};
+use tokio::time::Instant;
+
+use super::{Sqlite, error, from_us, time_if};
+use crate::error::Result;
+use crate::retry::Tries;
+use crate::store::upkeep::{Facts, Maintained, Plan};
+
+/// How many rows go at once: others wait for so long.
+const ROWS: i64 = 1_000;
+
+/// How long the file's write lock is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Sqlite {
+    /// The time, and what is known of the zones.
+    pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
+        let now_us = self.clock.now_us();
+        let rows = sqlx::query(include_str!("upkeep/facts.sql"))
+            .bind(now_us)
+            .fetch_all(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        let facts = rows.iter().map(|row| {
+            Ok(Facts {
+                zone_id: get!(row, "id"),
+                override_us: get!(row, "override_us"),
+                open: time_if(row, "open")?,
+            })
+        });
+        Ok((from_us(now_us)?, facts.collect::<Result<_>>()?))
+    }
+
+    /// Any number may be at it at once: each step is whole, under the file's write lock.
+    pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
+        let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
+        for zone in &plan.zones {
+            let id = zone.zone_id;
+            if let Some(from) = plan.keep_from {
+                let us = from.timestamp_micros();
+                done.rows_removed += if plan.dry_run {
+                    let old = "select count(*) from zone_txn t where t.zone_id = ?1 and t.created_at < ?2";
+                    self.count(old, id, us).await?
+                } else {
+                    let steps =
+                        [include_str!("upkeep/drop_record.sql"), include_str!("upkeep/drop_rows.sql")];
+                    self.remove(&steps, id, us).await?
+                };
+            }
+            if !plan.dry_run {
+                let us = zone.since.timestamp_micros();
+                done.holds_removed += self.remove(&[include_str!("upkeep/holds_remove.sql")], id, us).await?;
+                self.step(&[include_str!("upkeep/holding_reset.sql")], id, us).await?;
+            }
+            if let Some(since) = plan.idle_since {
+                let us = since.timestamp_micros();
+                let idle = self.count(include_str!("upkeep/heads_count.sql"), id, us).await?;
+                done.heads_removed += if plan.dry_run || idle == 0 {
+                    idle
+                } else {
+                    // From then on who finds no row looks at the ledger.
+                    let flag = "update zone_master set heads_removed = 1 where id = ?1 and not heads_removed";
+                    self.step(&[flag], id, us).await?;
+                    self.remove(&[include_str!("upkeep/heads_remove.sql")], id, us).await?
+                };
+            }
+        }
+        Ok(done)
+    }
+
+    async fn count(&self, sql: &'static str, zone_id: i32, us: i64) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar(sql)
+            .bind(zone_id)
+            .bind(us)
+            .fetch_one(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// Runs the statements until the last of them finds nothing more to remove. How much it removed.
+    async fn remove(&self, statements: &[&'static str], zone_id: i32, us: i64) -> Result<u64> {
+        let mut removed = 0;
+        loop {
+            let gone = self.step(statements, zone_id, us).await?;
+            removed += gone;
+            if gone == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Runs the statements in one transaction. How many rows the last of them changed.
+    async fn step(&self, statements: &[&'static str], zone_id: i32, us: i64) -> Result<u64> {
+        let until = Instant::now() + PATIENCE;
+        let mut tries = Tries::new(64, until);
+        loop {
+            match self.try_step(statements, zone_id, us, until).await {
+                Err(failed) if tries.again(&failed).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_step(
+        &self,
+        statements: &[&'static str],
+        zone_id: i32,
+        us: i64,
+        until: Instant,
+    ) -> Result<u64> {
+        let _turn = self.turn(until).await?;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+        let mut changed = SqliteQueryResult::default();
+        for statement in statements {
+            let query = sqlx::query(*statement).bind(zone_id).bind(us).bind(ROWS);
+            changed = query.execute(&mut *tx).await.map_err(error)?;
+        }
+        tx.commit().await.map_err(error)?;
+        Ok(changed.rows_affected())
+    }
+}

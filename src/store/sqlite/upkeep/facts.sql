@@ -1,0 +1,15 @@
+-- ?1 is the time.
+select z.id,
+    (
+        select max(o.window_us)
+        from zone_override o
+        join zone_bucket_lock b on b.zone_id = o.zone_id and b.bucket_key = o.bucket_key and b.override_seq = o.seq
+        where o.zone_id = z.id
+    ) as override_us,
+    (
+        select min(h.charged_at)
+        from zone_hold h
+        where h.zone_id = z.id and h.ends_at > ?1
+    ) as open
+from zone_master z
+order by z.id

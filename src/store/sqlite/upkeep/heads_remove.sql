@@ -1,0 +1,31 @@
+-- Removes rows of idle buckets that say no more than the last row of their ledger. ?1 the zone, ?2 since when they were
+-- quiet, ?3 how many at most.
+delete from zone_bucket_lock
+where zone_id = ?1
+    and bucket_key in (
+        select b.bucket_key
+        from zone_bucket_lock b
+        where b.zone_id = ?1
+            and b.last_at < ?2
+            and b.banned_until is null
+            and b.bans = 0
+            and b.ban_strikes = 0
+            and b.carried is null
+            and b.override_seq is null
+            and not b.holding
+            and (
+                exists (
+                    select 1
+                    from zone_txn t
+                    where t.zone_id = b.zone_id and t.bucket_key = b.bucket_key and t.created_at = b.last_at
+                        and t.seq = b.seq
+                )
+                or exists (
+                    select 1
+                    from zone_txn_dropped d
+                    where d.zone_id = b.zone_id and d.bucket_key = b.bucket_key and d.seq = b.seq
+                )
+            )
+        order by b.bucket_key
+        limit ?3
+    )

@@ -1,0 +1,174 @@
+//! Upkeep: what is made ahead, what is removed, and what must stay.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Datelike, Months, NaiveDate, TimeDelta, Utc};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::zone::{RunningBuckets, ZoneVersion};
+
+/// What upkeep does, see [`Limiter::maintain`](crate::Limiter::maintain).
+///
+/// ```
+/// use std::time::Duration;
+/// use tallygate::Upkeep;
+/// let day = Duration::from_secs(86_400);
+/// let upkeep = Upkeep { keep: Some(400 * day), idle: Some(90 * day), ..Upkeep::default() };
+/// # let _ = upkeep;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Rows of the ledger that are older are removed, by whole partitions where there are any. None keeps all.
+    pub keep: Option<Duration>,
+    /// Partitions are there for so long from now on. SQLite has none.
+    pub ahead: Duration,
+    /// Rows of buckets that were quiet for longer are removed. They come back from the ledger. None keeps all.
+    pub idle: Option<Duration>,
+    /// Nothing is done; what would be is told.
+    pub dry_run: bool,
+}
+
+impl Default for Upkeep {
+    /// Nothing is removed; partitions for 62 days.
+    fn default() -> Self {
+        Self { keep: None, ahead: Duration::from_secs(62 * 86_400), idle: None, dry_run: false }
+    }
+}
+
+/// What upkeep did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Maintained {
+    /// Nothing was done.
+    pub dry_run: bool,
+    /// Somebody else was at it, and nothing was done here.
+    pub elsewhere: bool,
+    /// Partitions of the ledger that were made.
+    pub partitions_made: Vec<String>,
+    /// Partitions that were removed, and those that an earlier run had left behind.
+    pub partitions_dropped: Vec<String>,
+    /// Rows of the ledger that were removed one by one, where it has no partitions.
+    pub rows_removed: u64,
+    /// Refunds, reservations, slots and members that had ended and that no window needs any more.
+    pub holds_removed: u64,
+    /// Rows of idle buckets that were removed.
+    pub heads_removed: u64,
+}
+
+/// What is known of a zone besides its versions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub zone_id: i32,
+    /// The longest window of an override in force.
+    pub override_us: Option<i64>,
+    /// When the oldest charge was made that has not ended yet.
+    pub open: Option<DateTime<Utc>>,
+}
+
+/// From when on a zone's rows are needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Needed {
+    pub zone_id: i32,
+    pub zone: String,
+    pub since: DateTime<Utc>,
+}
+
+/// Upkeep that was found to be good for every zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub dry_run: bool,
+    /// Rows before this go.
+    pub keep_from: Option<DateTime<Utc>>,
+    pub ahead_until: DateTime<Utc>,
+    /// Buckets that were quiet since then lose their rows.
+    pub idle_since: Option<DateTime<Utc>>,
+    pub zones: Vec<Needed>,
+}
+
+impl Needed {
+    /// A window looks back twice its length at most: a sliding counter needs the slot before. A change that rescaled
+    /// what was used is carried out when a bucket is next asked for, and then looks back from the time of the change.
+    pub fn of(zone: &str, versions: &[ZoneVersion], facts: &Facts, now: DateTime<Utc>) -> Self {
+        let back = |from: DateTime<Utc>, us: i64| {
+            let us = TimeDelta::microseconds(us.saturating_mul(2));
+            from.checked_sub_signed(us).unwrap_or(DateTime::<Utc>::MIN_UTC)
+        };
+        let mut since = now;
+        let mut later: Option<&ZoneVersion> = None;
+        for version in versions.iter().rev() {
+            let window_us = version.policy.window_us();
+            match later {
+                None => {
+                    let banned_us = version.policy.ban().map_or(0, |ban| ban.within_us);
+                    since =
+                        back(now, window_us.max(facts.override_us.unwrap_or(0))).min(back(now, banned_us));
+                }
+                Some(later) if later.changed_at <= since => break,
+                Some(later) if later.policy.running_buckets() == RunningBuckets::Proportional => {
+                    since = since.min(back(later.changed_at, window_us));
+                }
+                Some(_) => {}
+            }
+            later = Some(version);
+        }
+        since = facts.open.map_or(since, |open| since.min(open));
+        Self { zone_id: facts.zone_id, zone: zone.to_owned(), since }
+    }
+
+    /// Fails when rows, or the quiet of buckets, would be kept for less than the zone needs.
+    pub fn allows(&self, what: &str, from: DateTime<Utc>, now: DateTime<Utc>) -> Result<()> {
+        if from <= self.since {
+            return Ok(());
+        }
+        let needed = now.signed_duration_since(self.since).num_seconds().saturating_add(1);
+        let asked = now.signed_duration_since(from).num_seconds();
+        Err(Error::invalid(format!(
+            "{what} {asked}s is too short for zone {:?}, whose windows, bans and open reservations reach back {needed}s; \
+             use {needed}s or more",
+            self.zone
+        )))
+    }
+}
+
+/// A partition of the ledger: the rows from one time up to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Partition {
+    pub name: String,
+    pub to: Option<DateTime<Utc>>,
+}
+
+/// The months from a time until another one is covered. The first of them begins at `from`.
+pub(crate) fn months(from: DateTime<Utc>, until: DateTime<Utc>) -> Vec<(String, DateTime<Utc>)> {
+    let mut months = Vec::new();
+    let mut from = from;
+    while from < until && months.len() < 1200 {
+        let Some(to) = next_month(from) else { break };
+        months.push((from.format("zone_txn_%Y_%m").to_string(), to));
+        from = to;
+    }
+    months
+}
+
+/// The first moment of the month after that of a time.
+pub(crate) fn next_month(at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let first = NaiveDate::from_ymd_opt(at.year(), at.month(), 1)?;
+    Some(first.checked_add_months(Months::new(1))?.and_hms_opt(0, 0, 0)?.and_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        DateTime::parse_from_rfc3339(text).unwrap().to_utc()
+    }
+
+    #[test]
+    fn months_cover_what_is_ahead() {
+        let (from, until) = (at("2026-11-15T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+        let names: Vec<_> = months(from, until).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["zone_txn_2026_11", "zone_txn_2026_12"]);
+        assert_eq!(months(until, until), []);
+        assert_eq!(months(from, until)[1].1, until);
+    }
+}

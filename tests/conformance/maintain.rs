@@ -1,0 +1,437 @@
+//! Upkeep: what is removed is not missed.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures_util::future::join_all;
+use tallygate::{Algorithm, BanRule, Check, Config, Decision, Limiter, Policy, RunningBuckets, Upkeep};
+use uuid::Uuid;
+
+use crate::chain::assert_chained;
+use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const DAY_US: i64 = 86_400_000_000;
+
+fn now_us() -> i64 {
+    Utc::now().timestamp_micros()
+}
+
+/// What a decision says, but for which row it is.
+fn said(decision: &Decision) -> (bool, String, i64, i64, Option<i64>, Option<i64>, i64) {
+    let reason = format!("{:?}", decision.reason);
+    let us = decision.decided_at.timestamp_micros();
+    let Decision { blocked, limit, remaining, retry_after_us, delay_us, .. } = decision;
+    (*blocked, reason, *limit, *remaining, *retry_after_us, *delay_us, us)
+}
+
+/// The bucket `gone` loses its row before each step, its twin `kept` never does: they are decided alike.
+pub async fn a_bucket_whose_row_was_removed_comes_back_as_it_was(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
+    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let zones = [
+        ("log", log(5, 60)),
+        ("level", bucket(1, 7, 5)),
+        ("fixed", Policy::fixed_window(5, Duration::from_secs(60)).unwrap()),
+        ("counter", Policy::sliding_counter(5, Duration::from_secs(60), 6).unwrap()),
+        ("queue", Policy::new(Algorithm::LeakyQueue, 1, Duration::from_secs(7), Some(4)).unwrap()),
+        ("bans", log(3, 60).with_ban(Some(BanRule::new(30, Duration::from_secs(60), DAY)))),
+    ];
+    for (name, policy) in &zones {
+        limiter.set_zone(name, policy, None, "test").await.unwrap();
+    }
+    let mut start_us = now_us() - 100 * DAY_US;
+    clocked.set(start_us).await;
+    let (mut connection, mut came_back) = (db.connect().await, 0);
+    for step in 0..30 {
+        start_us += 3_000_001 + step % 3;
+        clocked.set(start_us).await;
+        came_back += take_the_row_of_gone(&mut connection, &keeper, step > 0).await;
+        for (zone, _) in &zones {
+            let check = |key: &str| Check::new(*zone, key).cost(1 + step % 2);
+            let [kept, gone] = match step % 5 {
+                0 => {
+                    [limiter.check(check("kept")).await.unwrap(), limiter.check(check("gone")).await.unwrap()]
+                }
+                1 => {
+                    let many =
+                        vec![check("gone"), check("kept"), check("gone").cost(0), check("kept").cost(0)];
+                    let told = limiter.check_many(many).await.unwrap();
+                    assert_eq!(said(&told[3]), said(&told[2]), "a peek behind it in {zone} at step {step}");
+                    [told[1].clone(), told[0].clone()]
+                }
+                2 => {
+                    let told =
+                        limiter.check_many(vec![check("kept").cost(0), check("gone").cost(0)]).await.unwrap();
+                    [told[0].clone(), told[1].clone()]
+                }
+                3 => [limiter.peek(zone, "kept").await.unwrap(), limiter.peek(zone, "gone").await.unwrap()],
+                _ => {
+                    let told = limiter.check_all(vec![check("kept"), check("gone")]).await.unwrap().decisions;
+                    [told[0].clone(), told[1].clone()]
+                }
+            };
+            assert_eq!(said(&gone), said(&kept), "{zone} at step {step}");
+        }
+    }
+    assert!(came_back > 60, "only {came_back} rows were removed");
+    let unlike = "select count(*) from zone_bucket_lock a
+        join zone_bucket_lock b on b.zone_id = a.zone_id and b.bucket_key = 'gone'
+        where a.bucket_key = 'kept' and (
+            a.seq <> b.seq or a.last_at <> b.last_at or a.spent_total <> b.spent_total or a.strikes <> b.strikes
+            or coalesce(a.level, -1) <> coalesce(b.level, -1)
+        )";
+    assert_eq!(connection.number(unlike).await, 0, "twins are not alike");
+    assert_chained(db.engine, &mut connection).await;
+
+    // What people do finds it too.
+    take_the_row_of_gone(&mut connection, &keeper, true).await;
+    let bans =
+        [limiter.ban("log", "kept", DAY, "x", "y").await, limiter.ban("log", "gone", DAY, "x", "y").await];
+    let bans = bans.map(|ban| ban.unwrap());
+    assert_eq!((bans[0].seq, bans[0].remaining), (bans[1].seq, bans[1].remaining));
+    let txns = [Uuid::now_v7(), Uuid::now_v7()];
+    start_us += 600_000_000;
+    clocked.set(start_us).await;
+    for (key, txn) in ["kept", "gone"].into_iter().zip(txns) {
+        assert!(limiter.check(Check::new("level", key).txn(txn)).await.unwrap().is_allowed());
+    }
+    take_the_row_of_gone(&mut connection, &keeper, true).await;
+    let told = limiter.check(Check::new("level", "gone").txn(txns[1])).await.unwrap();
+    assert!(told.replayed, "its transactions are known");
+    take_the_row_of_gone(&mut connection, &keeper, true).await;
+    for txn in txns {
+        assert_eq!(limiter.refund(txn).await.unwrap()[0].remaining, 5);
+    }
+    take_the_row_of_gone(&mut connection, &keeper, true).await;
+    db_check_in(&db, limiter, &clocked).await;
+    assert_chained(db.engine, &mut connection).await;
+    // The ban, which the ledger's last row does not say, kept its rows.
+    assert_eq!(limiter.peek("log", "gone").await.unwrap().remaining, 0);
+}
+
+/// A joined check of a bucket without a row.
+async fn db_check_in(db: &Db, limiter: &Limiter, clocked: &Clocked) {
+    if db.engine == Engine::Sqlite {
+        let mut connection = db.connect().await;
+        connection.begin().await;
+        let decision = limiter.check_in(connection.joined(), Check::new("counter", "gone")).await.unwrap();
+        connection.execute("commit").await.unwrap();
+        assert!(decision.is_allowed());
+        return;
+    }
+    let before = db.number("select max(seq) from zone_txn where bucket_key = 'gone' and zone_id = 4").await;
+    let call = if db.engine == Engine::Postgres {
+        "select id from zone_check(4, 'gone')"
+    } else {
+        "start transaction; call zone_check(4, 'gone', null, 1, false, false, null, null, false, null, null); commit"
+    };
+    clocked.execute(call).await;
+    assert_eq!(
+        db.number("select max(seq) from zone_txn where bucket_key = 'gone' and zone_id = 4").await,
+        before + 1
+    );
+}
+
+/// Removes the rows of idle buckets, and puts those of `kept` back.
+async fn take_the_row_of_gone(connection: &mut Connected, keeper: &Limiter, made: bool) -> u64 {
+    if !made {
+        return 0;
+    }
+    connection
+        .execute("create table kept as select * from zone_bucket_lock where bucket_key = 'kept'")
+        .await
+        .unwrap();
+    let hour = Duration::from_secs(3600);
+    let done = keeper.maintain(Upkeep { idle: Some(hour), ..Upkeep::default() }).await.unwrap();
+    connection
+        .execute(
+            "insert into zone_bucket_lock select * from kept k where not exists (
+                select 1 from zone_bucket_lock b where b.zone_id = k.zone_id and b.bucket_key = k.bucket_key
+            )",
+        )
+        .await
+        .unwrap();
+    connection.execute("drop table kept").await.unwrap();
+    done.heads_removed
+}
+
+/// Lets the ledger's partitions begin half a year ago, as if upkeep had run since then.
+async fn age(db: &Db) {
+    let from: DateTime<Utc> = Utc::now() - chrono::TimeDelta::days(200);
+    let from = from.format("%Y-%m-01 00:00:00").to_string();
+    match db.engine {
+        Engine::Postgres => {
+            db.execute(&format!(
+                "alter table zone_txn detach partition zone_txn_first; drop table zone_txn_first;
+                alter table zone_txn detach partition zone_txn_last; drop table zone_txn_last;
+                create table zone_txn_first partition of zone_txn for values from (minvalue) to ('{from}+00');
+                create table zone_txn_last partition of zone_txn for values from ('{from}+00') to (maxvalue)"
+            ))
+            .await;
+        }
+        Engine::MySql | Engine::MariaDb => {
+            db.execute(&format!(
+                "alter table zone_txn reorganize partition zone_txn_last into (
+                    partition zone_txn_first values less than ('{from}'),
+                    partition zone_txn_last values less than (maxvalue)
+                )"
+            ))
+            .await;
+        }
+        Engine::Sqlite => {}
+    }
+}
+
+pub async fn what_is_old_is_dropped_and_what_is_left_still_closes(db: Db) {
+    age(&db).await;
+    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let made = keeper.maintain(Upkeep::default()).await.unwrap();
+    if db.engine != Engine::Sqlite {
+        assert!((8..=11).contains(&made.partitions_made.len()), "{made:?}");
+        assert!(keeper.maintain(Upkeep::default()).await.unwrap().partitions_made.is_empty());
+    }
+    let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
+    let ban = BanRule::new(4, DAY, DAY);
+    let zones =
+        [("log", log(5, 3600)), ("level", bucket(1, 3600, 5)), ("bans", log(1, 60).with_ban(Some(ban)))];
+    for (zone, policy) in &zones {
+        limiter.set_zone(zone, policy, None, "test").await.unwrap();
+    }
+    // `long` has rows of every age, `quiet` only old ones, `young` only new ones.
+    let ages = [150, 130, 100, 50, 1];
+    for days in ages {
+        for n in 0..3 {
+            clocked.set(now_us() - days * DAY_US + n).await;
+            for (zone, _) in &zones {
+                for key in ["long", "quiet", "young"] {
+                    if key == "long" || (key == "quiet") == (days >= 100) {
+                        limiter.check(Check::new(*zone, key)).await.unwrap();
+                    }
+                }
+            }
+        }
+    }
+    clocked.set(now_us()).await;
+    let mut connection = db.connect().await;
+    let (rows, _) = assert_chained(db.engine, &mut connection).await;
+    assert_eq!(rows, 3 * 3 * (5 + 3 + 2));
+
+    let refused = keeper.maintain(Upkeep { keep: Some(Duration::from_secs(60)), ..Upkeep::default() }).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains("zone \"bans\""), "{refused}");
+    let refused = keeper.maintain(Upkeep { idle: Some(Duration::from_secs(60)), ..Upkeep::default() }).await;
+    assert!(refused.unwrap_err().is_invalid());
+    assert_eq!(db.rows().await, rows as i64);
+
+    let (keep, idle) = (Some(60 * DAY), Some(60 * DAY));
+    let plan = keeper.maintain(Upkeep { keep, idle, dry_run: true, ..Upkeep::default() }).await.unwrap();
+    assert_eq!(db.rows().await, rows as i64, "a dry run");
+    // First the rows, so that the buckets that are quiet have nothing but what these left.
+    let done = keeper.maintain(Upkeep { keep, ..Upkeep::default() }).await.unwrap();
+    assert_eq!((&done.partitions_dropped, done.rows_removed), (&plan.partitions_dropped, plan.rows_removed));
+    let (left, _) = assert_chained(db.engine, &mut connection).await;
+    assert_eq!(left, 3 * 3 * (2 + 2), "every row older than 60 days is gone, and no other: {done:?}");
+    assert_eq!(connection.number("select count(*) from zone_txn_dropped").await, 6);
+
+    let heads = "select count(*) from zone_bucket_lock where bucket_key = 'quiet'";
+    assert_eq!(connection.number(heads).await, 3);
+    // Once with their rows in zone_bucket_lock, once without.
+    for removed in [false, true] {
+        if removed {
+            let done = keeper.maintain(Upkeep { keep, idle, ..Upkeep::default() }).await.unwrap();
+            assert_eq!(done.heads_removed, 0, "they have just been asked for");
+            connection.execute("delete from zone_bucket_lock where bucket_key = 'quiet'").await.unwrap();
+            let flag = if db.engine == Engine::Postgres { "true" } else { "1" };
+            connection.execute(&format!("update zone_master set heads_removed = {flag}")).await.unwrap();
+        }
+        for (zone, _) in &zones {
+            for key in ["long", "quiet", "young"] {
+                limiter.peek(zone, key).await.unwrap();
+                limiter.check(Check::new(*zone, key)).await.unwrap();
+                limiter.check_many(vec![Check::new(*zone, key), Check::new(*zone, "new")]).await.unwrap();
+            }
+        }
+    }
+    // A longer window, and what was used carried over: only what is left counts.
+    for running in [RunningBuckets::AsIs, RunningBuckets::Proportional] {
+        for (zone, rate) in [("log", 50), ("bans", 40)] {
+            let policy = log(rate, 90 * 86_400).with_running_buckets(running);
+            limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+            for key in ["long", "quiet", "young"] {
+                let decision = limiter.check(Check::new(zone, key)).await.unwrap();
+                assert!(decision.is_allowed(), "{decision:?}");
+                limiter.check_many(vec![Check::new(zone, key), Check::new(zone, key)]).await.unwrap();
+            }
+        }
+    }
+    assert_chained(db.engine, &mut connection).await;
+    let first = connection.number("select min(seq) from zone_txn where bucket_key = 'quiet'").await;
+    assert_eq!(first, 10, "it goes on after the nine that are gone");
+}
+
+pub async fn checks_go_on_while_it_is_maintained(db: Db) {
+    age(&db).await;
+    let keeper = Limiter::connect(&db.url).await.unwrap();
+    keeper.maintain(Upkeep::default()).await.unwrap();
+    let clocked = Clocked::create(&db).await;
+    clocked.limiter.set_zone("log", &log(1_000_000, 1), None, "test").await.unwrap();
+    let mut aged = 0;
+    for days in [190, 150, 120, 90] {
+        clocked.set(now_us() - days * DAY_US).await;
+        let checks = (0..100).map(|n| Check::new("log", format!("key {}", n + days % 7 * 10)));
+        aged += clocked.limiter.check_many(checks.collect()).await.unwrap().len();
+    }
+    drop(clocked);
+    db.remove_test_clock().await;
+    let config = Config { deadline: Duration::from_secs(30), connections: 8, ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    let work = (0..32).map(|client| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut slowest = Duration::ZERO;
+            for n in 0..60 {
+                let asked = std::time::Instant::now();
+                let check = Check::new("log", format!("key {}", (client * 7 + n * 3) % 150));
+                if n % 4 == 0 {
+                    let more = check.clone();
+                    limiter.check_many(vec![check, more.cost(2)]).await.unwrap();
+                } else {
+                    limiter.check(check).await.unwrap();
+                }
+                slowest = slowest.max(asked.elapsed());
+            }
+            slowest
+        })
+    });
+    let work = tokio::spawn(join_all(work.collect::<Vec<_>>()));
+    let (mut dropped, mut heads, mut runs) = (0, 0, 0);
+    let upkeep = Upkeep { keep: Some(60 * DAY), idle: Some(Duration::from_secs(2)), ..Upkeep::default() };
+    while !work.is_finished() || runs < 3 {
+        let done = keeper.maintain(upkeep).await.unwrap();
+        dropped += done.partitions_dropped.len() + done.rows_removed as usize;
+        heads += done.heads_removed;
+        runs += 1;
+    }
+    let slowest = work.await.unwrap().into_iter().map(|slowest| slowest.unwrap()).max();
+    eprintln!("{}: {runs} runs, {dropped} dropped, {heads} heads, slowest check {slowest:?}", db.engine);
+    assert!(dropped > 0 && heads > 0, "{dropped} dropped, {heads} heads removed");
+    let mut connection = db.connect().await;
+    let (rows, _) = assert_chained(db.engine, &mut connection).await;
+    assert_eq!(rows, 32 * (45 + 2 * 15), "of {aged} old rows none is left, and no new one is missing");
+}
+
+pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: Db) {
+    age(&db).await;
+    let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
+    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let zones = [("log", log(5, 60)), ("level", bucket(1, 7, 5))];
+    for (zone, policy) in &zones {
+        limiter.set_zone(zone, policy, None, "test").await.unwrap();
+    }
+    let mut at_us = now_us() - 100 * DAY_US;
+    for (zone, _) in &zones {
+        for key in ["kept", "gone"] {
+            clocked.set(at_us).await;
+            let txn = Uuid::now_v7();
+            limiter.check(Check::new(*zone, key).cost(2).txn(txn)).await.unwrap();
+            limiter.refund(txn).await.unwrap();
+            limiter.reserve(Check::new(*zone, key).cost(3), Duration::from_secs(90)).await.unwrap();
+            clocked.set(at_us + 200_000_000).await;
+            limiter.check(Check::new(*zone, key)).await.unwrap();
+        }
+    }
+    at_us += 200_000_000;
+    let mut connection = db.connect().await;
+    connection
+        .execute("create table kept as select * from zone_hold where bucket_key = 'kept'")
+        .await
+        .unwrap();
+    let done = keeper.maintain(Upkeep::default()).await.unwrap();
+    assert_eq!(done.holds_removed, 8);
+    let yes = if db.engine == Engine::Postgres { "" } else { "= 1" };
+    assert_eq!(
+        connection.number(&format!("select count(*) from zone_bucket_lock where holding {yes}")).await,
+        0
+    );
+    // The twins have everything back.
+    connection.execute("insert into zone_hold select * from kept").await.unwrap();
+    let set = if db.engine == Engine::Postgres { "true" } else { "1" };
+    let back = format!("update zone_bucket_lock set holding = {set} where bucket_key = 'kept'");
+    connection.execute(&back).await.unwrap();
+    for step in 0..12 {
+        at_us += 5_000_003;
+        clocked.set(at_us).await;
+        for (zone, _) in &zones {
+            let [kept, gone] =
+                ["kept", "gone"].map(|key| limiter.check(Check::new(*zone, key).cost(1 + step % 2)));
+            let (kept, gone) = (kept.await.unwrap(), gone.await.unwrap());
+            assert_eq!(said(&gone), said(&kept), "{zone} at step {step}");
+        }
+    }
+    // What still runs stays.
+    clocked.set(now_us()).await;
+    limiter.reserve(Check::new("log", "open").cost(3), DAY).await.unwrap();
+    let txn = Uuid::now_v7();
+    limiter.check(Check::new("level", "open").txn(txn)).await.unwrap();
+    limiter.refund(txn).await.unwrap();
+    assert_eq!(keeper.maintain(Upkeep::default()).await.unwrap().holds_removed, 4, "those of the twins");
+    assert_eq!(connection.number("select count(*) from zone_hold").await, 2);
+    assert_chained(db.engine, &mut connection).await;
+}
+
+pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes(db: Db) {
+    age(&db).await;
+    let keeper = Limiter::connect(&db.url_of_own_sessions()).await.unwrap();
+    keeper.maintain(Upkeep::default()).await.unwrap();
+    let clocked = Clocked::create(&db).await;
+    clocked.limiter.set_zone("log", &log(5, 60), None, "test").await.unwrap();
+    for days in [150, 120, 1] {
+        clocked.set(now_us() - days * DAY_US).await;
+        clocked.limiter.check(Check::new("log", "42")).await.unwrap();
+    }
+    // MySQL's sessions are not told apart: none but those of upkeep and the reader's own may be there.
+    drop(clocked);
+    // Somebody reads the ledger and does not end, so that no partition can go.
+    let mut reader = db.connect().await;
+    reader.begin().await;
+    reader.number("select count(*) from zone_txn").await;
+    let upkeep = Upkeep { keep: Some(60 * DAY), ..Upkeep::default() };
+    let stuck = keeper.clone();
+    let stuck = tokio::spawn(async move { stuck.maintain(upkeep).await });
+    let begun = match db.engine {
+        Engine::Postgres => {
+            "select count(*) from pg_inherits where inhparent = 'zone_txn'::regclass and inhdetachpending"
+        }
+        _ => "select count(*) from zone_txn_dropped",
+    };
+    while db.number(begun).await == 0 {
+        assert!(!stuck.is_finished(), "it did not wait");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let second = Limiter::connect(&db.url).await.unwrap().maintain(upkeep).await.unwrap();
+    assert!(second.elsewhere && second.partitions_dropped.is_empty(), "{second:?}");
+    while !stuck.is_finished() {
+        db.kill_a_session(&mut reader).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stuck.await.unwrap().unwrap_err();
+    reader.execute("rollback").await.unwrap();
+
+    db.remove_test_clock().await;
+    db.limiter().await.check(Check::new("log", "42")).await.unwrap();
+    let third = Limiter::connect(&db.url).await.unwrap().maintain(upkeep).await.unwrap();
+    assert!(!third.elsewhere && third.partitions_dropped.len() >= 3, "{third:?}");
+    let left = match db.engine {
+        Engine::Postgres => {
+            "select count(*) from pg_class where relnamespace = current_schema()::regnamespace
+            and relkind = 'r' and relname like 'zone_txn_2%' and not relispartition"
+        }
+        _ => "select count(*) from zone_txn t join zone_txn_dropped d on t.seq <= d.seq",
+    };
+    assert_eq!(db.number(left).await, 0);
+    assert_eq!(assert_chained(db.engine, &mut reader).await.0, 2);
+}
