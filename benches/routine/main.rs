@@ -3,6 +3,7 @@
 //! `cargo bench --bench routine`; `-- --help` shows the options. Every engine starts in a container with its
 //! durability as delivered, unless a URL names a server that already runs.
 
+mod chain;
 mod client;
 mod measure;
 mod options;
@@ -17,6 +18,7 @@ use measure::Keys;
 use options::Options;
 use site::Site;
 use table::Table;
+use tallygate::Config;
 
 #[tokio::main]
 async fn main() {
@@ -30,7 +32,13 @@ async fn main() {
     };
     println!("{}\n", server::machine());
     for &engine in &options.engines {
-        let site = Site::make(engine).await;
+        if options.chain {
+            chain::print(engine, options.seconds).await;
+            continue;
+        }
+        // Each check a call of its own; what batches add is measured by benches/compare.
+        let config = Config { connections: 64, batch: None, ..Config::default() };
+        let site = Site::make(engine, "alone", config).await;
         println!("{engine}: {}", site.settings().await);
         match options.report_rows {
             Some(rows) => println!("{}", report::beside(&site, rows, options.seconds).await),

@@ -27,16 +27,14 @@ pub struct Rate {
 }
 
 /// The ways take turns this often, so that what else happens on the machine meets them alike.
-const TURNS: u32 = 5;
+pub const TURNS: u32 = 5;
 
 /// Decisions of each client and way before the time starts: statements are prepared, plans are made.
-const WARM_UP: usize = 10;
+pub const WARM_UP: usize = 10;
 
 /// The rate of each way is the median of its turns.
 pub async fn column(site: &Site, keys: Keys, clients: usize, time: Duration) -> Column {
-    let callers = Callers { keys, number: clients, counter: Arc::default() };
-    // Starts at the clock: no two rows of a bucket, of this column or another, get the same number.
-    callers.counter.store(chrono::Utc::now().timestamp_micros(), Ordering::Relaxed);
+    let callers = Callers::new(keys, clients);
     let ways = Way::ALL.into_iter().filter(|way| way.exists_on(site.engine)).collect::<Vec<_>>();
     let mut team = Vec::new();
     for _ in 0..clients {
@@ -61,16 +59,22 @@ pub async fn column(site: &Site, keys: Keys, clients: usize, time: Duration) -> 
     Column { keys, clients, rates }
 }
 
-struct Callers {
+pub struct Callers {
     keys: Keys,
     number: usize,
     counter: Arc<AtomicI64>,
 }
 
 impl Callers {
+    pub fn new(keys: Keys, number: usize) -> Self {
+        // Starts at the clock: no two rows of a bucket, of this column or another, get the same number.
+        let counter = Arc::new(AtomicI64::new(chrono::Utc::now().timestamp_micros()));
+        Self { keys, number, counter }
+    }
+
     /// Every client decides until `enough` of its number of decisions and its time; returns how long each
     /// decision took.
-    async fn run(
+    pub async fn run(
         &self,
         team: Vec<Client>,
         way: Way,
@@ -105,7 +109,7 @@ impl Callers {
     }
 }
 
-fn median<T: Copy>(mut of: Vec<T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {
+pub fn median<T: Copy>(mut of: Vec<T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> T {
     of.sort_unstable_by(order);
     of[of.len() / 2]
 }

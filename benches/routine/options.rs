@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::server::Engine;
 
 pub const HELP: &str = "\
-cargo bench --bench routine -- [--seconds N] [--engine postgres|mysql|mariadb|sqlite]...
+cargo bench --bench routine -- [--chain] [--seconds N] [--engine postgres|mysql|mariadb|sqlite]...
 
   --seconds N        time for each cell of the tables; default 1
   --engine NAME      measure only this engine; may be given more than once; default all four
+  --chain            instead of the tables: what the chain of hashes costs, on each engine that has routines
   --report-rows N    instead of the tables, on PostgreSQL: how long checks take while a report reads a ledger of
                      so many rows, beside how long they take without it
 
@@ -22,16 +23,20 @@ pub struct Options {
     pub seconds: Duration,
     pub engines: Vec<Engine>,
     pub report_rows: Option<i64>,
+    /// Only what the chain of hashes costs.
+    pub chain: bool,
 }
 
 impl Options {
     /// None when help is asked for.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options = Self { seconds: Duration::from_secs(1), engines: Vec::new(), report_rows: None };
+        let mut options =
+            Self { seconds: Duration::from_secs(1), engines: Vec::new(), report_rows: None, chain: false };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Cargo says this to every benchmark.
                 "--bench" => {}
+                "--chain" => options.chain = true,
                 "--seconds" => {
                     let value = arguments.next().unwrap_or_default();
                     options.seconds = value
@@ -63,6 +68,10 @@ impl Options {
         }
         if options.report_rows.is_some() && options.engines != [Engine::Postgres] {
             return Err("--report-rows is for --engine postgres".to_owned());
+        }
+        if options.chain {
+            // The embedded engine's hashes are made by the library: cargo bench --bench core.
+            options.engines.retain(|engine| *engine != Engine::Sqlite);
         }
         Ok(Some(options))
     }

@@ -41,8 +41,8 @@ pub fn bucket(number: usize) -> String {
 }
 
 impl Site {
-    pub async fn make(engine: Engine) -> Self {
-        let name = format!("tallygate_bench_{}", std::process::id());
+    pub async fn make(engine: Engine, name: &str, config: Config) -> Self {
+        let name = format!("tallygate_bench_{name}_{}", std::process::id());
         let (server, url) = match engine {
             Engine::Sqlite => {
                 let path = std::env::current_dir().expect("a current directory").join(format!("{name}.db"));
@@ -56,8 +56,6 @@ impl Site {
             }
         };
         Migrator::new(&url).expect("a URL").apply().await.expect("migrations");
-        // Each check a call of its own; what batches add is measured by benches/compare.
-        let config = Config { connections: 64, batch: None, ..Config::default() };
         let limiter = Limiter::connect_with(&url, config).await.expect("a limiter");
         let policy = Policy::sliding_log(RATE, WINDOW).expect("a policy");
         let mut ids = [0; 2];
@@ -122,7 +120,7 @@ impl Site {
         }
     }
 
-    async fn execute(&self, sql: &str) {
+    pub async fn execute(&self, sql: &str) {
         match &self.file {
             Some(file) => {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *file.lock().await).await.expect(sql);
