@@ -172,6 +172,8 @@ fn text(row: &HashMap<String, String>, head: &str) -> String {
         plain("salt"),
         plain("row_hash"),
         head.to_owned(),
+        // No older rows were removed.
+        "-|-|-".to_owned(),
     ];
     columns.join("|")
 }
