@@ -185,6 +185,7 @@ fn main() -> std::process::ExitCode {
         verify::a_change_of_a_zone_is_found,
         verify::a_decision_that_does_not_follow_from_the_rows_before_it_is_found,
         verify::each_change_of_a_ledger_is_found_where_it_is,
+        verify::every_column_of_a_row_is_held,
         waiting::the_promised_wait_is_the_least_that_passes,
     );
     on!([Postgres, MySql, MariaDb] =>

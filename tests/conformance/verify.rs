@@ -116,6 +116,95 @@ pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
     assert_eq!(verify(&limiter, &Verify { after, ..Verify::default() }).await.0.rows, 8);
 }
 
+/// Each column of a row, changed by itself in a bucket of its own, is found, and as an edit. The number of a row is in no
+/// hash: it is held to its order only. A row that says another zone or key is one that is missing here and too much there.
+pub async fn every_column_of_a_row_is_held(db: Db) {
+    let (txn, later) = match db.engine {
+        Engine::Postgres => ("gen_random_uuid()", "created_at + interval '1 microsecond'"),
+        Engine::Sqlite => ("randomblob(16)", "created_at + 1"),
+        _ => ("random_bytes(16)", "date_add(created_at, interval 1 microsecond)"),
+    };
+    let (salt, hash) = match db.engine {
+        Engine::Postgres => ("decode(repeat('07', 16), 'hex')", "sha256('x')"),
+        Engine::Sqlite => ("zeroblob(16)", "zeroblob(32)"),
+        _ => ("repeat('s', 16)", "unhex(sha2('x', 256))"),
+    };
+    let (edited, missing) = (FaultKind::Edited, FaultKind::Missing);
+    let changes = [
+        ("id", "id + 100000", 3, FaultKind::Reordered),
+        ("txn_id", txn, 5, edited),
+        ("zone_id", "2", 5, missing),
+        ("zone_version", "1", 5, edited),
+        ("bucket_key", "'elsewhere'", 5, missing),
+        ("seq", "50", 5, edited),
+        ("kind", "'reserve'", 5, edited),
+        ("checks", "2", 5, edited),
+        ("blocked", "not blocked", 5, edited),
+        ("reason", "'soft'", 5, edited),
+        ("critical", "not critical", 5, edited),
+        ("cost", "cost + 1", 5, edited),
+        ("spent", "spent - 1", 5, edited),
+        ("spent_total", "spent_total + 1", 5, edited),
+        ("remaining", "remaining + 1", 5, edited),
+        ("zone_limit", "zone_limit + 1", 5, edited),
+        ("retry_after_us", "1", 5, edited),
+        ("delay_us", "1", 5, edited),
+        ("level", "1", 5, edited),
+        ("strikes", "strikes + 1", 5, edited),
+        ("target_at", "created_at", 5, edited),
+        ("created_at", later, 5, edited),
+        ("prev_at", later, 5, edited),
+        ("ends_at", "created_at", 5, edited),
+        ("member", "'somebody'", 5, edited),
+        ("note", "'for no reason'", 5, edited),
+        ("actor", "'somebody'", 8, edited),
+        ("salt", salt, 1, edited),
+        ("row_hash", hash, 5, edited),
+    ];
+    let limiter = db.limiter().await;
+    limiter.set_zone("login", &banning(), None, "test").await.unwrap();
+    limiter
+        .set_zone("login", &banning().with_on_outage(tallygate::OnOutage::Open), None, "test")
+        .await
+        .unwrap();
+    let mut connection = db.connect().await;
+    let columns = "select count(*) from information_schema.columns
+                   where table_name = 'zone_txn' and table_schema in (current_schema(), database())";
+    let columns = match db.engine {
+        Engine::Postgres => columns.replace(", database()", ""),
+        Engine::Sqlite => "select count(*) from pragma_table_info('zone_txn')".to_owned(),
+        _ => columns.replace("current_schema(), ", ""),
+    };
+    assert_eq!(connection.number(&columns).await, changes.len() as i64, "a column that is not tried");
+    for (column, ..) in &changes {
+        live(&limiter, column).await;
+    }
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+    if db.engine == Engine::Sqlite {
+        db.execute("drop trigger zone_txn_first; drop trigger zone_txn_next").await;
+    }
+    for (column, value, seq, _) in &changes {
+        db.execute(&format!(
+            "update zone_txn set {column} = {value} where seq = {seq} and bucket_key = '{column}'"
+        ))
+        .await;
+    }
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    for (column, value, seq, kind) in &changes {
+        let found: Vec<_> = faults.iter().filter(|fault| fault.key.as_deref() == Some(*column)).collect();
+        let seq = match *column {
+            "id" => 4,
+            "seq" => 50,
+            _ => *seq,
+        };
+        // A salt is held to that of the head besides.
+        let told = found.iter().any(|fault| (fault.what, fault.seq) == (*kind, Some(seq)));
+        assert!(told, "{column} = {value} is {kind:?} in row {seq}: {found:#?}");
+    }
+    let strays = faults.iter().filter(|fault| fault.key.as_deref() == Some("elsewhere")).count();
+    assert!(strays > 0, "the row in a bucket that is not its own");
+}
+
 /// A policy that was changed in the history of a zone is found, and one that is in force without being in it.
 pub async fn a_change_of_a_zone_is_found(db: Db) {
     let limiter = db.limiter().await;
