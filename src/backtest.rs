@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::check::{validate_bytes, validate_key};
+use crate::check::validate_bytes;
 use crate::decide::{Ask, Bucket, Need, Outcome, Version, decide};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
@@ -167,7 +167,7 @@ impl Backtest {
         let tested = match self.buckets.get_mut(key) {
             Some(tested) => tested,
             None => {
-                validate_key(key)?;
+                validate_bytes("bucket key", "key", key)?;
                 new.insert(Tested::default())
             }
         };

@@ -176,6 +176,11 @@ pub fn tombstone(hash: &Hash) -> String {
     format!("{ERASED}{}", hex(hash))
 }
 
+/// Does it stand in the place of a text that is erased?
+pub fn is_erased(text: &str) -> bool {
+    erased(None, text).is_some()
+}
+
 /// What stands for an erased text is its hash.
 fn erased(salt: Option<&Salt>, text: &str) -> Option<Hash> {
     if salt.is_some() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::chain;
 use crate::error::{Error, Result};
 use crate::zone::{UNITS_MAX, WINDOW_US_MAX, micros, validate_name};
 
@@ -120,7 +121,14 @@ impl Check {
 }
 
 pub(crate) fn validate_key(key: &str) -> Result<()> {
-    validate_bytes("bucket key", "key", key)
+    validate_bytes("bucket key", "key", key)?;
+    if key.starts_with(chain::ERASED) {
+        return Err(Error::invalid(format!(
+            "bucket key {key:?} begins with \"{}\", which stands for keys that were erased; use another key",
+            chain::ERASED
+        )));
+    }
+    Ok(())
 }
 
 pub(crate) fn validate_bytes(what: &str, noun: &str, text: &str) -> Result<()> {

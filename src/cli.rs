@@ -10,6 +10,7 @@ mod completions;
 mod decision;
 mod demo;
 mod duration;
+mod erase;
 mod failure;
 mod grant;
 mod history;
@@ -50,6 +51,7 @@ Examples:
   tallygate audit report --since 7d --html week.html   what happened, with charts
   tallygate audit explain TXN                       why was it decided so?
   tallygate maintain --keep 400d                    partitions ahead, old rows away
+  tallygate erase login user:42 --note REASON  personal data away, proofs stay
   tallygate bench --database URL                    how many decisions does it carry?
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error.";
@@ -88,6 +90,7 @@ enum Command {
     #[command(subcommand)]
     Audit(audit::Command),
     Maintain(maintain::Args),
+    Erase(erase::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -118,6 +121,7 @@ pub async fn run() -> Result {
         Command::Backtest(args) => backtest::run(cli.database, *args).await,
         Command::Audit(command) => audit::run(&url(cli.database)?, command).await,
         Command::Maintain(args) => maintain::run(&url(cli.database)?, args).await,
+        Command::Erase(args) => erase::run(&url(cli.database)?, args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Completions(args) => completions::run(&args),

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::check::validate_key;
+use crate::check::validate_bytes;
 use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Limit, validate_name};
@@ -171,7 +171,7 @@ impl History {
             validate_name(zone)?;
         }
         if let Some(key) = &self.key {
-            validate_key(key)?;
+            validate_bytes("bucket key", "key", key)?;
             if self.zone.is_none() && self.txn.is_none() {
                 return Err(Error::invalid(format!(
                     "key {key:?} names a bucket only inside a zone; name the zone too"

@@ -44,7 +44,7 @@ pub use crate::{
     error::{Error, Result},
     limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, ZoneSetting},
     migrate::{Migration, Migrator, Role},
-    store::{Isolation, Joined, Maintained, Pool, Upkeep},
+    store::{Erased, Isolation, Joined, Maintained, Pool, Upkeep},
     zone::{
         Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
         Policy, RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneVersion,

@@ -8,6 +8,7 @@ mod stored;
 mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
+mod erase;
 mod evidence;
 mod fault;
 mod line;
@@ -38,6 +39,8 @@ pub(crate) use asked::{
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, salt_of, spans_of};
+pub use erase::Erased;
+pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
 pub(crate) use line::{Line, Lines};
 #[cfg(feature = "mysql")]

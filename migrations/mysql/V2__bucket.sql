@@ -23,7 +23,7 @@ create table if not exists zone_bucket_lock (
     salt         binary(16)     not null comment 'random; in the hashes of the key and of texts, so that they cannot be guessed',
     row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
-    constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1),
+    constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1 and left(bucket_key, 7) <> 'erased:'),
     constraint zone_bucket_lock_head_ck check (
         seq >= 0
         and spent_total >= 0

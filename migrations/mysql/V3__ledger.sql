@@ -77,3 +77,14 @@ create table if not exists zone_txn_dropped (
     row_hash     binary(32)     not null comment 'as in that row',
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) engine = innodb comment = 'The last row of each bucket whose old rows were removed. What is left of the ledger follows it.';
+
+-- Who erased a bucket, when and why. Nothing in it says whose the bucket was.
+create table if not exists zone_erasure (
+    zone_id     int            not null comment 'the zone',
+    bucket_key  varbinary(255) not null comment 'what stands in the place of its key: erased: and the hash that its chain begins with',
+    erased_at   datetime(6)    not null comment 'when',
+    erased_by   varchar(1000)  character set utf8mb4 not null comment 'who erased it',
+    note        varchar(1000)  character set utf8mb4 not null comment 'why; it does not name the person',
+    ledger_rows bigint         not null comment 'how many rows of the ledger it had',
+    constraint zone_erasure_pk primary key (zone_id, bucket_key)
+) engine = innodb comment = 'The buckets whose personal data were erased. Nothing happens in them any more.';

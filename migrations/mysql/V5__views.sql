@@ -56,3 +56,7 @@ from zone_txn t force index (zone_txn_bucket_uq);
 create or replace sql security definer view zone_txn_dropped_view as
 select d.zone_id, d.bucket_key, d.seq, d.zone_version, d.spent_total, d.level, d.strikes, d.created_at, d.salt, d.row_hash
 from zone_txn_dropped d;
+
+create or replace sql security definer view zone_erasure_view as
+select e.zone_id, e.bucket_key, e.erased_at, e.erased_by, e.note, e.ledger_rows
+from zone_erasure e;

@@ -8,11 +8,12 @@ create domain zone_bucket_key as text collate "C"
     constraint zone_bucket_key_ck check (
         octet_length(value) between 1 and 255
         and value !~ '[\u0001-\u001f\u007f-\u009f]'
+        and not starts_with(value, 'erased:')
     );
 create domain zone_amount as bigint
     constraint zone_amount_ck check (value >= 0);
 
-comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without control characters, compared byte by byte.';
+comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without control characters, compared byte by byte. What begins with erased: is closed.';
 comment on domain zone_amount is 'A count that never is below 0.';
 
 create table zone_bucket_lock (

@@ -135,6 +135,25 @@ comment on column zone_txn_dropped.bucket_key is 'The bucket.';
 comment on column zone_txn_dropped.salt is 'The bucket''s salt, which its first row had.';
 comment on column zone_txn_dropped.row_hash is 'As in that row.';
 
+-- Who erased a bucket, when and why. Nothing in it says whose the bucket was.
+create table zone_erasure (
+    ledger_rows bigint      not null,
+    erased_at   timestamptz not null,
+    zone_id     int         not null,
+    bucket_key  text        not null collate "C",
+    erased_by   text        not null,
+    note        text        not null,
+    constraint zone_erasure_pk primary key (zone_id, bucket_key)
+);
+
+comment on table zone_erasure is 'The buckets whose personal data were erased. Nothing happens in them any more.';
+comment on column zone_erasure.ledger_rows is 'How many rows of the ledger it had.';
+comment on column zone_erasure.erased_at is 'When.';
+comment on column zone_erasure.zone_id is 'The zone.';
+comment on column zone_erasure.bucket_key is 'What stands in the place of its key: erased: and the hash that its chain begins with.';
+comment on column zone_erasure.erased_by is 'Who erased it.';
+comment on column zone_erasure.note is 'Why. It does not name the person.';
+
 do $$
 declare
     -- The first partition covers this month and the next; upkeep splits what follows while it is empty.

@@ -53,3 +53,8 @@ create view zone_txn_dropped_view as
 select d.zone_id, d.bucket_key, d.seq, d.zone_version, d.spent_total, d.level, d.strikes, d.created_at, d.salt, d.row_hash
 from zone_txn_dropped d;
 comment on view zone_txn_dropped_view is 'The last row of each bucket whose old rows were removed.';
+
+create view zone_erasure_view as
+select e.zone_id, e.bucket_key, e.erased_at, e.erased_by, e.note, e.ledger_rows
+from zone_erasure e;
+comment on view zone_erasure_view is 'The buckets whose personal data were erased.';

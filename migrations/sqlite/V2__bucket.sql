@@ -24,6 +24,7 @@ create table zone_bucket_lock (
     constraint zone_bucket_lock_key_ck check (
         length(cast(bucket_key as blob)) between 1 and 255
         and bucket_key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        and bucket_key not glob 'erased:*'
     ),
     constraint zone_bucket_lock_head_ck check (seq >= 1 and spent_total >= 0)
 ) strict, without rowid;

@@ -73,6 +73,17 @@ create table zone_txn_dropped (
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) strict, without rowid;
 
+-- The buckets whose personal data were erased. Nothing happens in them any more, and nothing here says whose they were.
+create table zone_erasure (
+    zone_id     integer not null, -- the zone
+    bucket_key  text    not null, -- what stands in the place of its key: erased: and the hash that its chain begins with
+    erased_at   integer not null, -- when
+    erased_by   text    not null, -- who erased it
+    note        text    not null, -- why; it does not name the person
+    ledger_rows integer not null, -- how many rows of the ledger it had
+    constraint zone_erasure_pk primary key (zone_id, bucket_key)
+) strict, without rowid;
+
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row
 -- that does not follow the head's is refused: nobody decides beside the write lock. Two triggers, so that each finds
 -- the head's place once: the first row of a bucket makes its head, any later one moves it. They cost 0.7 µs, and

@@ -14,6 +14,7 @@ begin
     declare v_rows      int;
     declare v_position  int;
     declare v_key_bytes int;
+    declare v_key_start varbinary(7);
     declare v_txn_bytes int;
     declare v_cost      bigint;
     declare v_ttl_us    bigint;
@@ -99,6 +100,7 @@ begin
     into v_position
     from zone_batch_check c
     where c.key_bytes not between 1 and 255
+        or left(c.bucket_key, 7) = 'erased:'
         or c.cost is null
         or c.cost not between 0 and 1099511627776
         or c.txn_bytes <> 16
@@ -107,12 +109,14 @@ begin
         or c.ttl_us not between 1 and 315576000000000
         or c.ttl_us is not null and c.cost = 0;
     if v_position is not null then
-        select c.key_bytes, c.txn_bytes, c.cost, c.member, c.ttl_us
-        into v_key_bytes, v_txn_bytes, v_cost, v_member, v_ttl_us
+        select c.key_bytes, left(c.bucket_key, 7), c.txn_bytes, c.cost, c.member, c.ttl_us
+        into v_key_bytes, v_key_start, v_txn_bytes, v_cost, v_member, v_ttl_us
         from zone_batch_check c
         where c.position = v_position;
         if v_key_bytes not between 1 and 255 then
             call zone_error('key', v_key_bytes, null, null);
+        elseif v_key_start = 'erased:' then
+            call zone_error('erased', null, null, null);
         elseif v_txn_bytes <> 16 then
             call zone_error('txn', null, null, null);
         elseif v_cost is null or v_cost not between 0 and 1099511627776 then

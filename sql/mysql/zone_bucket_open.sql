@@ -26,6 +26,9 @@ begin
     then
         call zone_error('key', coalesce(length(p_bucket_key), 0), null, null);
     end if;
+    if left(v_key, 7) = 'erased:' then
+        call zone_error('erased', null, null, null);
+    end if;
     if p_zone_id is null then
         call zone_error('no zone', null, null, null);
     end if;

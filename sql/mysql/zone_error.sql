@@ -137,6 +137,10 @@ begin
             set v_message = concat(
                 'bucket key of ', v_first, ' bytes cannot be used; a key is 1 to 255 bytes without control characters'
             );
+        when 'erased' then
+            set v_number = 31003;
+            set v_message =
+                'a bucket key cannot begin with erased:, which stands for keys that were erased; use another key';
         when 'tokens' then
             set v_number = 31003;
             set v_message = concat(

@@ -19,6 +19,9 @@ begin
     then
         perform zone_error('key', coalesce(octet_length(p_bucket_key), 0)::text);
     end if;
+    if starts_with(p_bucket_key, 'erased:') then
+        perform zone_error('erased');
+    end if;
     if not exists (select from zone_master z where z.id = p_zone_id) then
         perform zone_error('no zone', p_zone_id::text);
     end if;

@@ -110,6 +110,9 @@ begin
         when 'key' then
             v_code := 'TG003';
             v_message := 'bucket key of %s bytes cannot be used; a key is 1 to 255 bytes without control characters';
+        when 'erased' then
+            v_code := 'TG003';
+            v_message := 'a bucket key cannot begin with erased:, which stands for keys that were erased; use another key';
         when 'total' then
             v_code := 'TG004';
             v_message := 'the bucket has spent %s in all and cannot count %s more';

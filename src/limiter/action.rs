@@ -210,13 +210,13 @@ impl Inner {
         let buckets = match bucket {
             Some((zone, key)) => {
                 validate_name(&zone)?;
-                validate_key(&key)?;
                 vec![(zone, key)]
             }
             None => self.charged(txn, undo).await?,
         };
         let mut actions = Vec::with_capacity(buckets.len());
         for (zone, key) in buckets {
+            validate_key(&key)?;
             let zone_id = self.zone(&zone).await?.id;
             actions.push(Action { zone, zone_id, key, txn, what: What::Undo(undo), note: None, actor: None });
         }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Limiter;
+use crate::check::validate_key;
 use crate::error::{Error, Result};
-use crate::store::{Maintained, Needed, Plan, Upkeep};
+use crate::store::{Erased, Erasing, Maintained, Needed, Plan, Upkeep};
+use crate::zone::{validate_name, validate_text};
 
 impl Limiter {
     /// Keeps the database as small as its zones allow: makes partitions of the ledger ahead, removes those that are
@@ -46,6 +48,49 @@ impl Limiter {
         })?;
         let plan = Plan { dry_run: upkeep.dry_run, keep_from, ahead_until, idle_since, zones };
         store.maintain(&plan).await
+    }
+
+    /// Erases the personal data of a bucket: its key, its members, and the notes and the authors of its rows. In their
+    /// place stand hashes that cannot be guessed, since the salt goes with them; every row can still be verified.
+    ///
+    /// For the owner of the tables. One transaction, which holds the bucket's lock (on SQLite the file's) until all rows
+    /// of the bucket are written anew. Nothing happens in the erased bucket any more, and its charges cannot be given
+    /// back. The next check of the key begins a new bucket, with its whole limit. `by` and `note` are kept for good: the
+    /// note says why and must not name the person. See `docs/operations.md` for what else knows a key.
+    ///
+    /// # Errors
+    /// Invalid, and nothing is done: there is no such bucket; a note is missing. Transient: upkeep is at work, or a lock
+    /// could not be had.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use tallygate::{Check, Limiter, Policy};
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// # limiter.set_zone("login", &Policy::sliding_log(5, std::time::Duration::from_secs(60))?, None, "docs").await?;
+    /// limiter.check(Check::new("login", "user:42")).await?;
+    /// let erased = limiter.erase("login", "user:42", "request 2026-117", "privacy").await?;
+    /// assert!(erased.key.starts_with("erased:"));
+    /// assert_eq!(erased.rows, 1);
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn erase(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Erased> {
+        validate_name(zone)?;
+        validate_key(key)?;
+        if note.trim().is_empty() {
+            return Err(Error::invalid("an erasure without a note cannot be accounted for; say why"));
+        }
+        validate_text("a note", note)?;
+        validate_text("the name of who does it", by)?;
+        let zone_id = self.inner.zone(zone).await?.id;
+        // What is known from memory only is erased with the rest.
+        self.inner.record(&(zone_id, key.to_owned())).await?;
+        let erased = self.inner.store.erase(&Erasing { zone_id, zone, key, note, by }).await?;
+        erased.ok_or_else(|| {
+            Error::invalid(format!(
+                "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
+            ))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod action;
 mod check;
+mod erase;
 mod evidence;
 mod ledger;
 mod lines;

@@ -3,6 +3,7 @@
 mod action;
 mod batch;
 mod bucket;
+mod erase;
 mod evidence;
 mod known;
 mod ledger;

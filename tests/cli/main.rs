@@ -5,6 +5,7 @@ mod backtest;
 mod bench;
 mod check;
 mod demo;
+mod erase;
 mod evidence;
 mod examples;
 mod history;
@@ -55,6 +56,7 @@ fn every_command_explains_itself_with_examples() {
         &["audit", "prove", "--help"],
         &["audit", "check-proof", "--help"],
         &["audit", "key", "--help"],
+        &["erase", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
         &["completions", "--help"],

@@ -107,8 +107,11 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
         }
         if new && number(2) > 1 {
             assert_eq!(number(33), number(2) - 1, "what is gone before {row}");
-            salt = unhex(columns[34]);
+            salt = unhex(columns[34].trim_start_matches('-'));
             hash = unhex(columns[35]);
+        } else if let Some(start) = erased(columns[1]).filter(|_| new) {
+            assert_eq!(columns[30], "-", "a salt in {row}");
+            (salt, hash) = (Vec::new(), start);
         } else if new {
             salt = unhex(columns[30]);
             assert_eq!(salt.len(), 16);
@@ -139,7 +142,10 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
                     bytes.push(0);
                 } else {
                     bytes.push(1);
-                    bytes.extend(Sha256::digest([salt, &unhex(text)].concat()));
+                    let erased = erased(text).filter(|_| salt.is_empty());
+                    bytes.extend(
+                        erased.unwrap_or_else(|| Sha256::digest([salt, &unhex(text)].concat()).to_vec()),
+                    );
                 }
             }
             if columns[29] == "-" {
@@ -159,6 +165,12 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
     }
     assert!(["", "-"].contains(&&*head) || head.eq_ignore_ascii_case(&hex(&hash)), "the last head");
     (rows.len(), hex(&all.finalize()))
+}
+
+/// The hash that stands in the place of a text, which is given in hexadecimals.
+fn erased(text: &str) -> Option<Vec<u8>> {
+    let text = String::from_utf8(unhex(text)).unwrap();
+    text.strip_prefix("erased:").map(unhex)
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -13,6 +13,7 @@ mod coalesced;
 mod db;
 mod differential;
 mod durability;
+mod erase;
 mod exact;
 mod explain;
 mod export;
@@ -107,6 +108,9 @@ fn main() -> std::process::ExitCode {
         coalesced::a_row_that_stands_for_no_check_is_refused,
         durability::a_zone_keeps_its_choices_in_every_version,
         differential::the_database_decides_what_the_core_decides,
+        erase::an_erased_bucket_is_closed_and_its_key_begins_anew,
+        erase::nothing_of_the_person_is_left_and_every_row_is_still_proven,
+        erase::what_maintain_left_of_a_bucket_is_erased_with_it,
         explain::a_row_that_was_changed_is_not_reproduced,
         explain::what_counted_is_what_a_plain_count_finds,
         export::what_is_exported_is_the_ledger_and_its_chain_in_every_format,

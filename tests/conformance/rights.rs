@@ -28,6 +28,7 @@ pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
     let mut tables = vec!["select zone_hold_view", "select zone_txn_view", "select zone_txn_dropped_view"];
     tables.extend(["select zone_master_view", "select zone_version_view", "select zone_calendar_view"]);
     tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
+    tables.push("select zone_erasure_view");
     if db.engine.is_mysql() {
         tables.push("select zone_txn_by_bucket_view");
     }
@@ -464,7 +465,8 @@ pub async fn every_view_shows_every_column_of_its_table(db: Db) {
     let columns = format!(
         "select count(*) from information_schema.columns c
         where c.table_schema = {schema} and c.table_name in (
-            'zone_master', 'zone_version', 'zone_calendar', 'zone_bucket_lock', 'zone_hold', 'zone_override', 'zone_txn'
+            'zone_master', 'zone_version', 'zone_calendar', 'zone_bucket_lock', 'zone_hold', 'zone_override', 'zone_txn',
+            'zone_erasure'
         )"
     );
     assert!(db.number(&columns).await > 100);

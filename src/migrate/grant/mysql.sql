@@ -37,6 +37,7 @@ join (
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_view'
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_by_bucket_view'
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_dropped_view'
+    union all select 24, 'auditor', 'select', 'table ', 'zone_erasure_view'
     union all select 25, 'operator', 'select, insert', 'table ', 'zone_master'
     union all select 26, 'operator', 'select, insert', 'table ', 'zone_version'
     union all select 27, 'operator', 'select, insert', 'table ', 'zone_calendar'

@@ -22,7 +22,7 @@ from (
     from (values
         ('{auditor,operator}', 'select', '{zone_master_view,zone_version_view,zone_calendar_view}'),
         ('{auditor,operator}', 'select', '{zone_bucket_lock_view,zone_override_view}'),
-        ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view}'),
+        ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_erasure_view}'),
         ('{operator}', 'select, insert', '{zone_master,zone_version,zone_calendar}')
     ) g (roles, rights, names)
     cross join unnest(g.names::text[]) f (name)

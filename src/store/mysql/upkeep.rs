@@ -15,7 +15,7 @@ use crate::store::upkeep::{Facts, Maintained, Needed, Partition, Plan, months, n
 /// How often a step is tried that did not get its lock: a second each, while others wait behind it.
 const TRIES: u32 = 20;
 
-const BEGIN: &str = "set transaction isolation level read committed; start transaction";
+pub(super) const BEGIN: &str = "set transaction isolation level read committed; start transaction";
 
 impl MySql {
     /// The database's time, and what is known of its zones.
@@ -46,10 +46,7 @@ impl MySql {
             "set session transaction isolation level read committed; set session lock_wait_timeout = 1",
         )
         .await?;
-        let lock =
-            "select coalesce(get_lock(concat('tallygate:', left(sha2(database(), 256), 40)), 0), 0) = 1";
-        let alone: bool = sqlx::query_scalar(lock).fetch_one(&mut *connection).await.map_err(error)?;
-        if !alone {
+        if !alone(connection).await? {
             return Ok(Maintained { elsewhere: true, ..done });
         }
         ahead(connection, plan, &mut done).await?;
@@ -66,6 +63,12 @@ impl MySql {
         }
         Ok(done)
     }
+}
+
+/// True when nobody else is at upkeep, for as long as the session lasts.
+pub(super) async fn alone(connection: &mut MySqlConnection) -> Result<bool> {
+    let lock = "select coalesce(get_lock(concat('tallygate:', left(sha2(database(), 256), 40)), 0), 0) = 1";
+    sqlx::query_scalar(lock).fetch_one(connection).await.map_err(error)
 }
 
 async fn run(connection: &mut MySqlConnection, sql: &str) -> Result<()> {

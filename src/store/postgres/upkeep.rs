@@ -14,7 +14,7 @@ use crate::store::upkeep::{Facts, Maintained, Needed, Partition, Plan, months, n
 /// How long a step that others must wait for waits itself: they wait behind it.
 const LOCK_WAIT: &str = "set lock_timeout = '100ms'";
 /// What makes others wait for nothing may take longer.
-const LONG_WAIT: &str = "set lock_timeout = '30s'";
+pub(super) const LONG_WAIT: &str = "set lock_timeout = '30s'";
 
 /// How often a step is tried that did not get its lock.
 const TRIES: u32 = 100;
@@ -47,9 +47,7 @@ impl Postgres {
         let connection = &mut connection;
         let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
         run(connection, "set timezone = 'UTC'").await?;
-        let lock = "select pg_try_advisory_lock(hashtextextended('tallygate maintain', 'zone_txn'::regclass::oid::bigint))";
-        let alone: bool = sqlx::query_scalar(lock).fetch_one(&mut *connection).await.map_err(error)?;
-        if !alone {
+        if !alone(connection).await? {
             return Ok(Maintained { elsewhere: true, ..done });
         }
         finish(connection, plan, &mut done).await?;
@@ -69,7 +67,13 @@ impl Postgres {
     }
 }
 
-async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> {
+/// True when nobody else is at upkeep, for as long as the session lasts.
+pub(super) async fn alone(connection: &mut PgConnection) -> Result<bool> {
+    let lock = "select pg_try_advisory_lock(hashtextextended('tallygate maintain', 'zone_txn'::regclass::oid::bigint))";
+    sqlx::query_scalar(lock).fetch_one(connection).await.map_err(error)
+}
+
+pub(super) async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map_err(error).map(drop)
 }
 

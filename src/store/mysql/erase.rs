@@ -1,0 +1,93 @@
+//! Erasure on MySQL and MariaDB.
+
+use sqlx::{Connection, MySqlConnection};
+
+use super::upkeep::{BEGIN, alone};
+use super::{MySql, error, time};
+use crate::chain;
+use crate::error::Result;
+use crate::store::erase::{Erased, Erasing};
+use crate::store::salt_of;
+
+impl MySql {
+    /// On a connection of its own, and beside no upkeep: that could note of rows what is just being erased.
+    pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
+        let mut connection = self.lease().await?.detach();
+        let connection = &mut connection;
+        if !alone(connection).await? {
+            return Err(Erasing::elsewhere());
+        }
+        let Erasing { zone_id, zone, key, note, by } = *erasing;
+        let known: bool = sqlx::query_scalar(include_str!("erase/known.sql"))
+            .bind(zone_id)
+            .bind(key.as_bytes())
+            .bind(zone_id)
+            .bind(key.as_bytes())
+            .bind(zone_id)
+            .bind(key.as_bytes())
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(error)?;
+        if !known {
+            return Ok(None);
+        }
+        // Committed beforehand: from then on a bucket without a row is nothing odd.
+        sqlx::query("update zone_master set heads_removed = true where id = ? and not heads_removed")
+            .bind(zone_id)
+            .execute(&mut *connection)
+            .await
+            .map_err(error)?;
+        let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
+        let salt = hold(&mut tx, zone_id, key).await?;
+        let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
+        let rows = sqlx::query(include_str!("erase/rows.sql"))
+            .bind(tombstone.as_bytes())
+            .bind(&salt)
+            .bind(&salt)
+            .bind(&salt)
+            .bind(zone_id)
+            .bind(key.as_bytes())
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?
+            .rows_affected();
+        for statement in [
+            "update zone_txn_dropped set bucket_key = ?, salt = null where zone_id = ? and bucket_key = ?",
+            "update zone_override set bucket_key = ? where zone_id = ? and bucket_key = ?",
+        ] {
+            let statement =
+                sqlx::query(statement).bind(tombstone.as_bytes()).bind(zone_id).bind(key.as_bytes());
+            statement.execute(&mut *tx).await.map_err(error)?;
+        }
+        for statement in [
+            "delete from zone_hold where zone_id = ? and bucket_key = ?",
+            "delete from zone_bucket_lock where zone_id = ? and bucket_key = ?",
+        ] {
+            let statement = sqlx::query(statement).bind(zone_id).bind(key.as_bytes());
+            statement.execute(&mut *tx).await.map_err(error)?;
+        }
+        sqlx::query(include_str!("erase/record.sql"))
+            .bind(zone_id)
+            .bind(tombstone.as_bytes())
+            .bind(by)
+            .bind(note)
+            .bind(i64::try_from(rows).unwrap_or(i64::MAX))
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
+        let at = "select e.erased_at from zone_erasure e where e.zone_id = ? and e.bucket_key = ?";
+        let at = sqlx::query(at).bind(zone_id).bind(tombstone.as_bytes());
+        let erased_at = time(&at.fetch_one(&mut *tx).await.map_err(error)?, "erased_at")?;
+        tx.commit().await.map_err(error)?;
+        Ok(Some(Erased { zone: zone.to_owned(), key: tombstone, rows, erased_at }))
+    }
+}
+
+/// Locks the bucket's row, which is made as its ledger left it when it was removed, and reads its salt.
+async fn hold(connection: &mut MySqlConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
+    let open = sqlx::query("call zone_bucket_open(?, ?)").bind(zone_id).bind(key);
+    open.execute(&mut *connection).await.map_err(error)?;
+    let lock = "select b.salt from zone_bucket_lock b where b.zone_id = ? and b.bucket_key = ? for update";
+    let lock = sqlx::query_scalar(lock).bind(zone_id).bind(key.as_bytes());
+    lock.fetch_one(connection).await.map_err(error)
+}

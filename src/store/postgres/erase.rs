@@ -1,0 +1,83 @@
+//! Erasure on PostgreSQL.
+
+use chrono::{DateTime, Utc};
+use sqlx::{Connection, PgConnection};
+
+use super::upkeep::{LONG_WAIT, alone, run};
+use super::{Postgres, error};
+use crate::chain;
+use crate::error::Result;
+use crate::store::erase::{Erased, Erasing};
+use crate::store::salt_of;
+
+impl Postgres {
+    /// On a connection of its own, and beside no upkeep: that could note of rows what is just being erased.
+    pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
+        let mut connection = self.lease().await?.detach();
+        let connection = &mut connection;
+        if !alone(connection).await? {
+            return Err(Erasing::elsewhere());
+        }
+        run(connection, LONG_WAIT).await?;
+        let Erasing { zone_id, zone, key, note, by } = *erasing;
+        let known: bool = sqlx::query_scalar(include_str!("erase/known.sql"))
+            .bind(zone_id)
+            .bind(key)
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(error)?;
+        if !known {
+            return Ok(None);
+        }
+        // Committed beforehand: from then on a bucket without a row is nothing odd.
+        sqlx::query("update zone_master set heads_removed = true where id = $1 and not heads_removed")
+            .bind(zone_id)
+            .execute(&mut *connection)
+            .await
+            .map_err(error)?;
+        let mut tx = connection.begin_with("begin isolation level read committed").await.map_err(error)?;
+        let salt = hold(&mut tx, zone_id, key).await?;
+        let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
+        let rows = sqlx::query(include_str!("erase/rows.sql"))
+            .bind(zone_id)
+            .bind(key)
+            .bind(&tombstone)
+            .bind(&salt)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?
+            .rows_affected();
+        for statement in [
+            "update zone_txn_dropped set bucket_key = $3, salt = null where zone_id = $1 and bucket_key = $2",
+            "update zone_override set bucket_key = $3 where zone_id = $1 and bucket_key = $2",
+        ] {
+            let statement = sqlx::query(statement).bind(zone_id).bind(key).bind(&tombstone);
+            statement.execute(&mut *tx).await.map_err(error)?;
+        }
+        for statement in [
+            "delete from zone_hold where zone_id = $1 and bucket_key = $2",
+            "delete from zone_bucket_lock where zone_id = $1 and bucket_key = $2",
+        ] {
+            sqlx::query(statement).bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;
+        }
+        let erased_at: DateTime<Utc> = sqlx::query_scalar(include_str!("erase/record.sql"))
+            .bind(zone_id)
+            .bind(&tombstone)
+            .bind(by)
+            .bind(note)
+            .bind(i64::try_from(rows).unwrap_or(i64::MAX))
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(error)?;
+        tx.commit().await.map_err(error)?;
+        Ok(Some(Erased { zone: zone.to_owned(), key: tombstone, rows, erased_at }))
+    }
+}
+
+/// Locks the bucket's row, which is made as its ledger left it when it was removed, and reads its salt.
+async fn hold(connection: &mut PgConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
+    let open = sqlx::query("select zone_bucket_open($1, $2)").bind(zone_id).bind(key);
+    open.execute(&mut *connection).await.map_err(error)?;
+    let lock = "select b.salt from zone_bucket_lock b where b.zone_id = $1 and b.bucket_key = $2 for update";
+    sqlx::query_scalar(lock).bind(zone_id).bind(key).fetch_one(connection).await.map_err(error)
+}
