@@ -5,6 +5,7 @@ mod bucket;
 #[cfg(feature = "audit")]
 pub(crate) mod checkpoint;
 mod compare;
+mod dropped;
 #[cfg(feature = "audit")]
 mod evidence;
 pub(crate) mod explain;

@@ -378,6 +378,16 @@ impl Store {
         each!(self, s => s.heads(range, limit).await)
     }
 
+    /// The first buckets of a range of which rows were dropped, as the last of these left them.
+    pub async fn dropped(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
+        each!(self, s => s.dropped(range, limit).await)
+    }
+
+    /// Was a head of the zone ever removed by upkeep?
+    pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
+        each!(self, s => s.heads_removed(zone_id).await)
+    }
+
     /// What a bucket holds, and the seq of its head at that moment; 0 without a head.
     pub async fn bucket_holds(&self, bucket: &Bucket) -> Result<(i64, Vec<Hold>)> {
         each!(self, s => s.bucket_holds(bucket).await)

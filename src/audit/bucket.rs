@@ -4,10 +4,14 @@
 //! After a row that is wrong it goes on from what that row says of itself, so that the next fault shows and the rest of
 //! the bucket is not reported for it.
 
+mod dropped;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
+
+pub(super) use dropped::{left_by, unlike};
 
 use super::compare::{Difference, Replayed};
 use super::fault::{Fault, FaultKind};
@@ -40,11 +44,26 @@ pub(super) struct Checking<'z> {
     ended: HashSet<Uuid>,
     faults: Vec<Fault>,
     more: u64,
+    /// The last row that was dropped.
+    dropped: Option<StoredHead>,
+    /// The row before the next one is not known.
+    blind: bool,
+    not_derivable: u64,
+    /// Of the database, before anything of the bucket was read.
+    now_us: i64,
     /// FaultKind the head says that was read before the rows.
     head_seq: i64,
     holding: bool,
     /// The head's row was met and compared.
     met_head: bool,
+}
+
+/// A bucket that was verified.
+pub(super) struct Ended {
+    pub replay: Replay,
+    pub faults: Vec<Fault>,
+    pub more: u64,
+    pub not_derivable: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -58,12 +77,14 @@ impl<'z> Checking<'z> {
         (zone_id, zone): (i32, &'z str),
         key: String,
         first: &LedgerRow,
-        head: Option<StoredHead>,
+        (head, dropped): (Option<StoredHead>, Option<StoredHead>),
         overrides: Vec<BucketOverride>,
         replay: Replay,
+        now_us: i64,
     ) -> Self {
         let own = head.as_ref().and_then(|head| head.salt);
-        let salt = if first.seq == 1 { first.salt } else { own };
+        let left = dropped.as_ref().map_or(own, |dropped| dropped.salt);
+        let salt = if first.seq == 1 { first.salt } else { left };
         let hash = chain::bucket(salt.as_ref(), zone_id, &key);
         let mut checking = Self {
             zone,
@@ -79,6 +100,10 @@ impl<'z> Checking<'z> {
             ended: HashSet::new(),
             faults: Vec::new(),
             more: 0,
+            dropped,
+            blind: false,
+            not_derivable: 0,
+            now_us,
             head_seq: head.as_ref().map_or(0, |head| head.head.seq),
             holding: head.as_ref().is_some_and(|head| head.holding),
             head,
@@ -88,6 +113,7 @@ impl<'z> Checking<'z> {
             let why = "the head has another salt than the first row".to_owned();
             checking.fault(FaultKind::WrongHead, None, None, why);
         }
+        checking.begin(first);
         checking
     }
 
@@ -127,10 +153,12 @@ impl<'z> Checking<'z> {
             };
             self.fault(FaultKind::Missing, None, Some(expected), rows);
         }
+        let gap = std::mem::take(&mut self.blind) || gap;
         let edited = self.chain(row, gap);
+        self.meet_dropped(row);
         self.order(row);
         self.once(row);
-        let doubt = self.replay.is_in_doubt(row.at_us);
+        let doubt = self.replay.is_in_doubt(row.at_us) || self.replay.lacks_dropped(row);
         let replayed = self.replay.next(row, charging);
         if edited {
             self.replay.doubt(row.at_us);
@@ -146,7 +174,9 @@ impl<'z> Checking<'z> {
                 self.fault(FaultKind::Edited, Some(row), None, what.to_owned());
             }
             // FaultKind a missing or a changed row leads to is not another fault.
-            (_, false) if gap || doubt => {}
+            (_, false) if gap || doubt => {
+                self.not_derivable += u64::from(self.replay.is_behind_dropped());
+            }
             (Replayed::Differs(differences), false) => {
                 // The one column that is in no hash and decides nothing.
                 let edited = differences.iter().all(|difference| difference.column == "prev_at");
@@ -247,14 +277,8 @@ impl<'z> Checking<'z> {
         let Some(stored) = self.head.take_if(|stored| stored.head.seq == row.seq) else { return };
         self.met_head = true;
         let head = &stored.head;
-        let mut wrong = Vec::new();
+        let mut wrong = unlike(&stored, &left_by(row), &row.row_hash);
         let mut same = |column: &'static str, same: bool| wrong.extend((!same).then_some(column));
-        same("row_hash", stored.row_hash == row.row_hash);
-        same("last_at", head.last_us == row.at_us);
-        same("spent_total", head.spent_total == row.spent_total);
-        same("level", head.level == row.level);
-        same("zone_version", head.zone_version == row.zone_version);
-        same("strikes", head.strikes == row.strikes);
         if self.replay.is_whole() {
             let derived = self.replay.head();
             // The row of a ban comes with the check that brought it about.
@@ -263,7 +287,7 @@ impl<'z> Checking<'z> {
             same("ban_strikes", head.ban_strikes == derived.ban_strikes);
             same("carried", head.carried == derived.carried);
             same("override_seq", stored.override_seq == derived.exception.map(|own| own.seq));
-            same("holding", stored.holding || self.replay.holds().is_empty());
+            same("holding", stored.holding || !self.replay.holds().iter().any(|hold| self.stays(hold)));
         }
         if !wrong.is_empty() {
             let why = format!("the head says otherwise than its last row: {}", wrong.join(", "));
@@ -278,7 +302,8 @@ impl<'z> Checking<'z> {
             holds.sort_by_key(|hold| hold.seq);
             holds
         };
-        let (stored, derived) = (asked_about(stored), asked_about(self.replay.holds()));
+        let (stored, mut derived) = (asked_about(stored), asked_about(self.replay.holds()));
+        derived.retain(|hold| self.stays(hold) || stored.contains(hold));
         if stored != derived && self.replay.is_whole() {
             let odd = stored.iter().find(|hold| !derived.contains(hold));
             let odd = odd.or_else(|| derived.iter().find(|hold| !stored.contains(hold)));
@@ -299,12 +324,13 @@ impl<'z> Checking<'z> {
     }
 
     /// FaultKind is said of the bucket's end, with its head as it is now.
-    pub fn end(mut self, now: Option<&StoredHead>) -> (Replay, Vec<Fault>, u64) {
+    pub fn end(mut self, now: Option<&StoredHead>, heads_removed: bool) -> Ended {
         if self.lacks_head() {
             let last = self.seq();
             match now {
                 // Nothing happens in an erased bucket any more.
                 None if chain::is_erased(&self.key) => {}
+                None if heads_removed && self.may_lack_head() => {}
                 None => {
                     let why = "the bucket has rows but no head in zone_bucket_lock".to_owned();
                     self.fault(FaultKind::WrongHead, None, None, why);
@@ -326,7 +352,8 @@ impl<'z> Checking<'z> {
                 self.fault(FaultKind::WrongHead, None, Some(own.seq), why);
             }
         }
-        (self.replay, self.faults, self.more)
+        let Self { replay, faults, more, not_derivable, .. } = self;
+        Ended { replay, faults, more, not_derivable }
     }
 
     fn fault(&mut self, what: FaultKind, row: Option<&LedgerRow>, seq: Option<i64>, detail: String) {

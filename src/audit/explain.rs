@@ -14,7 +14,7 @@ use crate::decide::{self, Ask, BucketOverride, Need, Seen, Version, decide};
 use crate::decision::Reason;
 use crate::entry::{Entry, Kind, LedgerRow};
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Range, Store, beginning};
+use crate::store::{At, Bucket, Range, Store, StoredHead, beginning};
 use crate::zone::{Family, ZoneVersion};
 
 /// Rows that are read at a time.
@@ -53,6 +53,8 @@ struct Explaining<'s> {
     versions: Vec<ZoneVersion>,
     overrides: Vec<BucketOverride>,
     replay: Replay,
+    /// The last row that was dropped.
+    dropped: Option<StoredHead>,
     /// How many charges to list.
     charges: usize,
     /// The last ban, and the last override.
@@ -66,9 +68,10 @@ impl<'s> Explaining<'s> {
         let versions = store.zone_versions(bucket.0).await?;
         let overrides = store.bucket_overrides(&Range::only(&bucket)).await?;
         let overrides: Vec<_> = overrides.into_iter().map(|(_, own)| own).collect();
+        let dropped = store.dropped(&Range::only(&bucket), 1).await?.into_iter().next();
         let replay = Replay::new(versions.iter().map(Version::from).collect(), overrides.clone());
         let zone = zone.map_or_else(|| format!("number {}", bucket.0), |zone| zone.name);
-        Ok(Self { store, bucket, zone, versions, overrides, replay, charges, ban: None, own: None })
+        Ok(Self { store, bucket, zone, versions, overrides, replay, dropped, charges, ban: None, own: None })
     }
 
     async fn explain(mut self, wanted: Vec<LedgerRow>) -> Result<Vec<ExplainedRow>> {
@@ -81,9 +84,19 @@ impl<'s> Explaining<'s> {
             };
             after = (time(last.at_us)?, last.seq);
             for row in &page {
+                if self.replay.seq() == 0
+                    && let Some(dropped) = self.dropped.take_if(|dropped| dropped.head.seq + 1 == row.seq)
+                {
+                    self.replay.begin_behind(dropped.head.seq, &dropped.head);
+                }
                 let charging = self.charging(row).await?;
                 let facts = wanted.iter().any(|wanted| wanted.id == row.id).then(|| self.facts(row));
-                let doubt = self.replay.is_in_doubt(row.at_us);
+                let doubt = if self.replay.lacks_dropped(row) {
+                    Some("it may depend on rows that were dropped")
+                } else {
+                    let doubt = self.replay.is_in_doubt(row.at_us);
+                    doubt.then_some("a row before it, on which it depends, is missing or was changed")
+                };
                 let replayed = self.replay.next(row, charging.as_ref());
                 if let Some(facts) = facts {
                     explained.push(facts?.replayed(replayed, doubt));
@@ -259,13 +272,11 @@ impl<'s> Explaining<'s> {
 }
 
 impl ExplainedRow {
-    /// `doubt` where a row before it is missing or was changed, and may be why it cannot be derived.
-    fn replayed(mut self, replayed: Replayed, doubt: bool) -> Self {
-        let replayed = match replayed {
-            Replayed::Differs(_) if doubt => Replayed::Impossible(
-                "a row before it, on which it depends, is missing or was changed".to_owned(),
-            ),
-            replayed => replayed,
+    /// `doubt` is what may be why it cannot be derived.
+    fn replayed(mut self, replayed: Replayed, doubt: Option<&str>) -> Self {
+        let replayed = match (replayed, doubt) {
+            (Replayed::Differs(_), Some(why)) => Replayed::Impossible(why.to_owned()),
+            (replayed, _) => replayed,
         };
         if matches!(replayed, Replayed::Impossible(_)) {
             (self.left_before, self.counted, self.level_was) = (None, None, None);

@@ -30,6 +30,8 @@ pub struct Replay {
     doubt_until_us: Option<i64>,
     /// Was every row derived?
     whole: bool,
+    /// Where rows before the first were dropped.
+    dropped: Option<Dropped>,
     prune_at: usize,
 }
 
@@ -56,6 +58,18 @@ struct Other {
     recorded: LedgerRow,
 }
 
+/// What is not known of rows that were dropped.
+#[derive(Clone, Copy, Debug)]
+struct Dropped {
+    last_us: i64,
+    /// Until when they may be in a window.
+    until_us: i64,
+    /// A ban, an override or a reservation of theirs may be in force.
+    unsettled: bool,
+    /// No row can show that there is none.
+    stays: bool,
+}
+
 /// What a row should say, and what it leaves behind.
 struct Derived {
     row: LedgerRow,
@@ -76,6 +90,7 @@ impl Replay {
             other: None,
             doubt_until_us: None,
             whole: true,
+            dropped: None,
             prune_at: 0,
         };
         replay.restart(Arc::clone(&replay.versions), overrides);
@@ -89,8 +104,45 @@ impl Replay {
         self.state = State { holds: std::mem::take(&mut self.state.holds), ..State::default() };
         self.book.clear((0, 0), false);
         self.other = None;
-        (self.doubt_until_us, self.whole) = (None, true);
+        (self.doubt_until_us, self.whole, self.dropped) = (None, true, None);
         self.prune_at = 64;
+    }
+
+    /// Goes on with row `seq` + 1, of a bucket that the last of its dropped rows left like this.
+    pub(super) fn begin_behind(&mut self, seq: i64, left: &Head) {
+        let hides = |version: &Version| {
+            let family = version.policy.algorithm().family();
+            matches!(family, Family::Level | Family::Held) || version.policy.ban().is_some()
+        };
+        self.state.holds.clear();
+        (self.state.head, self.state.ban, self.other) = (Head { seq, ..*left }, None, None);
+        self.book.clear((left.spent_total, left.strikes), true);
+        self.whole = false;
+        self.dropped = Some(Dropped {
+            last_us: left.last_us,
+            until_us: left.last_us.saturating_add(self.horizon_us),
+            unsettled: true,
+            stays: self.versions.iter().any(hides) || self.overrides.iter().any(|own| own.seq <= left.seq),
+        });
+    }
+
+    /// For how long upkeep keeps what has ended, at least: it goes by the version of its time.
+    pub(super) fn needed_us(&self) -> i64 {
+        let windows = self.versions.iter().map(|version| version.policy.window_us());
+        windows.min().unwrap_or(0).saturating_mul(2)
+    }
+
+    /// True where rows before the first were dropped.
+    pub(super) fn is_behind_dropped(&self) -> bool {
+        self.dropped.is_some()
+    }
+
+    /// True when a row may depend on what was dropped: then it need not be derivable.
+    pub(super) fn lacks_dropped(&self, row: &LedgerRow) -> bool {
+        self.dropped.is_some_and(|dropped| {
+            let of_theirs = row.target_us.is_some_and(|us| us <= dropped.last_us);
+            dropped.unsettled || row.at_us <= dropped.until_us || of_theirs
+        })
     }
 
     /// True when the row names what came into the database after the versions and overrides that are known here.
@@ -204,6 +256,10 @@ impl Replay {
     }
 
     fn go_on(&mut self, row: &LedgerRow, derived: Result<Derived, String>, replayed: &Replayed) {
+        if let Some(dropped) = &mut self.dropped {
+            let shows = *replayed == Replayed::Same && row.kind.is_check() && row.at_us > dropped.until_us;
+            dropped.unsettled &= dropped.stays || !shows;
+        }
         if *replayed != Replayed::Same {
             // What a fault leads to does not prolong the doubt that it casts.
             if !self.is_in_doubt(row.at_us) {

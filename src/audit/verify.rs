@@ -56,6 +56,8 @@ pub enum Verifying {
     Fault(Fault),
     /// So many faults more are in a bucket of which many were told.
     More(u64),
+    /// So many decisions of a bucket cannot be derived again, since rows that they may depend on were dropped.
+    NotDerivable(u64),
     /// So much was read since it told so last.
     Read {
         /// Buckets.
@@ -78,6 +80,9 @@ pub struct Verified {
     pub rows: u64,
     /// Faults.
     pub faults: u64,
+    /// Rows, among those, whose decision cannot be derived again, since rows that it may depend on were dropped. Their
+    /// hashes are verified all the same.
+    pub not_derivable: u64,
 }
 
 /// A range of buckets of a zone, with their heads.
@@ -129,6 +134,7 @@ pub(crate) async fn verify(
                 match &say {
                     Verifying::Fault(_) => verified.faults += 1,
                     Verifying::More(more) => verified.faults += more,
+                    Verifying::NotDerivable(rows) => verified.not_derivable += rows,
                     Verifying::Read { buckets, rows } => {
                         verified.buckets += buckets;
                         verified.rows += rows;

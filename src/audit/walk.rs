@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::bucket::Checking;
+use super::bucket::{Checking, Ended, unlike};
+use super::dropped::{self, Dropped};
 use super::fault::{Fault, FaultKind};
 use super::replay::Replay;
 use super::verify::{Part, Says, Told, Verifying, say};
@@ -13,7 +14,7 @@ use super::zones::Stored;
 use crate::decide::{BucketOverride, Version};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Range, Store, StoredHead};
+use crate::store::{At, Bucket, Range, Store, StoredHead, beginning};
 
 /// Rows that are read at a time.
 const PAGE: u32 = 5_000;
@@ -32,6 +33,9 @@ pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> 
         says,
         replay: Some(Replay::new(Arc::clone(&zone.versions), Vec::new())),
         buckets: 0,
+        dropped: Dropped::of(range.clone()),
+        heads_removed: false,
+        now_us: store.now().await?.timestamp_micros(),
     };
     let mut rest = range.clone();
     let mut checking: Option<Checking<'_>> = None;
@@ -43,9 +47,10 @@ pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> 
         for (key, row) in page {
             if checking.as_ref().is_none_or(|checking| checking.key() != key) {
                 walking.end(checking.take()).await?;
+                let dropped = walking.dropped_up_to(Some(&key), &mut heads).await?;
                 let head = heads.remove(key.as_str()).cloned();
                 let own = overrides.remove(&key).unwrap_or_default();
-                checking = Some(walking.begin(key, &row, head, own));
+                checking = Some(walking.begin(key, &row, head, dropped, own).await?);
             }
             if let Some(checking) = &mut checking {
                 walking.next(checking, &row).await?;
@@ -63,8 +68,13 @@ pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> 
         }
     }
     walking.end(checking.take()).await?;
+    walking.dropped_up_to(None, &mut heads).await?;
     // Heads without rows: their rows are gone, unless there never were any.
     for head in heads.into_values().filter(|head| head.head.seq > 0) {
+        if let Some(dropped) = walking.dropped_now(&head.key).await? {
+            walking.closed(dropped, Some(head)).await?;
+            continue;
+        }
         let fault = Fault {
             zone: zone.name.clone(),
             key: Some(head.key.clone()),
@@ -88,16 +98,26 @@ struct Walking<'w> {
     /// At hand between two buckets.
     replay: Option<Replay>,
     buckets: u64,
+    /// The buckets of the part of which rows were dropped.
+    dropped: Dropped,
+    /// Is it known that upkeep removed heads of the zone?
+    heads_removed: bool,
+    now_us: i64,
 }
 
 impl<'w> Walking<'w> {
-    fn begin(
+    async fn begin(
         &mut self,
         key: String,
         first: &LedgerRow,
         head: Option<StoredHead>,
+        mut dropped: Option<StoredHead>,
         overrides: Vec<BucketOverride>,
-    ) -> Checking<'w> {
+    ) -> Result<Checking<'w>> {
+        // Rows may have gone since it was read.
+        if first.seq > 1 && dropped.as_ref().is_none_or(|dropped| dropped.head.seq != first.seq - 1) {
+            dropped = self.dropped_now(&key).await?;
+        }
         let versions = Arc::clone(&self.zone.versions);
         let replay = match self.replay.take() {
             Some(mut replay) => {
@@ -106,7 +126,90 @@ impl<'w> Walking<'w> {
             }
             None => Replay::new(versions, overrides.clone()),
         };
-        Checking::new((self.zone.id, &self.zone.name), key, first, head, overrides, replay)
+        let zone = (self.zone.id, self.zone.name.as_str());
+        Ok(Checking::new(zone, key, first, (head, dropped), overrides, replay, self.now_us))
+    }
+
+    async fn dropped_now(&self, key: &str) -> Result<Option<StoredHead>> {
+        let bucket = (self.zone.id, key.to_owned());
+        Ok(self.store.dropped(&Range::only(&bucket), 1).await?.into_iter().next())
+    }
+
+    /// What was dropped of a bucket. Those before it that have none have no rows left.
+    async fn dropped_up_to(
+        &mut self,
+        key: Option<&str>,
+        heads: &mut HashMap<&str, &StoredHead>,
+    ) -> Result<Option<StoredHead>> {
+        let store = self.store;
+        let read = async |range: &Range| store.dropped(range, dropped::PAGE).await;
+        while let Some(dropped) = self.dropped.next_up_to(key, read).await? {
+            if key == Some(dropped.key.as_str()) {
+                return Ok(Some(dropped));
+            }
+            let head = heads.remove(dropped.key.as_str());
+            self.closed(dropped, head).await?;
+        }
+        Ok(None)
+    }
+
+    /// A bucket of which no row is left ends with the last one that was dropped.
+    async fn closed(&mut self, dropped: StoredHead, head: Option<&StoredHead>) -> Result<()> {
+        self.buckets += 1;
+        let mut dropped = dropped;
+        if head.is_some_and(|head| head.head.seq > dropped.head.seq) {
+            dropped = self.dropped_now(&dropped.key).await?.unwrap_or(dropped);
+        }
+        let left = &dropped.head;
+        let (what, seq, detail) = match head {
+            None if self.may_lack_heads().await? => return Ok(()),
+            None => {
+                let why = "the bucket has a row in zone_txn_dropped but no head in zone_bucket_lock";
+                (FaultKind::WrongHead, None, why.to_owned())
+            }
+            Some(head) if head.head.seq > left.seq => {
+                let from = left.seq + 1;
+                let why = format!("rows {from} to {} are not there", head.head.seq);
+                (FaultKind::Truncated, Some(from), why)
+            }
+            Some(head) if head.head.seq < left.seq => {
+                let why = format!("the head is at {}, zone_txn_dropped at {}", head.head.seq, left.seq);
+                (FaultKind::WrongHead, Some(left.seq), why)
+            }
+            Some(head) => {
+                let mut wrong = unlike(head, left, &dropped.row_hash);
+                wrong.extend((head.salt != dropped.salt).then_some("salt"));
+                if wrong.is_empty() {
+                    return Ok(());
+                }
+                let why = format!("the head says otherwise than zone_txn_dropped: {}", wrong.join(", "));
+                (FaultKind::WrongHead, Some(left.seq), why)
+            }
+        };
+        let (zone, key) = (self.zone.name.clone(), Some(dropped.key));
+        say(self.says, Told::Say(Verifying::Fault(Fault { zone, key, seq, txn_id: None, what, detail })))
+            .await
+    }
+
+    async fn may_lack_heads(&mut self) -> Result<bool> {
+        if !self.heads_removed {
+            self.heads_removed = self.store.heads_removed(self.zone.id).await?;
+        }
+        Ok(self.heads_removed)
+    }
+
+    /// Behind a gap: rows may have been dropped since those before it were read.
+    async fn dropped_meanwhile(&self, checking: &mut Checking<'_>, row: &LedgerRow) -> Result<()> {
+        let bucket = (self.zone.id, checking.key().to_owned());
+        let first = self.store.ledger_bucket(&bucket, beginning(), 1).await?;
+        if first.first().is_none_or(|first| first.seq > checking.seq())
+            && let Some(dropped) = self.dropped_now(checking.key()).await?
+        {
+            if dropped.head.seq + 1 >= row.seq {
+                checking.begin_behind(row, &dropped);
+            }
+        }
+        Ok(())
     }
 
     async fn next(&self, checking: &mut Checking<'_>, row: &LedgerRow) -> Result<()> {
@@ -123,6 +226,9 @@ impl<'w> Walking<'w> {
             let rows = self.store.ledger_txn(row.txn_id).await?;
             let mut rows = rows.into_iter().filter(|(other, row)| *other == bucket && row.kind.is_check());
             charging = rows.next().map(|(_, row)| row);
+        }
+        if row.seq > checking.seq() + 1 && checking.seq() > 0 {
+            self.dropped_meanwhile(checking, row).await?;
         }
         checking.next(row, charging.as_ref());
         Ok(())
@@ -158,11 +264,15 @@ impl<'w> Walking<'w> {
         if checking.lacks_head() {
             now = self.store.heads(&Range::only(&bucket), 1).await?.into_iter().next();
         }
-        let (replay, faults, more) = checking.end(now.as_ref());
+        let heads_removed = checking.lacks_head() && now.is_none() && self.may_lack_heads().await?;
+        let Ended { replay, faults, more, not_derivable } = checking.end(now.as_ref(), heads_removed);
         self.replay = Some(replay);
         self.buckets += 1;
         for fault in faults {
             say(self.says, Told::Say(Verifying::Fault(fault))).await?;
+        }
+        if not_derivable > 0 {
+            say(self.says, Told::Say(Verifying::NotDerivable(not_derivable))).await?;
         }
         if more > 0 {
             say(self.says, Told::Say(Verifying::More(more))).await?;

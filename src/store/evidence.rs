@@ -19,6 +19,8 @@ pub(crate) struct BucketAt {
     pub salt: Option<Salt>,
     /// `seq` and hash of its last row at the time; None when it had none.
     pub last: Option<(i64, Hash)>,
+    /// Rows up to a later one than that were dropped: it is not known.
+    pub is_lost: bool,
 }
 
 /// A zone as it stood at a time.

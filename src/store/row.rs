@@ -329,6 +329,7 @@ macro_rules! bucket_at {
         Ok(BucketAt {
             key: text($row, "bucket_key")?,
             salt: salt.map(salt_of).transpose()?,
+            is_lost: false,
             last: seq.zip(hash).map(|(seq, hash)| Ok((seq, hash_of(hash)?))).transpose()?,
         })
     }};

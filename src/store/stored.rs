@@ -97,6 +97,28 @@ macro_rules! stored_head {
     }};
 }
 
+/// The head that the last dropped row of a bucket left behind, from a row of `zone_txn_dropped`.
+macro_rules! dropped {
+    ($row:ident) => {
+        Ok(StoredHead {
+            key: text($row, "bucket_key")?,
+            head: Head {
+                seq: get!($row, "seq"),
+                last_us: time($row, "created_at")?.timestamp_micros(),
+                spent_total: get!($row, "spent_total"),
+                level: get!($row, "level"),
+                zone_version: get!($row, "zone_version"),
+                strikes: get!($row, "strikes"),
+                ..Head::default()
+            },
+            override_seq: None,
+            holding: false,
+            salt: salt!($row),
+            row_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    };
+}
+
 /// The seq of a head and what its bucket holds, from rows of `zone_bucket_lock` joined with `zone_hold`.
 macro_rules! stored_holds {
     ($rows:ident) => {{

@@ -196,6 +196,51 @@ pub async fn a_bucket_or_rows_with_old_times_are_found(db: Db) {
     world.assert_bucket_found(Changed::BucketAdded, Some("key 00")).await;
 }
 
+/// Rows of before that upkeep dropped are compared by the last of them; where that is younger, nothing is said of the bucket.
+pub async fn what_was_dropped_is_compared_as_far_as_it_is_known(db: Db) {
+    let world = World::create(db).await;
+    let drop_up_to = async |key: &str, seq: i64| {
+        let of = format!("zone_id = 1 and bucket_key = '{key}'");
+        let columns =
+            "zone_id, bucket_key, seq, zone_version, spent_total, level, strikes, created_at, row_hash";
+        let salt = format!("(select f.salt from zone_txn f where {of} and f.seq = 1)");
+        world
+            .execute(&format!(
+                "insert into zone_txn_dropped ({columns}, salt)
+                select {columns}, {salt} from zone_txn where {of} and seq = {seq}"
+            ))
+            .await;
+        world.execute(&format!("delete from zone_txn where {of} and seq <= {seq}")).await;
+    };
+    // Some rows, all of the time with one behind them, and all with the head.
+    for _ in 0..2 {
+        world.limiter.check(Check::new("log", "key 1")).await.unwrap();
+        world.limiter.check(Check::new("log", "key 3")).await.unwrap();
+    }
+    drop_up_to("key 0", 2).await;
+    drop_up_to("key 1", 3).await;
+    drop_up_to("key 2", 3).await;
+    world.execute("delete from zone_bucket_lock where zone_id = 1 and bucket_key <= 'key 2'").await;
+    assert_eq!(world.found().await, (vec![], vec![]));
+    let later = world.limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    assert_eq!((later.buckets, later.rows), (16, 48 + 4));
+
+    drop_up_to("key 3", 4).await;
+    let dropped = ("log".to_owned(), Changed::BucketsDropped, None);
+    assert_eq!(world.found().await, (vec![Changed::BucketsDropped], vec![dropped.clone()]));
+    let told = world.limiter.compare(&world.checkpoint, None, |_| ()).await.unwrap();
+    assert_eq!((told[0].was, told[0].is), (8, 1));
+
+    // What was remembered is compared like a row; a bucket that is lost hides no other.
+    let other = world.quoted(&chain::sha256(&[b"other"]));
+    world
+        .execute(&format!("update zone_txn_dropped set row_hash = {other} where bucket_key = 'key 2'"))
+        .await;
+    let zone = ("log".to_owned(), Changed::Buckets, None);
+    let bucket = ("log".to_owned(), Changed::BucketRewritten, Some("key 2".to_owned()));
+    assert_eq!(world.found().await, (vec![Changed::BucketsDropped], vec![dropped, zone, bucket]));
+}
+
 pub async fn a_version_that_was_edited_or_a_zone_that_was_removed_is_found(db: Db) {
     let world = World::create(db).await;
     // Any other hash stands for the right one of other words.

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
-use tallygate::{Algorithm, BanRule, Check, Config, Decision, Limiter, Policy, RunningBuckets, Upkeep};
+use tallygate::{
+    Algorithm, BanRule, Check, Config, Decision, FaultKind, Limiter, Policy, RunningBuckets, Upkeep, Verify,
+};
 use uuid::Uuid;
 
 use crate::chain::assert_chained;
 use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::verify::verify;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const DAY_US: i64 = 86_400_000_000;
@@ -270,6 +273,107 @@ pub async fn what_is_old_is_dropped_and_what_is_left_still_closes(db: Db) {
     assert_chained(db.engine, &mut connection).await;
     let first = connection.number("select min(seq) from zone_txn where bucket_key = 'quiet'").await;
     assert_eq!(first, 10, "it goes on after the nine that are gone");
+}
+
+/// Nothing is said of what upkeep removed; what somebody else changed of it, or removed, is found where it is.
+pub async fn what_is_left_is_verified_and_each_change_of_it_is_found(db: Db) {
+    age(&db).await;
+    let keeper = Limiter::connect(&db.url).await.unwrap();
+    keeper.maintain(Upkeep::default()).await.unwrap();
+    let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
+    let ban = BanRule::new(4, DAY, DAY);
+    let zones =
+        [("log", log(5, 3600)), ("level", bucket(1, 3600, 5)), ("bans", log(1, 60).with_ban(Some(ban)))];
+    for (zone, policy) in &zones {
+        limiter.set_zone(zone, policy, None, "test").await.unwrap();
+    }
+    let hash = match db.engine {
+        Engine::Postgres => "row_hash = sha256('x')",
+        Engine::Sqlite => "row_hash = zeroblob(32)",
+        _ => "row_hash = unhex(sha2('x', 256))",
+    };
+    let changes = [
+        (format!("update zone_txn_dropped set {hash} where"), FaultKind::Edited, Some(10)),
+        ("update zone_txn_dropped set spent_total = 99 where".to_owned(), FaultKind::Edited, Some(10)),
+        ("delete from zone_txn_dropped where".to_owned(), FaultKind::Missing, Some(1)),
+        ("delete from zone_txn where seq = 10 and".to_owned(), FaultKind::Missing, Some(10)),
+        ("delete from zone_txn where".to_owned(), FaultKind::Truncated, Some(10)),
+        ("update zone_bucket_lock set spent_total = 99 where".to_owned(), FaultKind::WrongHead, Some(15)),
+    ];
+    let keys: Vec<_> = (0..changes.len()).map(|n| format!("key {n}")).collect();
+    let long = ["long", "quiet", "head"].map(str::to_owned);
+    for days in [150, 130, 100, 50, 1] {
+        for n in 0..3 {
+            clocked.set(now_us() - days * DAY_US + n).await;
+            for (zone, _) in &zones {
+                let alive = |key: &&String| days >= 100 || !matches!(key.as_str(), "quiet" | "head");
+                let checks = keys.iter().chain(&long).filter(alive).map(|key| Check::new(*zone, key));
+                limiter.check_many(checks.collect()).await.unwrap();
+                if days == 50 {
+                    limiter.check(Check::new(*zone, "whole")).await.unwrap();
+                }
+            }
+        }
+    }
+    for key in ["banned", "free"] {
+        limiter.check(Check::new("log", key)).await.unwrap();
+    }
+    limiter.ban("log", "banned", DAY, "why", "who").await.unwrap();
+    let auditor = db.limiter().await;
+    let all = Verify { jobs: 2, ..Verify::default() };
+    let (before, faults) = verify(&auditor, &all).await;
+    assert_eq!((faults, before.not_derivable), (vec![], 0));
+
+    let (keep, idle) = (Some(60 * DAY), Some(60 * DAY));
+    keeper.maintain(Upkeep { keep, ..Upkeep::default() }).await.unwrap();
+    let (kept, faults) = verify(&auditor, &all).await;
+    assert_eq!((faults, kept.buckets, kept.not_derivable), (vec![], before.buckets, 0));
+    assert!(kept.rows < before.rows, "{kept:?}");
+    let done = keeper.maintain(Upkeep { keep, idle, ..Upkeep::default() }).await.unwrap();
+    assert!(done.heads_removed >= 4, "{done:?}");
+    assert_eq!(verify(&auditor, &all).await, (kept, vec![]));
+
+    // A twin without its head says the same, unless it was banned before.
+    let mut connection = db.connect().await;
+    let back = "insert into zone_bucket_lock select * from gone";
+    for (key, found) in
+        [("whole", None), ("free", None), ("long", None), ("banned", Some(FaultKind::WrongHead))]
+    {
+        let of = format!("zone_id = 1 and bucket_key = '{key}'");
+        connection
+            .execute(&format!("create table gone as select * from zone_bucket_lock where {of}"))
+            .await
+            .unwrap();
+        connection.execute(&format!("delete from zone_bucket_lock where {of}")).await.unwrap();
+        let (_, faults) = verify(&auditor, &all).await;
+        let faults: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.what)).collect();
+        assert_eq!(faults, found.map(|what| (Some(key), what)).into_iter().collect::<Vec<_>>(), "{key}");
+        connection.execute(back).await.unwrap();
+        connection.execute("drop table gone").await.unwrap();
+    }
+    let flag = |to: bool| match db.engine {
+        Engine::Postgres => format!("update zone_master set heads_removed = {to}"),
+        _ => format!("update zone_master set heads_removed = {}", i32::from(to)),
+    };
+    db.execute(&flag(false)).await;
+    let (_, faults) = verify(&auditor, &all).await;
+    assert!(faults.iter().all(|fault| fault.what == FaultKind::WrongHead) && faults.len() >= 4, "{faults:?}");
+    db.execute(&flag(true)).await;
+
+    for (n, (sql, ..)) in changes.iter().enumerate() {
+        db.execute(&format!("{sql} zone_id = 1 and bucket_key = 'key {n}'")).await;
+    }
+    let (_, faults) = verify(&auditor, &all).await;
+    let found: Vec<_> =
+        faults.iter().map(|fault| (fault.key.clone().unwrap(), fault.what, fault.seq)).collect();
+    let told = keys.iter().zip(&changes).map(|(key, (_, what, seq))| (key.clone(), *what, *seq));
+    let told: Vec<_> = told.collect();
+    for (key, what, seq) in &told {
+        let first = found.iter().find(|(found, ..)| found == key);
+        assert_eq!(first, Some(&(key.clone(), *what, *seq)), "{faults:#?}");
+    }
+    assert!(found.iter().all(|(key, ..)| keys.contains(key)), "{faults:#?}");
 }
 
 pub async fn checks_go_on_while_it_is_maintained(db: Db) {

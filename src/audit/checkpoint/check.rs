@@ -50,6 +50,9 @@ pub enum Changed {
     Versions,
     /// Rows of before were changed, removed or added in some bucket of the zone.
     Buckets,
+    /// Of some buckets of the zone the rows of before and later ones were dropped by upkeep: the zone's root cannot be
+    /// made anew, so nothing can be said of them; without the heads, nor of the others. `is` is how many they are.
+    BucketsDropped,
     /// A bucket is gone.
     BucketGone,
     /// There is a bucket with rows that say they are as old and were not there.
@@ -79,6 +82,11 @@ impl fmt::Display for HeadDifference {
             Changed::Buckets => {
                 write!(f, "rows of its {was} buckets were changed, removed or added: now {is} buckets")
             }
+            Changed::BucketsDropped => write!(
+                f,
+                "its root cannot be recomputed, since {is} buckets have dropped rows of later than the checkpoint; take \
+                 a checkpoint before each tallygate maintain --keep"
+            ),
             Changed::BucketGone => write!(f, "{bucket} is gone, with {was} rows"),
             Changed::BucketAdded => {
                 write!(f, "{bucket} was not there, and now has {is} rows of before the checkpoint")
@@ -123,9 +131,10 @@ pub(crate) async fn check(
             None => Ok(()),
         };
         let progress = &mut |more| progress(read + more);
-        let is = zone_at(limiter, zone, checkpoint.cut_at, &mut each, progress).await?;
+        let (is, mut lost) = zone_at(limiter, zone, checkpoint.cut_at, &mut each, progress).await?;
         if let Some(old) = &mut old {
             old.compare(None, zone.id, &mut compared)?;
+            lost = std::mem::take(&mut old.lost);
         }
         read += is.buckets;
         let Some(was) = was else {
@@ -137,6 +146,12 @@ pub(crate) async fn check(
             found.push(of_zone(was, Changed::Versions, versions(was), versions(&is)));
         }
         if (was.buckets, was.rows, &was.buckets_root) != (is.buckets, is.rows, &is.buckets_root) {
+            if lost > 0 {
+                found.push(of_zone(was, Changed::BucketsDropped, was.buckets, lost));
+                if compared.is_empty() {
+                    continue;
+                }
+            }
             found.push(of_zone(was, Changed::Buckets, was.buckets, is.buckets));
             compared.truncate(NAMED.saturating_sub(found.len()));
             let keys = keys(limiter, checkpoint, zone.id, &compared).await?;
@@ -181,6 +196,8 @@ async fn keys(
 struct Old {
     file: BufReader<File>,
     next: Option<Head>,
+    /// How many that it has are lost in the ledger.
+    lost: u64,
 }
 
 impl Old {
@@ -211,7 +228,7 @@ impl Old {
         }
         file.rewind().map_err(unread)?;
         next = Head::read(&mut file).map_err(unread)?;
-        Ok(Self { file, next })
+        Ok(Self { file, next, lost: 0 })
     }
 
     /// Goes on up to and with the bucket that the ledger has next; None behind the last one of the zone.
@@ -234,9 +251,12 @@ impl Old {
         }
         let Some(is) = is else { return Ok(()) };
         match self.next.filter(|old| old.bucket() == is.bucket()) {
+            None if is.is_lost() => {}
             None => tell((is.start, Changed::BucketAdded, 0, is.seq.unsigned_abs())),
             Some(was) => {
-                if was != *is {
+                if is.is_lost() {
+                    self.lost += 1;
+                } else if was != *is {
                     let changed = match is.seq.cmp(&was.seq) {
                         std::cmp::Ordering::Less => Changed::BucketShortened,
                         std::cmp::Ordering::Equal => Changed::BucketRewritten,

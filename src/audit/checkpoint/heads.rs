@@ -27,6 +27,13 @@ pub(super) struct Head {
 impl Head {
     pub const BYTES: usize = 76;
 
+    /// In the place of `seq`: the last row was dropped, and later ones too. No row has it, and it is in no tree or file.
+    pub const LOST: i64 = 0;
+
+    pub fn is_lost(&self) -> bool {
+        self.seq == Self::LOST
+    }
+
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&self.zone_id.to_be_bytes());

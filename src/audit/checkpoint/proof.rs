@@ -163,7 +163,9 @@ async fn prove_bucket(
     let last = bucket.as_ref().and_then(|bucket| head(*zone_id, bucket));
     let mut tree = Tree::default();
     while let Some(head) = heads.next().map_err(unsorted)? {
-        tree.push(merkle::leaf(&head.bytes()), Some(head) == last);
+        if !head.is_lost() {
+            tree.push(merkle::leaf(&head.bytes()), Some(head) == last);
+        }
     }
     let (_, root, path) = tree.finish();
     let is_same = checkpoint.zone(*zone_id).is_some_and(|zone| zone.buckets_root == hex(&root));

@@ -10,10 +10,11 @@ use chrono::{DateTime, Utc};
 use super::heads::{Head, Sorted, Sorter};
 use super::merkle::{self, Tree};
 use super::{Checkpoint, CheckpointZone};
+use crate::audit::dropped::{self, Dropped};
 use crate::chain::{self, hex};
 use crate::error::{Error, Result};
 use crate::limiter::Limiter;
-use crate::store::{BucketAt, HEADS, ZoneAt};
+use crate::store::{BucketAt, HEADS, Range, StoredHead, ZoneAt};
 
 /// A checkpoint of the rows up to `margin` ago. With `heads`, the ends of all chains are written there.
 pub(crate) async fn take(
@@ -30,13 +31,16 @@ pub(crate) async fn take(
         None => None,
     };
     let mut each = |head: &Head| match &mut file {
-        Some((file, path)) => file.write_all(&head.bytes()).map_err(|e| unwritten(path, e)),
-        None => Ok(()),
+        Some((file, path)) if !head.is_lost() => {
+            file.write_all(&head.bytes()).map_err(|e| unwritten(path, e))
+        }
+        _ => Ok(()),
     };
     let mut zones = Vec::new();
     let mut read = 0;
     for zone in limiter.read(async |store| store.zones_at(cut_at).await).await? {
-        zones.push(zone_at(limiter, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?);
+        let (zone, _) = zone_at(limiter, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?;
+        zones.push(zone);
         read += zones.last().map_or(0, |zone| zone.buckets);
     }
     if let Some((mut file, path)) = file {
@@ -45,14 +49,15 @@ pub(crate) async fn take(
     Checkpoint::new(made_at, cut_at, zones)
 }
 
-/// A zone as it stood at a time; calls `each` with the ends of its chains in their order.
+/// A zone as it stood at a time, and how many of its buckets are lost; calls `each` with the ends of its chains in their
+/// order.
 pub(super) async fn zone_at(
     limiter: &Limiter,
     zone: &ZoneAt,
     at: DateTime<Utc>,
     each: &mut impl FnMut(&Head) -> Result<()>,
     progress: &mut impl FnMut(u64),
-) -> Result<CheckpointZone> {
+) -> Result<(CheckpointZone, u64)> {
     let mut read = 0;
     let mut count = |_: &BucketAt| {
         read += 1;
@@ -61,14 +66,18 @@ pub(super) async fn zone_at(
         }
     };
     let mut heads = sorted(limiter, zone.id, at, &mut count).await?;
-    let (mut tree, mut rows) = (Tree::default(), 0);
+    let (mut tree, mut rows, mut lost) = (Tree::default(), 0, 0);
     while let Some(head) = heads.next().map_err(unsorted)? {
+        each(&head)?;
+        if head.is_lost() {
+            lost += 1;
+            continue;
+        }
         tree.push(merkle::leaf(&head.bytes()), false);
         rows += head.seq.unsigned_abs();
-        each(&head)?;
     }
     let (buckets, root, _) = tree.finish();
-    Ok(CheckpointZone {
+    let zone = CheckpointZone {
         zone_id: zone.id,
         zone: zone.name.clone(),
         version: zone.version,
@@ -76,7 +85,8 @@ pub(super) async fn zone_at(
         buckets,
         rows,
         buckets_root: hex(&root),
-    })
+    };
+    Ok((zone, lost))
 }
 
 /// The ends of a zone's chains as they stood at a time, in their order; calls `seen` with every bucket.
@@ -97,7 +107,7 @@ pub(super) async fn sorted(
     pushed.and_then(|()| sorter.sorted()).map_err(unsorted)
 }
 
-/// Every bucket of a zone by its key. A page is a statement and a transaction of its own and locks nothing.
+/// Every bucket of a zone by its key, with what is remembered of those whose rows were dropped. A page is a statement and a transaction of its own and locks nothing.
 pub(super) async fn each_bucket(
     limiter: &Limiter,
     zone_id: i32,
@@ -105,23 +115,57 @@ pub(super) async fn each_bucket(
     mut each: impl FnMut(BucketAt),
 ) -> Result<()> {
     let mut after = String::new();
+    let mut dropped = Dropped::of(Range::all(zone_id));
+    let read =
+        async |range: &Range| limiter.read(async |store| store.dropped(range, dropped::PAGE).await).await;
     loop {
         let page = limiter.read(async |store| store.heads_at(zone_id, &after, at).await).await?;
         let is_last = page.len() < HEADS;
         if let Some(last) = page.last() {
             after.clone_from(&last.key);
         }
-        page.into_iter().for_each(&mut each);
-        if is_last {
-            return Ok(());
+        for bucket in page {
+            let mut own = None;
+            while let Some(next) = dropped.next_up_to(Some(&bucket.key), read).await? {
+                if next.key == bucket.key {
+                    own = Some(next);
+                } else {
+                    each(of_dropped(None, next, at));
+                }
+            }
+            match own {
+                Some(own) => each(of_dropped(Some(bucket), own, at)),
+                None => each(bucket),
+            }
         }
+        if is_last {
+            break;
+        }
+    }
+    while let Some(next) = dropped.next_up_to(None, read).await? {
+        each(of_dropped(None, next, at));
+    }
+    Ok(())
+}
+
+/// A bucket of which rows were dropped: where none of the time is left, the last that was dropped stands for it, unless
+/// that is younger.
+fn of_dropped(bucket: Option<BucketAt>, dropped: StoredHead, at: DateTime<Utc>) -> BucketAt {
+    let StoredHead { key, head, salt, row_hash, .. } = dropped;
+    let last = bucket.as_ref().and_then(|bucket| bucket.last);
+    let is_old = head.last_us <= at.timestamp_micros();
+    BucketAt {
+        key,
+        salt: bucket.and_then(|bucket| bucket.salt).or(salt),
+        last: last.or(is_old.then_some((head.seq, row_hash))),
+        is_lost: last.is_none() && !is_old,
     }
 }
 
-/// The end of a bucket's chain. Where the ledger lets old rows go, this is the seam: for a bucket whose rows of the time
-/// are gone, it is what is remembered of the last row that went.
+/// The end of a bucket's chain.
 pub(super) fn head(zone_id: i32, bucket: &BucketAt) -> Option<Head> {
-    let (seq, row_hash) = bucket.last?;
+    let lost = (Head::LOST, [0; 32]);
+    let (seq, row_hash) = bucket.last.or(bucket.is_lost.then_some(lost))?;
     Some(Head { zone_id, start: chain::bucket(bucket.salt.as_ref(), zone_id, &bucket.key), seq, row_hash })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use tallygate::{Checkpoint, HeadDifference, Limiter};
+use tallygate::{Changed, Checkpoint, HeadDifference, Limiter};
 
 use super::{files, key};
 use crate::cli::output::{Answer, plain};
@@ -24,7 +24,10 @@ Examples:
 Keep checkpoints where the ledger's owner cannot change them. With --heads, 76 bytes for each bucket are written beside, and \
 a later check names the buckets that were changed, not only their zone. The margin must be longer than any transaction takes \
 from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; that rows are \
-what their hashes say is for verification. Exit code 1 when something was changed.";
+what their hashes say is for verification.
+
+Exit codes: 0 unaltered, 1 something was changed, 2 it could not be compared, 3 rows were dropped by upkeep, so that \
+cannot be told.";
 
 /// Writes down what the ledger is, to find out later whether it was altered
 #[derive(clap::Args)]
@@ -53,7 +56,9 @@ pub struct Args {
 /// What a comparison with a checkpoint found.
 #[derive(Serialize)]
 pub struct Compared {
-    pub unaltered: bool,
+    unaltered: bool,
+    /// It was changed. Where rows were dropped it may be neither.
+    altered: bool,
     checkpoint: String,
     cut_at: String,
     buckets: u64,
@@ -86,7 +91,7 @@ pub async fn run(url: &str, args: Args) -> Result {
         Answer::Text => out.write_all(compared.text().as_bytes())?,
         Answer::Json => writeln!(out, "{}", serde_json::to_string(&compared)?)?,
     }
-    Ok(if compared.unaltered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(compared.code())
 }
 
 impl Compared {
@@ -99,6 +104,7 @@ impl Compared {
         let Checkpoint { digest, cut_at, buckets, rows, .. } = checkpoint;
         Ok(Self {
             unaltered: differences.is_empty(),
+            altered: differences.iter().any(|found| found.changed != Changed::BucketsDropped),
             checkpoint: digest,
             cut_at: cut_at.to_rfc3339_opts(chrono::SecondsFormat::Micros, true),
             buckets,
@@ -106,6 +112,15 @@ impl Compared {
             differences,
             cut: cut_at,
         })
+    }
+
+    /// 0 unaltered, 1 altered, 3 where that cannot be told.
+    pub fn code(&self) -> ExitCode {
+        match (self.unaltered, self.altered) {
+            (true, _) => ExitCode::SUCCESS,
+            (_, true) => ExitCode::from(1),
+            _ => ExitCode::from(3),
+        }
     }
 
     pub fn text(&self) -> String {
@@ -118,9 +133,14 @@ impl Compared {
         }
         let lines =
             self.differences.iter().map(|difference| format!("  {}\n", plain(&difference.to_string())));
-        format!(
-            "ALTERED: the ledger up to {at} is not what it was at the checkpoint\n{}",
-            lines.collect::<String>()
-        )
+        let told = if self.altered {
+            format!("ALTERED: the ledger up to {at} is not what it was at the checkpoint")
+        } else {
+            format!(
+                "NOT COMPARABLE: rows of the ledger up to {at} were dropped by upkeep; nothing else is altered as far \
+                     as can be seen"
+            )
+        };
+        format!("{told}\n{}", lines.collect::<String>())
     }
 }

@@ -59,6 +59,20 @@ impl MySql {
         rows.iter().map(|row| stored_head!(row)).collect()
     }
 
+    pub async fn dropped(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
+        let rows = sqlx::query(include_str!("dropped_range.sql"));
+        let rows = rows.bind(range.zone_id).bind(&range.from).bind(&range.to).bind(limit);
+        let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+        rows.iter().map(|row| dropped!(row)).collect()
+    }
+
+    pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
+        let removed =
+            sqlx::query_scalar("select z.heads_removed from zone_master_view z where z.id = ?").bind(zone_id);
+        let removed = removed.fetch_optional(&mut *self.lease().await?).await.map_err(error)?;
+        Ok(removed.unwrap_or(false))
+    }
+
     pub async fn bucket_holds(&self, (zone_id, key): &Bucket) -> Result<(i64, Vec<Hold>)> {
         let rows = sqlx::query(include_str!("bucket_holds.sql")).bind(zone_id).bind(key);
         let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
