@@ -6,13 +6,12 @@ mod bucket;
 pub(crate) mod checkpoint;
 mod compare;
 mod dropped;
-#[cfg(feature = "audit")]
-mod evidence;
 pub(crate) mod explain;
 mod explained;
 #[cfg(feature = "audit")]
 pub(crate) mod export;
 mod fault;
+mod hashed;
 mod replay;
 pub(crate) mod report;
 pub(crate) mod verify;

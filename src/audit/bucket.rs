@@ -15,6 +15,7 @@ pub(super) use dropped::{left_by, unlike};
 
 use super::compare::{Difference, Replayed};
 use super::fault::{Fault, FaultKind};
+use super::hashed::hashed;
 use super::replay::Replay;
 use crate::chain::{self, Hash, Salt};
 use crate::decide::{BucketOverride, Exception, Hold, Version};
@@ -369,35 +370,6 @@ impl<'z> Checking<'z> {
             what,
             detail,
         });
-    }
-}
-
-fn hashed(row: &LedgerRow, exception: Option<Exception>) -> chain::Row<'_> {
-    chain::Row {
-        txn: row.txn_id,
-        seq: row.seq,
-        zone_version: row.zone_version,
-        checks: row.checks,
-        blocked: row.blocked,
-        critical: row.critical,
-        cost: row.cost,
-        spent: row.spent,
-        spent_total: row.spent_total,
-        remaining: row.remaining,
-        limit: row.zone_limit,
-        retry_after_us: row.retry_after_us,
-        delay_us: row.delay_us,
-        level: row.level,
-        strikes: row.strikes,
-        target_us: row.target_us,
-        decided_us: row.at_us,
-        ends_us: row.ends_us,
-        kind: row.kind.as_str(),
-        reason: row.reason.as_str(),
-        member: row.member.as_deref(),
-        note: row.note.as_deref(),
-        actor: row.actor.as_deref(),
-        exception,
     }
 }
 

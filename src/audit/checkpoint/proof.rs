@@ -9,7 +9,7 @@ use super::link::Link;
 use super::merkle::{self, Path, Tree};
 use super::read::{head, sorted, unsorted};
 use super::{Checkpoint, FORMAT};
-use crate::audit::evidence::row_of;
+use crate::audit::hashed::hashed;
 use crate::chain::{self, Hash, Salt, hex, sha256, unhex};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
@@ -233,7 +233,7 @@ async fn links(
             if evidence.row.seq < first.seq {
                 before = Some(evidence.row_hash);
             } else {
-                rows.push(row_of(&evidence).bytes(salt));
+                rows.push(hashed(&evidence.row, evidence.exception).bytes(salt));
                 seq = evidence.row.seq;
             }
         }

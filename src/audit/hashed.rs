@@ -1,10 +1,11 @@
 //! A stored row as it is hashed.
 
 use crate::chain;
-use crate::store::Evidence;
+use crate::decide::Exception;
+use crate::entry::LedgerRow;
 
-pub(super) fn row_of(evidence: &Evidence) -> chain::Row<'_> {
-    let row = &evidence.row;
+/// The row, with the limit that it sets.
+pub(super) fn hashed(row: &LedgerRow, exception: Option<Exception>) -> chain::Row<'_> {
     chain::Row {
         txn: row.txn_id,
         seq: row.seq,
@@ -29,6 +30,6 @@ pub(super) fn row_of(evidence: &Evidence) -> chain::Row<'_> {
         member: row.member.as_deref(),
         note: row.note.as_deref(),
         actor: row.actor.as_deref(),
-        exception: evidence.exception,
+        exception,
     }
 }
