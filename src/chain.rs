@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::check::ERASED;
 use crate::decide::Exception;
 use crate::zone::{ClockSpan, Policy};
 
@@ -21,9 +22,6 @@ pub type Hash = [u8; 32];
 
 /// What a bucket's texts are hashed with: 16 random bytes. None once they are erased.
 pub type Salt = [u8; 16];
-
-/// What an erased text begins with.
-pub const ERASED: &str = "erased:";
 
 /// Where the chain of a bucket has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

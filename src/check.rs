@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::chain;
 use crate::error::{Error, Result};
 use crate::zone::{UNITS_MAX, WINDOW_US_MAX, micros, validate_name};
+
+/// What an erased text begins with, and no key.
+pub const ERASED: &str = "erased:";
 
 /// A request: may this transaction pass, and if so, spend its cost.
 ///
@@ -122,10 +124,10 @@ impl Check {
 
 pub(crate) fn validate_key(key: &str) -> Result<()> {
     validate_bytes("bucket key", "key", key)?;
-    if key.starts_with(chain::ERASED) {
+    if key.starts_with(ERASED) {
         return Err(Error::invalid(format!(
             "bucket key {key:?} begins with \"{}\", which stands for keys that were erased; use another key",
-            chain::ERASED
+            ERASED
         )));
     }
     Ok(())

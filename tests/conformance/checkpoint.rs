@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tallygate::chain::{self, Hash, hex, unhex};
-use tallygate::{Changed, Charged, Check, Checkpoint, Entry, History, Proof};
+use tallygate::{Changed, Charged, Check, Checkpoint, Entry, History, Proof, Verify};
 use tempfile::TempDir;
 
 use crate::chain::unhex as bytes;
 use crate::db::{Db, Engine, bucket, log};
 use crate::staff::Staff;
+use crate::verify::verify;
 
 /// Two zones with eight buckets of three rows each, a checkpoint of them, and its heads.
 struct World {
@@ -230,6 +231,15 @@ pub async fn what_was_dropped_is_compared_as_far_as_it_is_known(db: Db) {
     assert_eq!(world.found().await, (vec![Changed::BucketsDropped], vec![dropped.clone()]));
     let told = world.limiter.compare(&world.checkpoint, None, |_| ()).await.unwrap();
     assert_eq!((told[0].was, told[0].is), (8, 1));
+    // Its last row was decided by them: that is neither a fault nor explained.
+    let only = Verify { zone: Some("log".into()), key: Some("key 3".into()), ..Verify::default() };
+    let (verified, faults) = verify(&world.limiter, &only).await;
+    assert_eq!((faults, verified.rows, verified.not_derivable), (vec![], 1, 1));
+    let of = History { zone: only.zone, key: only.key, ..History::default() };
+    let last = world.limiter.history(&of).await.unwrap().rows.remove(0);
+    let explained = world.limiter.explain(last.txn_id, 9).await.unwrap().rows.remove(0);
+    assert_eq!((explained.reproduced, explained.counted), (None, None));
+    assert!(explained.missing.unwrap().contains("rows that were dropped"));
 
     // What was remembered is compared like a row; a bucket that is lost hides no other.
     let other = world.quoted(&chain::sha256(&[b"other"]));

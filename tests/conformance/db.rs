@@ -133,10 +133,11 @@ impl Db {
     }
 
     /// A URL whose sessions [`kill_a_session`](Self::kill_a_session) knows from all others.
-    pub fn url_of_own_sessions(&self) -> String {
+    pub fn url_of_own_sessions(&self, role: Role) -> String {
+        let url = if role == Role::Owner { self.url.clone() } else { self.url_as(role) };
         match self.engine {
-            Engine::Postgres => format!("{}&application_name={}", self.url_as(Role::App), self.name()),
-            _ => self.url_as(Role::App),
+            Engine::Postgres => format!("{url}&application_name={}", self.name()),
+            _ => url,
         }
     }
 

@@ -322,7 +322,7 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
 pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
         let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
-        let proxy = Proxy::before(&db.url_of_own_sessions()).await;
+        let proxy = Proxy::before(&db.url_of_own_sessions(tallygate::Role::App)).await;
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         let zone = format!("{isolation:?}");
         db.limiter().await.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();

@@ -489,7 +489,7 @@ pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: 
 
 pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes(db: Db) {
     age(&db).await;
-    let keeper = Limiter::connect(&db.url_of_own_sessions()).await.unwrap();
+    let keeper = Limiter::connect(&db.url_of_own_sessions(tallygate::Role::Owner)).await.unwrap();
     keeper.maintain(Upkeep::default()).await.unwrap();
     let clocked = Clocked::create(&db).await;
     clocked.limiter.set_zone("log", &log(5, 60), None, "test").await.unwrap();
