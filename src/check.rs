@@ -126,8 +126,7 @@ pub(crate) fn validate_key(key: &str) -> Result<()> {
     validate_bytes("bucket key", "key", key)?;
     if key.starts_with(ERASED) {
         return Err(Error::invalid(format!(
-            "bucket key {key:?} begins with \"{}\", which stands for keys that were erased; use another key",
-            ERASED
+            "bucket key {key:?} begins with \"{ERASED}\", which stands for keys that were erased; use another key"
         )));
     }
     Ok(())

@@ -204,10 +204,9 @@ impl<'w> Walking<'w> {
         let first = self.store.ledger_bucket(&bucket, beginning(), 1).await?;
         if first.first().is_none_or(|first| first.seq > checking.seq())
             && let Some(dropped) = self.dropped_now(checking.key()).await?
+            && dropped.head.seq + 1 >= row.seq
         {
-            if dropped.head.seq + 1 >= row.seq {
-                checking.begin_behind(row, &dropped);
-            }
+            checking.begin_behind(row, &dropped);
         }
         Ok(())
     }

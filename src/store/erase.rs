@@ -39,13 +39,13 @@ impl Erasing<'_> {
 impl Store {
     /// Erases a bucket, whole or not at all. None when there is no such bucket.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
-        match self {
+        match *self {
             #[cfg(feature = "postgres")]
-            Self::Postgres(store) => store.erase(erasing).await,
+            Self::Postgres(ref store) => store.erase(erasing).await,
             #[cfg(feature = "mysql")]
-            Self::MySql(store) => store.erase(erasing).await,
+            Self::MySql(ref store) => store.erase(erasing).await,
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => store.erase(erasing).await,
+            Self::Sqlite(ref store) => store.erase(erasing).await,
         }
     }
 }
