@@ -106,6 +106,9 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
                 .bind(5_000)
                 .bind(true)
                 .bind(None::<i32>)
+                .bind(false)
+                .bind(None::<&str>)
+                .bind(None::<i64>)
         }
     }
     query.fetch_one(connection).await.map(drop)
