@@ -54,7 +54,8 @@ impl Limiter {
     /// # let limiter = Limiter::connect("sqlite::memory:").await?;
     /// # limiter.set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
     /// limiter.check(Check::new("login", "user:42")).await?;
-    /// let verified = limiter.verify(&Verify::default(), |told| {
+    /// let everything = Verify::default();
+    /// let verified = limiter.verify(&everything, |told| {
     ///     if let Verifying::Fault(fault) = told {
     ///         println!("{fault:?}");
     ///     }
