@@ -220,6 +220,8 @@ impl Inner {
             let zone_id = self.zone(&zone).await?.id;
             actions.push(Action { zone, zone_id, key, txn, what: What::Undo(undo), note: None, actor: None });
         }
+        // As every lock is taken.
+        actions.sort_by(|a, b| (a.zone_id, &a.key).cmp(&(b.zone_id, &b.key)));
         self.act(actions).await
     }
 

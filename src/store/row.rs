@@ -135,6 +135,70 @@ macro_rules! bind_policy {
     }};
 }
 
+/// Binds an action to the routine that lets it happen, but for how long to wait for locks.
+macro_rules! bind_action {
+    ($query:expr, $action:expr) => {{
+        let Action { zone_id, key, txn, what, note, actor, .. } = $action;
+        let query = $query.bind(zone_id).bind(key.clone()).bind(txn);
+        match *what {
+            What::Undo(undo) => {
+                let cost = if let Undo::Settle(cost) = undo { Some(cost) } else { None };
+                query.bind(what.kind()).bind(cost)
+            }
+            What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
+            _ => {
+                let (for_us, limit, ban_exempt) = match *what {
+                    What::Ban(for_us) => (Some(for_us), None, false),
+                    What::Override(Some(Override { limit, ban_exempt, for_us })) => {
+                        (for_us, limit, ban_exempt)
+                    }
+                    _ => (None, None, false),
+                };
+                query
+                    .bind(what.kind())
+                    .bind(None::<i64>)
+                    .bind(for_us)
+                    .bind(limit.map(|Limit { rate, .. }| rate))
+                    .bind(limit.map(|Limit { window_us, .. }| window_us))
+                    .bind(limit.and_then(|Limit { burst, .. }| burst))
+                    .bind(limit.map(|Limit { gcd, .. }| gcd))
+                    .bind(ban_exempt)
+                    .bind(note.clone())
+                    .bind(actor.clone())
+            }
+        }
+    }};
+}
+
+/// How zones are read, by the statements that stand beside the caller.
+macro_rules! zone_reads {
+    ($store:ident, $row:ty) => {
+        impl $store {
+            pub async fn zones(&self) -> Result<Vec<Zone>> {
+                let rows = sqlx::query(include_str!("zones.sql"));
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.iter().map(zone).collect()
+            }
+
+            pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+                let rows = sqlx::query(include_str!("zone.sql")).bind(name);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.first().map(zone).transpose()
+            }
+
+            pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
+                let rows = sqlx::query(include_str!("zone_versions.sql")).bind(zone_id);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.iter().map(|row| zone_version!(row)).collect()
+            }
+        }
+
+        fn zone(row: &$row) -> Result<Zone> {
+            zone!(row)
+        }
+    };
+}
+
 /// Keeps the version that a zone is at now, with its calendar, unless it is kept already. The statements tell the last
 /// version that is kept, and add one and its calendar.
 macro_rules! keep_version {
@@ -305,56 +369,6 @@ macro_rules! line {
             ends_at: time_if($row, "ends_at")?,
             note: get!($row, "note"),
             actor: get!($row, "actor"),
-        })
-    }};
-}
-
-/// A zone as it stood at a time.
-macro_rules! zone_at {
-    ($row:ident) => {
-        Ok(ZoneAt {
-            id: get!($row, "id"),
-            name: get!($row, "name"),
-            version: get!($row, "version"),
-            version_hash: hash_of(get!($row, "row_hash"))?,
-        })
-    };
-}
-
-/// A bucket as it stood at a time.
-macro_rules! bucket_at {
-    ($row:ident) => {{
-        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
-        let salt: Option<&[u8]> = get!($row, "salt");
-        Ok(BucketAt {
-            key: text($row, "bucket_key")?,
-            salt: salt.map(salt_of).transpose()?,
-            is_lost: false,
-            last: seq.zip(hash).map(|(seq, hash)| Ok((seq, hash_of(hash)?))).transpose()?,
-        })
-    }};
-}
-
-/// A row with all that its hash is made of.
-macro_rules! evidence {
-    ($row:ident) => {{
-        let (exception_seq, salt): (Option<i64>, Option<&[u8]>) =
-            (get!($row, "exception_seq"), get!($row, "salt"));
-        let exception = match exception_seq {
-            Some(seq) => Some(Exception {
-                seq,
-                limit: limit!($row),
-                ban_exempt: get!($row, "ban_exempt"),
-                until_us: None,
-            }),
-            None => None,
-        };
-        Ok(Evidence {
-            key: text($row, "bucket_key")?,
-            row: ledger_row($row)?,
-            exception,
-            salt: salt.map(salt_of).transpose()?,
-            row_hash: hash_of(get!($row, "row_hash"))?,
         })
     }};
 }

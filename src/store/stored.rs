@@ -164,3 +164,123 @@ macro_rules! chained_versions {
         Ok(versions)
     }};
 }
+
+/// A zone as it stood at a time.
+macro_rules! zone_at {
+    ($row:ident) => {
+        Ok(ZoneAt {
+            id: get!($row, "id"),
+            name: get!($row, "name"),
+            version: get!($row, "version"),
+            version_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    };
+}
+
+/// A bucket as it stood at a time.
+macro_rules! bucket_at {
+    ($row:ident) => {{
+        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
+        Ok(BucketAt {
+            key: text($row, "bucket_key")?,
+            salt: salt!($row),
+            is_lost: false,
+            last: seq.zip(hash).map(|(seq, hash)| Ok((seq, hash_of(hash)?))).transpose()?,
+        })
+    }};
+}
+
+/// A row with all that its hash is made of.
+macro_rules! evidence {
+    ($row:ident) => {{
+        let exception_seq: Option<i64> = get!($row, "exception_seq");
+        let exception = match exception_seq {
+            Some(seq) => Some(Exception {
+                seq,
+                limit: limit!($row),
+                ban_exempt: get!($row, "ban_exempt"),
+                until_us: None,
+            }),
+            None => None,
+        };
+        Ok(Evidence {
+            key: text($row, "bucket_key")?,
+            row: ledger_row($row)?,
+            exception,
+            salt: salt!($row),
+            row_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    }};
+}
+
+/// What the audit reads of a store, by the statements that stand beside the caller: each page a statement of its own.
+macro_rules! ledger_reads {
+    ($store:ident, $row:ty) => {
+        impl $store {
+            pub async fn ledger_txn(&self, txn: Uuid) -> Result<Vec<(Bucket, LedgerRow)>> {
+                let rows = sqlx::query(include_str!("ledger_txn.sql")).bind(txn);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                let bucket = |row: &$row| Ok::<_, Error>((get!(row, "zone_id"), text(row, "bucket_key")?));
+                rows.iter().map(|row| Ok((bucket(row)?, ledger_row(row)?))).collect()
+            }
+
+            pub async fn ledger_range(&self, range: &Range, limit: u32) -> Result<Vec<(String, LedgerRow)>> {
+                let rows = self.range(include_str!("ledger_range.sql"), range, limit).await?;
+                rows.iter().map(|row| Ok((text(row, "bucket_key")?, ledger_row(row)?))).collect()
+            }
+
+            pub async fn heads(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
+                let rows = self.range(include_str!("heads_range.sql"), range, limit).await?;
+                rows.iter().map(|row| stored_head!(row)).collect()
+            }
+
+            pub async fn dropped(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
+                let rows = self.range(include_str!("dropped_range.sql"), range, limit).await?;
+                rows.iter().map(|row| dropped!(row)).collect()
+            }
+
+            async fn range(&self, sql: &'static str, range: &Range, limit: u32) -> Result<Vec<$row>> {
+                let rows = sqlx::query(sql).bind(range.zone_id).bind(&range.from).bind(&range.to);
+                let rows = rows.bind(i64::from(limit));
+                rows.fetch_all(&mut *self.lease().await?).await.map_err(error)
+            }
+
+            pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, BucketOverride)>> {
+                let rows = sqlx::query(include_str!("bucket_overrides.sql"));
+                let rows = rows.bind(range.zone_id).bind(&range.from).bind(&range.to);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.iter().map(|row| bucket_override!(row)).collect()
+            }
+
+            pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
+                let removed = sqlx::query_scalar(include_str!("heads_removed.sql")).bind(zone_id);
+                let removed = removed.fetch_optional(&mut *self.lease().await?).await.map_err(error)?;
+                Ok(removed.unwrap_or(false))
+            }
+
+            pub async fn bucket_holds(&self, (zone_id, key): &Bucket) -> Result<(i64, Vec<Hold>)> {
+                let rows = sqlx::query(include_str!("bucket_holds.sql")).bind(zone_id).bind(key);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                stored_holds!(rows)
+            }
+
+            pub async fn zone_chain(&self, zone_id: i32) -> Result<Vec<Chained>> {
+                let mut lease = self.lease().await?;
+                let rows = sqlx::query(include_str!("zone_chain.sql")).bind(zone_id);
+                let rows = rows.fetch_all(&mut *lease).await.map_err(error)?;
+                let spans = sqlx::query(include_str!("zone_clocks.sql")).bind(zone_id);
+                let spans = spans.fetch_all(&mut *lease).await.map_err(error)?;
+                chained_versions!(rows, spans)
+            }
+
+            pub async fn ledger_zone_after(&self, zone_id: i32) -> Result<Option<i32>> {
+                let next = sqlx::query_scalar(include_str!("ledger_zone_after.sql")).bind(zone_id);
+                next.fetch_one(&mut *self.lease().await?).await.map_err(error)
+            }
+        }
+
+        pub(super) fn ledger_row(row: &$row) -> Result<LedgerRow> {
+            ledger_row!(row)
+        }
+    };
+}

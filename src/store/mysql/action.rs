@@ -52,7 +52,6 @@ async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i3
     end(tx, recorded).await
 }
 
-/// In the order of the buckets, as every lock is taken; told in the order of the actions.
 async fn act_in_order(
     connection: &mut MySqlConnection,
     actions: &[Action],
@@ -63,14 +62,11 @@ async fn act_in_order(
         "call zone_unchecked(?, ?, ?, ?, ?, ?)",
         "call zone_mark(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     ];
-    let mut order: Vec<_> = actions.iter().enumerate().collect();
-    order.sort_by_key(|(_, action)| (action.zone_id, &action.key));
     let mut recorded = Vec::with_capacity(actions.len());
-    for (position, action) in order {
-        recorded.push((position, act_one(connection, action, calls, wait_s).await?));
+    for action in actions {
+        recorded.push(act_one(connection, action, calls, wait_s).await?);
     }
-    recorded.sort_by_key(|(position, _)| *position);
-    Ok(recorded.into_iter().map(|(_, recorded)| recorded).collect())
+    Ok(recorded)
 }
 
 /// The first of the calls ends a charge, the second one notes what passed unchecked, the third one does all else.
@@ -80,39 +76,13 @@ async fn act_one(
     [undo, unchecked, mark]: [&'static str; 3],
     wait_s: i32,
 ) -> Result<Recorded> {
-    let Action { zone_id, key, txn, what, note, actor, .. } = action;
-    let call = match what {
+    let call = match action.what {
         What::Undo(_) => undo,
         What::Unchecked(_) => unchecked,
         _ => mark,
     };
-    let query = sqlx::query(call).bind(zone_id).bind(key.clone()).bind(txn);
-    let query = match *what {
-        What::Undo(undo) => {
-            let cost = if let Undo::Settle(cost) = undo { Some(cost) } else { None };
-            query.bind(what.kind()).bind(cost)
-        }
-        What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
-        _ => {
-            let (for_us, limit, ban_exempt) = match *what {
-                What::Ban(for_us) => (Some(for_us), None, false),
-                What::Override(Some(Override { limit, ban_exempt, for_us })) => (for_us, limit, ban_exempt),
-                _ => (None, None, false),
-            };
-            query
-                .bind(what.kind())
-                .bind(None::<i64>)
-                .bind(for_us)
-                .bind(limit.map(|Limit { rate, .. }| rate))
-                .bind(limit.map(|Limit { window_us, .. }| window_us))
-                .bind(limit.and_then(|Limit { burst, .. }| burst))
-                .bind(limit.map(|Limit { gcd, .. }| gcd))
-                .bind(ban_exempt)
-                .bind(note.clone())
-                .bind(actor.clone())
-        }
-    };
-    let rows = rows(connection, query.bind(wait_s), 1).await?;
+    let query = bind_action!(sqlx::query(call), action).bind(wait_s);
+    let rows = rows(connection, query, 1).await?;
     let row = rows.first().ok_or_else(|| Error::database("an action got no answer"))?;
     recorded!(row, action)
 }

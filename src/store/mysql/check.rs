@@ -6,7 +6,7 @@ use sqlx::{Connection, MySqlConnection, Row};
 use super::{MySql, end, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::store::{Held, Isolation, Request, Terms, all};
+use crate::store::{Held, Isolation, Passing, Request, Terms, all};
 
 impl MySql {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -59,15 +59,6 @@ async fn check_on(
             end(tx, decisions).await
         }
     }
-}
-
-/// How the requests of a call are decided.
-#[derive(Clone, Copy)]
-enum Passing {
-    /// Each by itself.
-    Each(Held),
-    /// All pass, or none is spent from.
-    Together,
 }
 
 /// Whose transaction a decision is made in.

@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::{MySql, error, text, text_if, time, time_if};
+use super::ledger::ledger_row;
+use super::{MySql, error, text};
 use crate::decide::Exception;
-use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::asked::{hash_of, salt_of};
 use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
@@ -64,8 +64,4 @@ impl MySql {
 
 fn evidence(row: &MySqlRow) -> Result<Evidence> {
     evidence!(row)
-}
-
-fn ledger_row(row: &MySqlRow) -> Result<LedgerRow> {
-    ledger_row!(row)
 }

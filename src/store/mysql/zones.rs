@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::store::{Setting, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
 
+zone_reads!(MySql, MySqlRow);
+
 impl MySql {
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         let begin = "set transaction isolation level read committed; start transaction";
@@ -20,32 +22,6 @@ impl MySql {
         }
         tx.commit().await.map_err(error)?;
         Ok(zones)
-    }
-
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows = sqlx::query(include_str!("zones.sql"))
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(zone).collect()
-    }
-
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        let rows = sqlx::query(include_str!("zone.sql"))
-            .bind(name)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.first().map(zone).transpose()
-    }
-
-    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
-        let rows = sqlx::query(include_str!("zone_versions.sql"))
-            .bind(zone_id)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(|row| zone_version!(row)).collect()
     }
 }
 
@@ -84,8 +60,4 @@ async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Zone>
         .map(zone)
         .transpose()?
         .ok_or_else(|| Error::database(format!("zone {name:?} was not stored")))
-}
-
-fn zone(row: &MySqlRow) -> Result<Zone> {
-    zone!(row)
 }

@@ -55,55 +55,25 @@ async fn act_on(
     recorded
 }
 
-/// In the order of the buckets, as every lock is taken; told in the order of the actions.
 async fn act_in_order(
     connection: &mut PgConnection,
     actions: &[Action],
     lock_wait_ms: i32,
 ) -> Result<Vec<Recorded>> {
-    let mut order: Vec<_> = actions.iter().enumerate().collect();
-    order.sort_by_key(|(_, action)| (action.zone_id, &action.key));
     let mut recorded = Vec::with_capacity(actions.len());
-    for (position, action) in order {
-        recorded.push((position, act_one(connection, action, lock_wait_ms).await?));
+    for action in actions {
+        recorded.push(act_one(connection, action, lock_wait_ms).await?);
     }
-    recorded.sort_by_key(|(position, _)| *position);
-    Ok(recorded.into_iter().map(|(_, recorded)| recorded).collect())
+    Ok(recorded)
 }
 
 async fn act_one(connection: &mut PgConnection, action: &Action, lock_wait_ms: i32) -> Result<Recorded> {
-    let Action { zone_id, key, txn, what, note, actor, .. } = action;
-    let query = match what {
+    let query = match action.what {
         What::Undo(_) => sqlx::query(include_str!("undo.sql")),
         What::Unchecked(_) => sqlx::query(include_str!("unchecked.sql")),
         _ => sqlx::query(include_str!("mark.sql")),
     };
-    let query = query.bind(zone_id).bind(key).bind(txn);
-    let query = match what {
-        What::Undo(undo) => {
-            let cost = if let Undo::Settle(cost) = undo { Some(*cost) } else { None };
-            query.bind(what.kind()).bind(cost)
-        }
-        What::Unchecked(cost) => query.bind(cost).bind(note),
-        _ => {
-            let (for_us, limit, ban_exempt) = match *what {
-                What::Ban(for_us) => (Some(for_us), None, false),
-                What::Override(Some(Override { limit, ban_exempt, for_us })) => (for_us, limit, ban_exempt),
-                _ => (None, None, false),
-            };
-            query
-                .bind(what.kind())
-                .bind(None::<i64>)
-                .bind(for_us)
-                .bind(limit.map(|Limit { rate, .. }| rate))
-                .bind(limit.map(|Limit { window_us, .. }| window_us))
-                .bind(limit.and_then(|Limit { burst, .. }| burst))
-                .bind(limit.map(|Limit { gcd, .. }| gcd))
-                .bind(ban_exempt)
-                .bind(note)
-                .bind(actor)
-        }
-    };
-    let row = &query.bind(lock_wait_ms).fetch_one(connection).await.map_err(error)?;
+    let query = bind_action!(query, action).bind(lock_wait_ms);
+    let row = &query.fetch_one(connection).await.map_err(error)?;
     recorded!(row, action)
 }

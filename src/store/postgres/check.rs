@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Postgres, error, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::store::{Held, Isolation, Request, Terms, all};
+use crate::store::{Held, Isolation, Passing, Request, Terms, all};
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -62,15 +62,6 @@ async fn check_on(
             decisions
         }
     }
-}
-
-/// How the requests of a call are decided.
-#[derive(Clone, Copy)]
-enum Passing {
-    /// Each by itself.
-    Each(Held),
-    /// All pass, or none is spent from.
-    Together,
 }
 
 /// Whose transaction a decision is made in.

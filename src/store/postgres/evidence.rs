@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{Postgres, error, text, text_if, time, time_if};
+use super::ledger::ledger_row;
+use super::{Postgres, error, text};
 use crate::decide::Exception;
-use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
 use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
@@ -57,8 +57,4 @@ impl Postgres {
 
 fn evidence(row: &PgRow) -> Result<Evidence> {
     evidence!(row)
-}
-
-fn ledger_row(row: &PgRow) -> Result<LedgerRow> {
-    ledger_row!(row)
 }

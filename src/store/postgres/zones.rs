@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::store::{Setting, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
 
+zone_reads!(Postgres, PgRow);
+
 impl Postgres {
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         let mut lease = self.lease().await?;
@@ -19,32 +21,6 @@ impl Postgres {
         }
         tx.commit().await.map_err(error)?;
         Ok(zones)
-    }
-
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        let rows = sqlx::query(include_str!("zones.sql"))
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(zone).collect()
-    }
-
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        let row = sqlx::query(include_str!("zone.sql"))
-            .bind(name)
-            .fetch_optional(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        row.as_ref().map(zone).transpose()
-    }
-
-    pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
-        let rows = sqlx::query(include_str!("zone_versions.sql"))
-            .bind(zone_id)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
-        rows.iter().map(|row| zone_version!(row)).collect()
     }
 }
 
@@ -73,8 +49,4 @@ async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<
 async fn lock_zone(tx: &mut PgConnection, name: &str) -> Result<Zone> {
     let row = sqlx::query(include_str!("zone_lock.sql")).bind(name).fetch_one(tx).await.map_err(error)?;
     zone(&row)
-}
-
-fn zone(row: &PgRow) -> Result<Zone> {
-    zone!(row)
 }

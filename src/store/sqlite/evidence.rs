@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use super::{Sqlite, error, text, text_if, time, time_if};
+use super::ledger::ledger_row;
+use super::{Sqlite, error, text};
 use crate::decide::Exception;
-use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
 use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
@@ -56,8 +56,4 @@ impl Sqlite {
 
 fn evidence(row: &SqliteRow) -> Result<Evidence> {
     evidence!(row)
-}
-
-fn ledger_row(row: &SqliteRow) -> Result<LedgerRow> {
-    ledger_row!(row)
 }

@@ -1,0 +1,3 @@
+select z.heads_removed
+from zone_master z
+where z.id = ?1
