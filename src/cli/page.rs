@@ -3,7 +3,6 @@
 use plotters::style::RGBColor;
 
 // What charts are drawn with. An SVG holds the colours of the light page; the style sheet gives those of the dark one.
-pub const INK: RGBColor = RGBColor(34, 40, 49);
 pub const FAINT: RGBColor = RGBColor(98, 107, 115);
 pub const GRID: RGBColor = RGBColor(222, 222, 216);
 pub const GREEN: RGBColor = RGBColor(0, 109, 91);
@@ -14,8 +13,7 @@ pub const RED: RGBColor = RGBColor(196, 60, 48);
 pub const ROSE: RGBColor = RGBColor(228, 148, 139);
 
 /// The colours of the dark page in place of those.
-const DARK: [(RGBColor, &str); 9] = [
-    (INK, "#e8e8e4"),
+const DARK: [(RGBColor, &str); 8] = [
     (FAINT, "#a2abb3"),
     (GRID, "#3a4048"),
     (GREEN, "#4db89e"),

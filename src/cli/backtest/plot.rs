@@ -1,4 +1,4 @@
-//! The charts of a back-test, as SVG. Their colours are those of a light page; the page's style changes them in the dark.
+//! The charts of a back-test, as SVG.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use plotters::coord::Shift;
@@ -8,29 +8,31 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tallygate::BacktestReport;
 
 use super::told::{Told, percent};
+use crate::cli::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, VIOLET};
 use crate::cli::{Failure, Result, duration};
 
-pub const INK: RGBColor = RGBColor(34, 40, 49);
-pub const FAINT: RGBColor = RGBColor(108, 117, 125);
-pub const GRID: RGBColor = RGBColor(222, 222, 216);
-pub const ALLOWED: RGBColor = RGBColor(0, 109, 91);
-pub const BLOCKED: RGBColor = RGBColor(196, 60, 48);
+pub const ALLOWED: RGBColor = GREEN;
+pub const BLOCKED: RGBColor = RED;
 /// Lines of a sweep, one a policy; from there on they repeat.
-pub const LINES: [RGBColor; 4] =
-    [BLOCKED, RGBColor(31, 95, 153), RGBColor(138, 90, 0), RGBColor(112, 72, 160)];
+const LINES: [RGBColor; 4] = [RED, BLUE, AMBER, VIOLET];
 
-const WIDTH: u32 = 760;
+const WIDTH: u32 = 1000;
 const HEIGHT: u32 = 260;
-const LEFT: i32 = 64;
+const LEFT: i32 = 62;
 const RIGHT: i32 = 20;
-const TOP: i32 = 40;
-const BOTTOM: i32 = 34;
+const TOP: i32 = 10;
+const BOTTOM: i32 = 24;
 /// Labels of an axis at most.
 const LABELS_MAX: usize = 7;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'c, 'a> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What a bar of the timeline counts.
+pub fn per_slice(report: &BacktestReport) -> String {
+    format!("Events per {}", duration::show(report.slice_us))
+}
 
 /// Allowed and blocked over time: a bar a slice, the blocked ones on top.
 pub fn timeline(report: &BacktestReport) -> Result<String> {
@@ -44,9 +46,6 @@ pub fn timeline(report: &BacktestReport) -> Result<String> {
         let (Some(first), Some(last)) = (bars.first(), bars.last()) else { return Ok(()) };
         let (start_s, end_s) = (first.0, last.0 + step_s);
         let top = bars.iter().map(|(_, allowed, blocked)| allowed + blocked).fold(1.0, f64::max);
-        legend(root, &[("allowed".to_owned(), ALLOWED), ("blocked".to_owned(), BLOCKED)])?;
-        let per = format!("events per {}", duration::show(report.slice_us));
-        root.draw_text(&per, &style(13, &FAINT, HPos::Right), (WIDTH as i32 - RIGHT, 18))?;
         let mut chart = axes(root, start_s..end_s, top, |count| format!("{count}"))?;
         // A hair between bars, where they are wide enough for it.
         let gap_s =
@@ -69,30 +68,36 @@ pub fn timeline(report: &BacktestReport) -> Result<String> {
     })
 }
 
-/// The blocked share over the values that were swept: a line a policy.
-pub fn sweep(told: &[Told]) -> Result<String> {
-    let mut lines: Vec<(String, Vec<&Told>)> = Vec::new();
-    for one in told {
-        match lines.last_mut().filter(|(series, _)| *series == one.series) {
-            Some((_, line)) => line.push(one),
-            None => lines.push((one.series.clone(), vec![one])),
-        }
-    }
+/// A line of a sweep: a policy's other terms, and what was found with each value.
+pub struct Line<'t> {
+    pub name: &'t str,
+    pub color: RGBColor,
+    found: &'t [Told],
+}
+
+/// The lines of a sweep. What is of one line stands together.
+pub fn lines(told: &[Told]) -> Vec<Line<'_>> {
+    told.chunk_by(|a, b| a.series == b.series)
+        .zip(LINES.into_iter().cycle())
+        .map(|(found, color)| Line { name: &found[0].series, color, found })
+        .collect()
+}
+
+/// The blocked share over the values that were swept.
+pub fn sweep(lines: &[Line<'_>]) -> Result<String> {
     let values: Vec<&str> = lines
         .first()
-        .map_or(&[][..], |(_, line)| line)
+        .map_or(&[][..], |line| line.found)
         .iter()
         .filter_map(|one| one.value.as_deref())
         .collect();
     svg(|root| {
-        let colors = || LINES.into_iter().cycle();
-        let legends: Vec<_> = lines.iter().map(|(series, _)| series.clone()).zip(colors()).collect();
-        legend(root, &legends)?;
-        let top = told.iter().map(|one| percent(&one.report)).fold(1.0, f64::max);
+        let top =
+            lines.iter().flat_map(|line| line.found).map(|one| percent(&one.report)).fold(1.0, f64::max);
         let end = values.len().max(2) as f64 - 0.5;
         let mut chart = axes(root, -0.5..end, top, |share| format!("{share} %"))?;
-        for ((_, line), color) in lines.iter().zip(colors()) {
-            let points = || line.iter().enumerate().map(|(n, one)| (n as f64, percent(&one.report)));
+        for Line { color, found, .. } in lines {
+            let points = || found.iter().enumerate().map(|(n, one)| (n as f64, percent(&one.report)));
             chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
             chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
         }
@@ -186,17 +191,6 @@ fn times(root: &Area<'_>, chart: &Chart<'_, '_>, start_s: f64, end_s: f64) -> Dr
 fn label_below(root: &Area<'_>, chart: &Chart<'_, '_>, at: f64, text: &str) -> Drawn {
     let (x, y) = chart.backend_coord(&(at, 0.0));
     Ok(root.draw_text(text, &style(13, &FAINT, HPos::Center), (x, y + 16))?)
-}
-
-/// Names with their colours, from the left.
-fn legend(root: &Area<'_>, entries: &[(String, RGBColor)]) -> Drawn {
-    let mut x = LEFT;
-    for (name, color) in entries {
-        root.draw(&Rectangle::new([(x, 12), (x + 12, 24)], color.filled()))?;
-        root.draw_text(name, &style(13, &INK, HPos::Left), (x + 18, 18))?;
-        x += 18 + 7 * name.chars().count() as i32 + 18;
-    }
-    Ok(())
 }
 
 fn style<'s>(size: i32, color: &'s RGBColor, h: HPos) -> TextStyle<'s> {
