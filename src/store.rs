@@ -80,6 +80,16 @@ enum Held {
     Skip,
 }
 
+/// How the requests of a call are decided.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[derive(Clone, Copy)]
+enum Passing {
+    /// Each by itself.
+    Each(Held),
+    /// All pass, or none is spent from.
+    Together,
+}
+
 /// The decisions of a call that waited for every bucket.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn all(decisions: Vec<Option<Decision>>) -> Result<Vec<Decision>> {
@@ -303,7 +313,7 @@ impl Store {
         each!(self, s => s.check_all(requests, terms).await)
     }
 
-    /// Records actions on different buckets, all in one transaction. What an action's transaction has done to its
+    /// Records actions on different buckets, in the order of these, all in one transaction. What an action's transaction has done to its
     /// bucket already is not done again, but told.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         each!(self, s => s.act(actions, terms).await)

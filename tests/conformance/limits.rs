@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use tallygate::{Check, Combined, Config, Mode, Policy, Reason};
+use tallygate::{Check, Combined, Config, Mode, Policy, Reason, Verify};
 use uuid::Uuid;
 
 use crate::db::{Db, bucket, log};
+use crate::verify::verify;
 use crate::{retries, rounds};
 
 /// 200 callers, three zones each, 50 keys, in random order: no error, no limit exceeded, and nothing spent by a request
-/// that was held back.
+/// that was held back; and the ledger that they leave verifies clean.
 pub async fn two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one(db: Db) {
     let config = Config { deadline: Duration::from_secs(120), ..Config::default() };
     let retries = retries::so_far();
@@ -63,8 +64,11 @@ pub async fn two_hundred_callers_of_three_limits_each_never_fail_and_never_excee
             having count(*) <> 3 or (sum(t.spent) > 0 and min(t.spent) = 0)
         ) torn";
     assert_eq!(db.number(torn).await, 0);
-    assert_eq!(db.rows().await as usize, 3 * rounds(20_000, 1_000_000));
+    let rows = 3 * rounds(20_000, 1_000_000);
+    assert_eq!(db.rows().await as usize, rows);
     db.assert_ledger_is_whole().await;
+    let (verified, faults) = verify(&limiters[0], &Verify::default()).await;
+    assert_eq!((verified.rows, faults), (rows as u64, vec![]));
 }
 
 pub async fn the_binding_limit_is_named_and_what_it_holds_back_spends_nothing(db: Db) {
