@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
 use tallygate::{Check, Limiter, ReportOn};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant as Due, MissedTickBehavior, interval_at};
 
 use crate::site::{BUCKETS, Site, ZONE, bucket};
 
@@ -31,12 +33,20 @@ pub async fn beside(site: &Site, rows: i64, time: Duration) -> Beside {
     let mut connection = PgConnection::connect(&site.url).await.expect("PostgreSQL");
     let fill = sqlx::query(include_str!("postgres/past.sql")).bind(rows).bind(site.bare_zone_id);
     fill.execute(&mut connection).await.expect("rows");
-    sqlx::raw_sql("vacuum analyze zone_txn").execute(&mut connection).await.expect("statistics");
+    // Nothing of the filling is left to be written while checks are measured.
+    for settle in ["vacuum analyze zone_txn", "checkpoint"] {
+        sqlx::raw_sql(settle).execute(&mut connection).await.expect("a ledger at rest");
+    }
     let mut beside = Beside { rows, reports: Vec::new(), without: Vec::new(), with: Vec::new() };
     for _ in 0..TURNS {
         beside.without.extend(checks(site, time / TURNS).await);
         let goes_on = Arc::new(AtomicBool::new(true));
-        let reports = tokio::spawn(reports(site.url.clone(), rows, Arc::clone(&goes_on)));
+        let (url, until) = (site.url.clone(), Arc::clone(&goes_on));
+        // Who reports is not the process that checks: here a thread and a runtime of its own.
+        let reports = spawn_blocking(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(reports(url, rows, until))
+        });
         beside.with.extend(checks(site, time / TURNS).await);
         goes_on.store(false, Ordering::Relaxed);
         beside.reports.extend(reports.await.expect("reports"));
@@ -62,7 +72,9 @@ async fn checks(site: &Site, time: Duration) -> Vec<Duration> {
     let callers = (0..CALLERS).map(|caller| {
         let limiter = site.limiter.clone();
         tokio::spawn(async move {
-            let mut ticks = interval(EVERY);
+            // Callers come one after the other, not all at once.
+            let first = Due::now() + EVERY * caller as u32 / CALLERS as u32;
+            let mut ticks = interval_at(first, EVERY);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
             let (begin, mut took) = (Instant::now(), Vec::new());
             while begin.elapsed() < time {

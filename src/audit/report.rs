@@ -26,7 +26,7 @@ const DAYS: TimeDelta = TimeDelta::days(30);
 impl Limiter {
     /// What the ledger says about a time.
     ///
-    /// Each row of the time is read once, in pages of 10,000 by the index of the zone's rows. A page is a statement and a
+    /// Each row of the time is read once, in pages of 2,000 by the index of the zone's rows. A page is a statement and a
     /// transaction of its own that locks nothing, with the deadline and the retries of any call; the next one goes on from
     /// its last row. Memory does not grow with the number of rows: some 20 MB for a zone with more than 65,536 blocked
     /// buckets, twice that with the longest keys, one zone after the other. Beyond so many, [`Report::blocked_most`] and

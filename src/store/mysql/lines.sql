@@ -8,4 +8,4 @@ where t.zone_id = ?
     and t.created_at < ?
     and (t.created_at > ? or t.id > ?)
 order by t.created_at, t.id
-limit 10000
+limit 2000

@@ -8,4 +8,4 @@ where t.zone_id = ?1
     and t.created_at < ?3
     and (t.created_at > ?2 or t.id > ?4)
 order by t.created_at, t.id
-limit 10000
+limit 2000
