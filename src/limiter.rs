@@ -186,8 +186,9 @@ impl Limiter {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # use std::time::Duration;
     /// # use tallygate::{Check, Limiter, Policy};
-    /// # let path = std::env::temp_dir().join(format!("tallygate-doc-{}.db", uuid::Uuid::now_v7()));
-    /// # let url = format!("sqlite:{}", path.display());
+    /// # let folder = std::env::temp_dir().join(format!("tallygate-doc-{}", uuid::Uuid::now_v7()));
+    /// # std::fs::create_dir(&folder).unwrap();
+    /// # let url = format!("sqlite:{}", folder.join("test.db").display());
     /// # let limiter = Limiter::connect(&url).await?;
     /// # limiter.set_zone("payments", &Policy::sliding_log(10_000, Duration::from_secs(86_400))?, None, "docs").await?;
     /// # let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
@@ -197,7 +198,7 @@ impl Limiter {
     ///     // insert the payment in the same transaction
     ///     tx.commit().await.unwrap();
     /// }
-    /// # std::fs::remove_file(path).ok();
+    /// # std::fs::remove_dir_all(folder).unwrap();
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
     pub async fn check_in(&self, transaction: impl Into<Joined<'_>>, check: Check) -> Result<Decision> {
