@@ -25,6 +25,7 @@ pub struct Args {
     /// Name of the zone
     zone: String,
     /// The bucket
+    #[arg(allow_negative_numbers = true)]
     key: String,
     /// Why, which is kept: it must not name the person
     #[arg(long, value_name = "TEXT")]

@@ -20,6 +20,9 @@ fn what_was_erased_is_told_and_kept() {
     let text = erase("user:42", "text").out;
     assert!(text.starts_with("erased a bucket of zone login with 1 rows"), "{text}");
     assert!(!text.contains("user:42"), "{text}");
+
+    program.ok(&["check", "login", "-5"]);
+    program.ok(&["erase", "login", "-5", "--note", "a key like a number"]);
 }
 
 #[test]
