@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::chain::assert_chained;
 use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::staff::Staff;
 use crate::verify::verify;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -160,6 +161,17 @@ async fn take_the_row_of_gone(connection: &mut Connected, keeper: &Limiter, made
     done.heads_removed
 }
 
+/// Zones that count, that have a level, and that ban.
+async fn set_zones(limiter: &Staff) -> [(&'static str, Policy); 3] {
+    let ban = BanRule::new(4, DAY, DAY);
+    let zones =
+        [("log", log(5, 3600)), ("level", bucket(1, 3600, 5)), ("bans", log(1, 60).with_ban(Some(ban)))];
+    for (zone, policy) in &zones {
+        limiter.set_zone(zone, policy, None, "test").await.unwrap();
+    }
+    zones
+}
+
 /// Lets the ledger's partitions begin half a year ago, as if upkeep had run since then.
 async fn age(db: &Db) {
     let from: DateTime<Utc> = Utc::now() - chrono::TimeDelta::days(200);
@@ -197,12 +209,7 @@ pub async fn what_is_old_is_dropped_and_what_is_left_still_closes(db: Db) {
     }
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
-    let ban = BanRule::new(4, DAY, DAY);
-    let zones =
-        [("log", log(5, 3600)), ("level", bucket(1, 3600, 5)), ("bans", log(1, 60).with_ban(Some(ban)))];
-    for (zone, policy) in &zones {
-        limiter.set_zone(zone, policy, None, "test").await.unwrap();
-    }
+    let zones = set_zones(limiter).await;
     // `long` has rows of every age, `quiet` only old ones, `young` only new ones.
     let ages = [150, 130, 100, 50, 1];
     for days in ages {
@@ -282,12 +289,7 @@ pub async fn what_is_left_is_verified_and_each_change_of_it_is_found(db: Db) {
     keeper.maintain(Upkeep::default()).await.unwrap();
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
-    let ban = BanRule::new(4, DAY, DAY);
-    let zones =
-        [("log", log(5, 3600)), ("level", bucket(1, 3600, 5)), ("bans", log(1, 60).with_ban(Some(ban)))];
-    for (zone, policy) in &zones {
-        limiter.set_zone(zone, policy, None, "test").await.unwrap();
-    }
+    let zones = set_zones(limiter).await;
     let hash = match db.engine {
         Engine::Postgres => "row_hash = sha256('x')",
         Engine::Sqlite => "row_hash = zeroblob(32)",
