@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tallygate::{
-    Algorithm, Ask, Backtest, Bucket, CalendarUnit, Check, Head, Hold, Kind, Ledger, LedgerRow, Need, Policy,
-    Reason, Replay, Replayed, Version, decide,
-};
+use tallygate::audit::replay::{LedgerRow, Replay, Replayed};
+use tallygate::backtest::Backtest;
+use tallygate::decide::{Ask, Bucket, Head, Hold, Ledger, Need, Version, decide};
+use tallygate::ledger::Kind;
+use tallygate::policy::{Algorithm, CalendarUnit};
+use tallygate::{Check, Policy, Reason};
 use uuid::Uuid;
 
 const NOW_US: i64 = 1_767_225_630_000_000;
@@ -141,6 +143,7 @@ fn row(seq: i64, level: bool) -> LedgerRow {
         member: None,
         note: None,
         actor: None,
+        login: None,
         salt: None,
         row_hash: [0; 32],
     }

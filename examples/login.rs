@@ -19,22 +19,23 @@ enum Login {
 
 async fn login(limiter: &Limiter, address: &str, user: &str, password: &str) -> tallygate::Result<Login> {
     // Two buckets, one transaction: an address that tries many users is stopped, and so is a user whom many
-    // addresses try.
-    let decisions = limiter
-        .check_many(vec![
+    // addresses try. Both pass, or none is spent from: with `check_many`, which decides each by itself, an address
+    // that is blocked would go on spending Alice's attempts, and lock her out for as long as it likes.
+    let combined = limiter
+        .check_all(vec![
             Check::new("login by address", address),
             Check::new("login by user", format!("user:{user}")),
         ])
         .await?;
-    if let Some(blocked) = decisions.iter().find(|decision| decision.blocked) {
-        let wait = blocked.retry_after().unwrap_or(Duration::MAX);
-        return Ok(Login::TooManyAttempts(wait.as_secs() + 1));
+    if combined.blocked {
+        let wait = combined.retry_after().unwrap_or(Duration::MAX);
+        return Ok(Login::TooManyAttempts(wait.as_secs().saturating_add(1)));
     }
     Ok(if password_is_right(user, password) { Login::Welcome } else { Login::WrongPassword })
 }
 
 fn password_is_right(user: &str, password: &str) -> bool {
-    (user, password) == ("alice", "correct horse")
+    [("alice", "correct horse"), ("carol", "battery staple")].contains(&(user, password))
 }
 
 #[tokio::main]
@@ -42,8 +43,11 @@ async fn main() -> tallygate::Result<()> {
     let limiter = Limiter::connect("sqlite::memory:").await?;
     let minute = Duration::from_secs(60);
     let note = Some("attempts");
-    limiter.set_zone("login by address", &Policy::sliding_log(20, minute)?, note, "example").await?;
-    limiter.set_zone("login by user", &Policy::sliding_log(5, minute)?, note, "example").await?;
+    limiter
+        .operator()
+        .set_zone("login by address", &Policy::sliding_log(20, minute)?, note, "example")
+        .await?;
+    limiter.operator().set_zone("login by user", &Policy::sliding_log(5, minute)?, note, "example").await?;
 
     assert_eq!(login(&limiter, "192.0.2.1", "alice", "correct horse").await?, Login::Welcome);
 
@@ -64,6 +68,16 @@ async fn main() -> tallygate::Result<()> {
 
     // Another user is not held up.
     assert_eq!(login(&limiter, "192.0.2.7", "bob", "hunter2").await?, Login::WrongPassword);
-    println!("4 of 10 guesses were looked at; the others were told when to come back");
+
+    // An address that is blocked spends nobody's attempts: Carol logs in while it hammers at her account.
+    for n in 0..16 {
+        login(&limiter, "203.0.113.66", &format!("user {n}"), "guess").await?;
+    }
+    for _ in 0..10 {
+        let guess = login(&limiter, "203.0.113.66", "carol", "guess").await?;
+        assert!(matches!(guess, Login::TooManyAttempts(_)));
+    }
+    assert_eq!(login(&limiter, "198.51.100.3", "carol", "battery staple").await?, Login::Welcome);
+    println!("4 of 10 guesses were looked at; the others were told when to come back, and locked nobody out");
     Ok(())
 }

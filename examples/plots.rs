@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use tallygate::{
-    Algorithm, Ask, Bucket, Charge, Event, Head, Hold, Ledger, Need, Policy, Undo, Version, decide, happen,
+use tallygate::Policy;
+use tallygate::decide::{
+    Ask, Bucket, Charge, Event, Head, Hold, Ledger, Need, Undo, Version, decide, happen,
 };
+use tallygate::policy::Algorithm;
 
 const SECOND_US: i64 = 1_000_000;
 const MINUTE: Duration = Duration::from_secs(60);

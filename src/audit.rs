@@ -1,32 +1,35 @@
 //! What is asked of the ledger afterwards: rows derived again, explained, verified and reported on.
+//!
+//! An [`Auditor`] asks it. What it is asked for and what it answers is in a room for each question.
 
+mod auditor;
 mod book;
 mod bucket;
-#[cfg(feature = "audit")]
-pub(crate) mod checkpoint;
+#[cfg(feature = "evidence")]
+pub mod checkpoint;
 mod compare;
 mod dropped;
-pub(crate) mod explain;
+#[cfg(feature = "evidence")]
+mod evidence;
+pub mod explain;
 mod explained;
-#[cfg(feature = "audit")]
-pub(crate) mod export;
+#[cfg(feature = "evidence")]
+pub mod export;
 mod fault;
 mod hashed;
-mod replay;
-pub(crate) mod report;
-pub(crate) mod verify;
+mod history;
+mod removals;
+pub mod replay;
+pub mod report;
+pub mod verify;
 mod walk;
 mod zones;
 
-#[cfg(feature = "audit")]
-pub use checkpoint::{
-    Changed, Checkpoint, CheckpointKey, CheckpointZone, Disclosed, HeadDifference, Proof, ProvenBucket,
-    ProvenRow,
-};
-pub use compare::{Difference, Replayed};
-pub use explained::{Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Level};
-#[cfg(feature = "audit")]
-pub use export::{Export, ExportFormat, ExportPart, ExportPlace, Manifest};
-pub use fault::{Fault, FaultKind};
-pub use replay::Replay;
-pub use verify::{Verified, Verify, Verifying};
+pub use auditor::Auditor;
+
+/// The chain of hashes, for programs that check a ledger by themselves; its bytes are told in `docs/chain.md`.
+pub mod chain {
+    pub use crate::chain::{
+        End, Hash, Removal, Row, Salt, bucket, hex, is_erased, removals, sha256, text, tombstone, unhex, zone,
+    };
+}

@@ -25,7 +25,7 @@ const TIMES_US: std::ops::RangeInclusive<i64> = -30_610_224_000_000_000..=253_40
 /// Plays traffic through a policy: the same decisions, to the microsecond, as a zone with this policy would have made,
 /// had the checks come to it at those times.
 ///
-/// A policy in [`Mode::Shadow`](crate::Mode::Shadow) counts as blocked what it would have blocked.
+/// A policy in [`Mode::Shadow`](crate::policy::Mode::Shadow) counts as blocked what it would have blocked.
 ///
 /// Memory: a few hundred bytes and its name for each key; beyond that 16 bytes for each different time at which
 /// something was spent in the longest time that the policy looks back on (twice that for a moment). A sliding log looks
@@ -34,7 +34,9 @@ const TIMES_US: std::ops::RangeInclusive<i64> = -30_610_224_000_000_000..=253_40
 ///
 /// ```
 /// use std::time::Duration;
-/// use tallygate::{Ask, Backtest, Policy};
+/// use tallygate::backtest::Backtest;
+/// use tallygate::decide::Ask;
+/// use tallygate::Policy;
 ///
 /// let mut test = Backtest::new(Policy::sliding_log(2, Duration::from_secs(60))?)?;
 /// let login = Ask { cost: 1, ..Ask::default() };
@@ -71,6 +73,7 @@ struct Tested {
 
 /// What a [`Backtest`] found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct BacktestReport {
     /// The policy that decided.
     pub policy: Policy,
@@ -84,7 +87,7 @@ pub struct BacktestReport {
     pub allowed_cost: i64,
     /// What those that would have been blocked asked for.
     pub blocked_cost: i64,
-    /// How many there were for each [`Reason`](crate::Reason), by its name.
+    /// How many there were for each [`Reason`], by its name.
     pub reasons: BTreeMap<&'static str, u64>,
     /// How many bans would have begun.
     pub bans: u64,
@@ -109,6 +112,7 @@ pub struct BacktestReport {
 
 /// A key that would have been blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct BlockedKey {
     /// The key.
     pub key: String,
@@ -122,6 +126,7 @@ pub struct BlockedKey {
 
 /// What became of the checks of a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct TimeSlice {
     /// When it begins.
     pub from: Option<DateTime<Utc>>,
@@ -212,7 +217,7 @@ impl Backtest {
             first_at: time(tested.span_us.map(|span| span.0)),
             last_at: time(tested.span_us.map(|span| span.1)),
         };
-        let reasons = || Reason::ALL.into_iter().zip(self.reasons).filter(|(_, count)| *count > 0);
+        let reasons = || Reason::ALL.iter().zip(self.reasons).filter(|(_, count)| *count > 0);
         let sum =
             |allows| reasons().filter(|(reason, _)| reason.allows() == allows).map(|(_, count)| count).sum();
         let (allowed, blocked): (u64, u64) = (sum(true), sum(false));

@@ -8,6 +8,8 @@
 //! be erased, salt and all, and the chain still closes: in their place stands that hash, as `erased:` and 64 hexadecimal
 //! digits. Without the salt nobody can find out by guessing what it was.
 
+mod removal;
+
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
@@ -16,6 +18,8 @@ use uuid::Uuid;
 use crate::check::ERASED;
 use crate::decide::Exception;
 use crate::zone::{ClockSpan, Policy};
+
+pub use removal::{Removal, removals};
 
 /// A hash: 32 bytes.
 pub type Hash = [u8; 32];
@@ -100,8 +104,10 @@ pub struct Row<'r> {
     pub member: Option<&'r str>,
     /// Why, as people wrote it.
     pub note: Option<&'r str>,
-    /// Who did it.
+    /// Who did it, as was said.
     pub actor: Option<&'r str>,
+    /// By which name the session was logged in that did it.
+    pub login: Option<&'r str>,
     /// The limit that the row sets.
     pub exception: Option<Exception>,
 }
@@ -144,7 +150,7 @@ impl Row<'_> {
         bytes.put(self.kind.as_bytes());
         bytes.put(b"|");
         bytes.put(self.reason.as_bytes());
-        for text in [self.member, self.note, self.actor] {
+        for text in [self.member, self.note, self.actor, self.login] {
             bytes.part(text, |bytes, text| bytes.put(&self::text(salt, text)));
         }
         bytes.part(self.exception, |bytes, exception| {
@@ -203,8 +209,10 @@ pub(crate) struct Version<'v> {
     pub description: &'v str,
     /// When it came into force, in microseconds since 1970.
     pub changed_us: i64,
-    /// Who made it.
+    /// Who made it, as was said.
     pub changed_by: &'v str,
+    /// By which name the session was logged in that made it.
+    pub login: Option<&'v str>,
     /// The clock of its calendar; nothing without one.
     pub clock: &'v [ClockSpan],
 }
@@ -242,6 +250,7 @@ impl Version<'_> {
         add(Some(self.changed_us.to_string()));
         add(Some(hex(&sha256(&[self.description.as_bytes()]))));
         add(Some(hex(&sha256(&[self.changed_by.as_bytes()]))));
+        add(self.login.map(|login| hex(&sha256(&[login.as_bytes()]))));
         let clock = self.clock.iter().fold(String::new(), |mut clock, span| {
             // Writing to a string cannot fail.
             let ClockSpan { starts_us, ends_us, offset_us, shown_us } = span;
@@ -340,10 +349,11 @@ mod tests {
             member: None,
             note: None,
             actor: None,
+            login: None,
             exception: None,
         };
         let hash = row.hash(&start, Some(&salt));
-        assert_eq!(hex(&hash), "861722c1def1a3eb4613106fe7bae890de6d0df17e5ff5a73a38e3b628770fac");
+        assert_eq!(hex(&hash), "6493fd264890d6761de8302d698bd42ee2c33e96467a084f3cc4101850b2f66e");
     }
 
     #[test]

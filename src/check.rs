@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -18,17 +19,67 @@ pub const ERASED: &str = "erased:";
 /// let check = Check::new("payments", "card:9f3c").cost(1_250).txn(uuid::Uuid::now_v7());
 /// # let _ = check;
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// As JSON it is an object of its zone, its key and whatever else is not as it is by itself. Names that it does not have
+/// are refused; what no database would store is refused by [`validate`](Self::validate), not by reading it.
+///
+/// ```
+/// # use tallygate::Check;
+/// let check: Check = serde_json::from_str(r#"{"zone":"login","key":"user:42","cost":3}"#)?;
+/// assert_eq!(check, Check::new("login", "user:42").cost(3));
+/// assert_eq!(serde_json::to_string(&check)?, r#"{"zone":"login","key":"user:42","cost":3}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Check {
     pub(crate) zone: String,
     pub(crate) key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) txn: Option<Uuid>,
+    #[serde(default = "one", deserialize_with = "cost")]
     pub(crate) cost: i64,
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) record: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) critical: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
+    #[serde(default, rename = "ttl_us", with = "in_micros", skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<Duration>,
+    #[serde(default, rename = "deadline_us", with = "in_micros", skip_serializing_if = "Option::is_none")]
     pub(crate) deadline: Option<Duration>,
+}
+
+fn one() -> i64 {
+    1
+}
+
+/// A cost; null is the cost that a check has by itself.
+fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(one))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A duration as whole microseconds.
+mod in_micros {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::zone::micros;
+
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(micros).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_micros))
+    }
 }
 
 impl Check {
@@ -92,6 +143,16 @@ impl Check {
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
+    }
+
+    /// The name of its zone.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// The key of its bucket.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Refuses what no database would store; the limiter calls it before it asks the database.

@@ -1,17 +1,16 @@
 //! What a caller is told.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::names::names;
 
 /// The answer to a [`Check`](crate::Check).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Decision {
     /// The zone's name.
     pub zone: String,
@@ -51,7 +50,7 @@ impl Decision {
         !self.blocked
     }
 
-    /// True when it would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::Mode::Shadow).
+    /// True when it would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::policy::Mode::Shadow).
     pub fn is_shadowed(&self) -> bool {
         !self.blocked && !self.reason.allows()
     }
@@ -67,8 +66,27 @@ impl Decision {
     }
 }
 
+/// The answer to the routine `check_velocity`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Velocity {
+    /// True when the transaction may not pass.
+    pub blocked: bool,
+    /// Number of its row in the ledger: a reference for whoever asks later.
+    pub id: i64,
+    /// The zone's number.
+    pub zone_id: i32,
+    /// The bucket's key.
+    pub key: String,
+    /// What the zone admits in a window.
+    pub rate: i64,
+    /// The window in seconds, rounded up.
+    pub window_seconds: i64,
+}
+
 /// Why a decision is what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reason {
     /// Allowed: the cost fitted.
     WithinLimit,
@@ -91,59 +109,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// In the order of their definition.
-    pub(crate) const ALL: [Self; 9] = [
-        Self::WithinLimit,
-        Self::Soft,
-        Self::Off,
-        Self::Unchecked,
-        Self::OverLimit,
-        Self::ExceedsLimit,
-        Self::Banned,
-        Self::HeldBack,
-        Self::Recorded,
-    ];
-
-    /// Its name in SQL and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WithinLimit => "within_limit",
-            Self::Soft => "soft",
-            Self::Off => "off",
-            Self::Unchecked => "unchecked",
-            Self::OverLimit => "over_limit",
-            Self::ExceedsLimit => "exceeds_limit",
-            Self::Banned => "banned",
-            Self::HeldBack => "held_back",
-            Self::Recorded => "recorded",
-        }
-    }
-
     /// True when a check passes for this reason, whatever the mode of its zone.
     pub fn allows(self) -> bool {
         !matches!(self, Self::OverLimit | Self::ExceedsLimit | Self::Banned | Self::HeldBack)
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Reason {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|reason| reason.as_str() == name)
-            .ok_or_else(|| Error::schema(format!("unknown reason {name:?} in the ledger; upgrade tallygate")))
-    }
-}
-
-impl Serialize for Reason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
+names!(
+    ledger Reason, "reason",
+    WithinLimit "within_limit", Soft "soft", Off "off", Unchecked "unchecked", OverLimit "over_limit",
+    ExceedsLimit "exceeds_limit", Banned "banned", HeldBack "held_back", Recorded "recorded",
+);

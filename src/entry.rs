@@ -2,8 +2,11 @@
 
 mod row;
 
+use std::fmt;
+use std::str::FromStr;
+
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::check::validate_bytes;
@@ -14,7 +17,8 @@ use crate::zone::{Limit, validate_name};
 pub use row::{Kind, LedgerRow};
 
 /// One row of the ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Entry {
     /// Number of the row, unique in the ledger.
     pub id: i64,
@@ -28,11 +32,8 @@ pub struct Entry {
     pub seq: i64,
     /// The transaction that was decided.
     pub txn_id: Uuid,
-    /// What the row records. Of checks: `check`; `reserve`, whose charge ends by itself; `coalesced`, checks that were
-    /// blocked without asking the database; `unchecked`, one that passed while it did not answer. Of charges, under
-    /// their transaction: `refund`, `settle`, `cancel`, `release`. Of the bucket: `ban`, `unban`, `override`,
-    /// `override_end`.
-    pub kind: String,
+    /// What the row records.
+    pub kind: Kind,
     /// How many checks the row stands for: 1, or more in a coalesced one.
     pub checks: i32,
     /// True when the transaction could not pass.
@@ -63,14 +64,18 @@ pub struct Entry {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who did it, for what people do.
+    /// Who did it, as was said, for what people do.
     pub actor: Option<String>,
+    /// By which name the database knows the session that did it, for what people do: the user on PostgreSQL, user and
+    /// host on MySQL and MariaDB, None on SQLite, which knows no users. The database wrote it; no caller can choose it.
+    pub login: Option<String>,
     /// The version of the zone that decided.
     pub zone_version: i32,
 }
 
 /// What was recorded besides checks: a refund, a settlement, a ban, an override, …
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Recorded {
     /// The zone's name.
     pub zone: String,
@@ -79,7 +84,7 @@ pub struct Recorded {
     /// The transaction: of a charge that ended, the one that made it.
     pub txn_id: Uuid,
     /// The kind of the ledger row, see [`Entry::kind`].
-    pub kind: &'static str,
+    pub kind: Kind,
     /// How much was given back, or what a settlement came to; 0 for what concerns no charge.
     pub cost: i64,
     /// What a settlement charged beyond its reservation; else 0.
@@ -100,6 +105,7 @@ pub struct Recorded {
 
 /// A bucket with a limit of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Overridden {
     /// The bucket's key.
     pub key: String,
@@ -111,8 +117,10 @@ pub struct Overridden {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who set it.
+    /// Who set it, as was said.
     pub set_by: Option<String>,
+    /// By which name the database knows the session that set it, see [`Entry::login`].
+    pub login: Option<String>,
     /// When.
     pub set_at: DateTime<Utc>,
 }
@@ -120,7 +128,7 @@ pub struct Overridden {
 /// Which rows of the ledger to read, newest first unless it says otherwise.
 ///
 /// ```
-/// use tallygate::History;
+/// use tallygate::ledger::History;
 /// let blocked = History { zone: Some("login".into()), blocked: Some(true), ..History::default() };
 /// # let _ = blocked;
 /// ```
@@ -197,7 +205,8 @@ impl History {
 }
 
 /// One page of the ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Page {
     /// The rows, newest first; oldest first if that was asked for.
     pub rows: Vec<Entry>,
@@ -205,7 +214,14 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// A place in the ledger, to read on from.
+/// A place in the ledger, to read on from. As text it is two numbers, such as `1774310402123456-42`, that go into a URL as
+/// they are.
+///
+/// ```
+/// let cursor: tallygate::ledger::Cursor = "1774310402123456-42".parse()?;
+/// assert_eq!(cursor.to_string(), "1774310402123456-42");
+/// # Ok::<(), tallygate::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub(crate) at: DateTime<Utc>,
@@ -215,5 +231,36 @@ pub struct Cursor {
 impl From<&Entry> for Cursor {
     fn from(row: &Entry) -> Self {
         Self { at: row.decided_at, id: row.id }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.at.timestamp_micros(), self.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let place = text.rsplit_once('-').and_then(|(at, id)| {
+            Some(Self { at: DateTime::from_timestamp_micros(at.parse().ok()?)?, id: id.parse().ok()? })
+        });
+        place.ok_or_else(|| {
+            Error::invalid(format!("{text:?} is no place in the ledger; use the one that a page ended with"))
+        })
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }

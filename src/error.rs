@@ -3,6 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
 /// What went wrong, in one line that names the value and the remedy.
 ///
 /// A blocked check is not an error: it is a [`Decision`](crate::Decision). Callers tell errors apart
@@ -11,69 +14,121 @@ use std::fmt;
 /// ```
 /// use tallygate::Check;
 /// let error = Check::new("login", "").validate().unwrap_err();
-/// assert!(error.is_invalid());
+/// assert_eq!(error.code(), "invalid");
 /// assert_eq!(error.to_string(), "bucket key is empty; a key is 1 to 255 bytes");
 /// ```
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+/// Whose fault an error is, and what can be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller's: the request itself is wrong (an empty key, a negative cost, no such transaction, …). Nothing was
+    /// written, and trying again does not help. HTTP would say 400.
     Invalid,
+    /// The caller's: the transaction was decided before with another cost or member, or a charge was ended otherwise.
+    /// Nothing was written. HTTP would say 409.
     Conflict,
+    /// The operator's: there is no zone of this name. Nothing was written. HTTP would say 500, since whoever logs in
+    /// cannot help it.
+    UnknownZone,
+    /// The database's, and it passes: a deadline, a lock that was not had, a broken connection. HTTP would say 503.
     Transient,
+    /// The operator's: the schema is missing, older or newer than this program.
     Schema,
+    /// The operator's: the database turned the program away, for want of a right or a password.
+    Refused,
+    /// The database's, or the machine's: anything else.
     Database,
+}
+
+impl ErrorKind {
+    /// Its stable name, for logs, labels and answers to programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Conflict => "conflict",
+            Self::UnknownZone => "unknown_zone",
+            Self::Transient => "transient",
+            Self::Schema => "schema",
+            Self::Refused => "refused",
+            Self::Database => "database",
+        }
+    }
 }
 
 /// What every fallible call of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// True when the request itself is wrong (unknown zone, empty key, negative cost, …): nothing was
-    /// written, and trying again will not help.
-    pub fn is_invalid(&self) -> bool {
-        self.kind == Kind::Invalid
+    /// What kind it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
-    /// True when the transaction was decided before with another cost: nothing was written.
+    /// The stable name of its kind: `invalid`, `conflict`, `unknown_zone`, `transient`, `schema`, `refused`, `database`.
+    pub fn code(&self) -> &'static str {
+        self.kind.as_str()
+    }
+
+    /// True when the request itself is wrong (empty key, negative cost, no such transaction, …): nothing was
+    /// written, and trying again will not help.
+    pub fn is_invalid(&self) -> bool {
+        self.kind == ErrorKind::Invalid
+    }
+
+    /// True when there is no zone of this name, which the operator forgot and no caller can mend.
+    pub fn is_unknown_zone(&self) -> bool {
+        self.kind == ErrorKind::UnknownZone
+    }
+
+    /// True when the transaction was decided before with another cost or member: nothing was written.
     pub fn is_conflict(&self) -> bool {
-        self.kind == Kind::Conflict
+        self.kind == ErrorKind::Conflict
     }
 
     /// True when the same call may succeed later: a deadline passed, a lock was not had, a connection
     /// broke. What became of the check is learned by asking again with the same transaction id.
     pub fn is_transient(&self) -> bool {
-        self.kind == Kind::Transient
+        self.kind == ErrorKind::Transient
     }
 
     /// True when the database's schema is missing, older or newer than this program.
     pub fn is_schema(&self) -> bool {
-        self.kind == Kind::Schema
+        self.kind == ErrorKind::Schema
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Kind::Invalid, message)
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn unknown_zone(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::UnknownZone, message)
+    }
+
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self::new(Kind::Conflict, message)
+        Self::new(ErrorKind::Conflict, message)
     }
 
     pub(crate) fn transient(message: impl Into<String>) -> Self {
-        Self::new(Kind::Transient, message)
+        Self::new(ErrorKind::Transient, message)
     }
 
     pub(crate) fn schema(message: impl Into<String>) -> Self {
-        Self::new(Kind::Schema, message)
+        Self::new(ErrorKind::Schema, message)
     }
 
     pub(crate) fn database(message: impl Into<String>) -> Self {
-        Self::new(Kind::Database, message)
+        Self::new(ErrorKind::Database, message)
     }
 
     pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -87,7 +142,7 @@ impl Error {
         self
     }
 
-    fn new(kind: Kind, message: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 }
@@ -101,5 +156,15 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// `{"code":"conflict","message":"transaction … was decided with cost 1, not 2; use a new id"}`.
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Error", 2)?;
+        fields.serialize_field("code", self.code())?;
+        fields.serialize_field("message", &self.message)?;
+        fields.end()
     }
 }

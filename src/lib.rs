@@ -1,57 +1,113 @@
-#![doc = include_str!("../README.md")]
+//! A rate limiter and velocity checker that lives in the SQL database which a login or payment flow already uses.
+//! Every decision, allowed or blocked, is one durable row: exact, idempotent, and there to be looked up for years.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tallygate::{Check, Limiter, Policy};
+//!
+//! # #[cfg(feature = "sqlite")]
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let limiter = Limiter::connect("sqlite::memory:").await?; // or postgres://…, mysql://…, mariadb://…
+//! let five_a_minute = Policy::sliding_log(5, Duration::from_secs(60))?;
+//! limiter.operator().set_zone("login", &five_a_minute, Some("password attempts"), "alice").await?;
+//!
+//! // Before the password is looked at, so that a burst cannot slip through:
+//! let decision = limiter.check(Check::new("login", "user:42")).await?;
+//! if decision.blocked {
+//!     println!("try again in {:?}", decision.retry_after());
+//! }
+//! # Ok::<(), tallygate::Error>(()) }).unwrap();
+//! ```
+//!
+//! # Where to begin
+//!
+//! - [`Limiter`] is what an application has: it connects, checks, reserves, settles and refunds. A [`Check`] goes in, a
+//!   [`Decision`] comes out; a blocked check is a decision too, and never an [`Error`].
+//! - A check joins the caller's own transaction by [`Limiter::check_in`], so that the payment and the spent limit are
+//!   committed together or not at all. Several limits pass together or not at all by [`Limiter::check_all`]. Everything
+//!   that charges has a form that joins: [`Limiter::check_all_in`], [`Limiter::refund_in`] and so on.
+//! - Other people have faces of their own: [`Limiter::operator`] sets zones, bans and overrides ([`policy`]),
+//!   [`Limiter::auditor`] reads the ledger ([`ledger`], [`audit`]), [`Limiter::owner`] looks after the tables
+//!   ([`schema`]).
+//! - PostgreSQL, MySQL and MariaDB are prepared once, by [`schema::Migrator`] or the command `tallygate migrate`. A
+//!   SQLite file prepares itself.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `postgres`, `mysql`, `sqlite` | the databases; a service names the one that it uses. `mysql` is MariaDB too |
+//! | `tls` (default) | encrypted connections, by rustls |
+//! | `evidence` | checkpoints, proofs and exports of the ledger |
+//! | `testing` | a clock that tests move by hand, on the embedded engine; answers may be built by hand |
+//!
+//! [`chrono`], [`sqlx`] and [`uuid`] are in the interface and can be taken from here. A new major version of one of them is
+//! a new major version of this library; before 1.0, a minor one.
 // With some of the databases or the evidence left out, what only they use is unused.
 #![cfg_attr(
-    not(all(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "audit")),
+    not(all(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "evidence")),
     allow(dead_code, unused)
 )]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod audit;
-mod backtest;
-pub mod chain;
+pub mod audit;
+pub mod backtest;
+mod chain;
 mod check;
-mod decide;
+pub mod decide;
 mod decision;
 mod entry;
 mod error;
 mod limiter;
 mod migrate;
+mod names;
 mod retry;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod zone;
 
-#[cfg(feature = "audit")]
-pub use crate::audit::{
-    Changed, Checkpoint, CheckpointKey, CheckpointZone, Disclosed, Export, ExportFormat, ExportPart,
-    ExportPlace, HeadDifference, Manifest, Proof, ProvenBucket, ProvenRow,
-};
 pub use crate::{
-    audit::report::{
-        Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn,
-        Top, Undone, Volume, ZoneReport,
-    },
-    audit::{
-        Bar, Binding, Carry, Counted, CountedCharge, Difference, Explained, ExplainedRow, Fade, Fault,
-        FaultKind, Level, Replay, Replayed, Verified, Verify, Verifying,
-    },
-    backtest::{Backtest, BacktestReport, BlockedKey, TimeSlice},
     check::Check,
-    decide::{
-        Ask, Bucket, BucketOverride, Carried, Charge, Event, Exception, Happened, Head, Hold, Ledger, Need,
-        Outcome, Override, Undo, Version, decide, happen,
-    },
-    decision::{Decision, Reason},
-    entry::{Cursor, Entry, History, Kind, LedgerRow, Overridden, Page, Recorded},
-    error::{Error, Result},
-    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, ZoneSetting},
-    migrate::{Migration, Migrator, Role},
-    store::{Erased, Isolation, Joined, Maintained, Pool, Upkeep},
-    zone::{
-        Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
-        Policy, RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneVersion,
-    },
+    decision::{Decision, Reason, Velocity},
+    entry::Recorded,
+    error::{Error, ErrorKind, Result},
+    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter},
+    store::{Isolation, Joined, Pool},
+    zone::Policy,
 };
 
+// Their types are in this interface: a new major version of one is a new major version of this library, until 1.0 a minor
+// one. Who takes them from here has those that fit.
+pub use {chrono, sqlx, uuid};
+
+/// Zones and their policies: what an operator sets.
+pub mod policy {
+    pub use crate::decide::Override;
+    pub use crate::entry::Overridden;
+    pub use crate::limiter::{Operator, ZoneSetting};
+    pub use crate::zone::{
+        Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
+        RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneVersion,
+    };
+}
+
+/// The ledger: its rows, and how to ask for them.
+pub mod ledger {
+    pub use crate::entry::{Cursor, Entry, History, Kind, Page};
+}
+
+/// The tables: making them, who may do what, and upkeep.
+pub mod schema {
+    pub use crate::limiter::Owner;
+    pub use crate::migrate::{Migration, Migrator, Role};
+    pub use crate::store::{Erased, Maintained, Upkeep};
+}
+
 // The code in the documents compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/operations.md")]
 struct Operations;

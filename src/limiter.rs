@@ -1,33 +1,33 @@
 //! The face of the library.
 
 mod action;
-mod audit;
 mod calls;
 mod combiner;
 mod config;
-#[cfg(feature = "audit")]
-mod evidence;
 mod floods;
-mod history;
 mod journal;
+mod operator;
+mod owner;
+mod routines;
 mod trace;
-mod upkeep;
 mod wait;
 mod zones;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
+use crate::audit::Auditor;
 use crate::check::Check;
 use crate::decision::Decision;
-use crate::entry::{History, Page};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::migrate;
-use crate::store::{Address, Joined, Pool, Store};
-use calls::{Passing, call, ended, flat, only, request, until};
+use crate::store::{Address, Joined, Pool, Store, in_time};
+#[cfg(feature = "testing")]
+use crate::store::{Isolation, Terms};
+use calls::{Passing, call, ended, flat, only, until};
 use combiner::Combiner;
 use floods::Floods;
 use wait::Waiters;
@@ -36,7 +36,8 @@ use zones::Zones;
 pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config};
 pub use journal::Journal;
-pub use zones::ZoneSetting;
+pub use operator::{Operator, ZoneSetting};
+pub use owner::Owner;
 
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
@@ -55,7 +56,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 /// use tallygate::{Check, Limiter, Policy};
 ///
 /// let limiter = Limiter::connect("sqlite::memory:").await?;
-/// limiter.set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+/// limiter.operator().set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
 /// for _ in 0..5 {
 ///     assert!(limiter.check(Check::new("login", "user:42")).await?.is_allowed());
 /// }
@@ -67,8 +68,17 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct Limiter {
     inner: Arc<Inner>,
+    /// Whose rights are used for what an app may not do, where they are not its own.
+    others: Others,
     /// What passes while the database does not answer.
     journal: Option<Journal>,
+}
+
+#[derive(Clone, Default)]
+struct Others {
+    operator: Option<Arc<Inner>>,
+    auditor: Option<Arc<Inner>>,
+    owner: Option<Arc<Inner>>,
 }
 
 struct Inner {
@@ -84,26 +94,36 @@ struct Inner {
 impl Limiter {
     /// Connects with the default [`Config`] to `postgres://…`, `mysql://…`, `mariadb://…` or `sqlite:FILE`.
     ///
-    /// A SQLite file that is not there is made, with its schema. Any other database must have been migrated:
-    /// the error says what to run.
+    /// A SQLite file that is not there is made, with its schema, unless [`Config::create`] says otherwise. Any other
+    /// database must have been migrated: the error says what to run.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Config::default()).await
     }
 
     /// Connects with settings.
+    ///
+    /// # Errors
+    /// Transient: the server cannot be reached, or did not answer before [`Config::deadline`]. Schema: it is missing, older
+    /// or newer than this program. Invalid: the URL cannot be read.
     pub async fn connect_with(url: &str, config: Config) -> Result<Self> {
-        let store = Store::connect(&Address::parse(url)?, config.connections.max(1)).await?;
-        Self::open(store, config).await
+        let address = Address::parse(url)?;
+        let until = until(config.deadline);
+        let store = Store::connect(&address, config.connections.max(1), config.create, until).await?;
+        Self::open(store, config, until).await
     }
 
     /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
     /// timeout when it uses rustls: see `docs/operations.md`.
     pub async fn with_pool(pool: impl Into<Pool>, config: Config) -> Result<Self> {
-        Self::open(pool.into().0, config).await
+        Self::open(pool.into().0, config, until(config.deadline)).await
     }
 
-    async fn open(store: Store, config: Config) -> Result<Self> {
-        migrate::gate(store.schema_version().await?)?;
+    async fn open(store: Store, config: Config, until: Instant) -> Result<Self> {
+        // Ids of transactions begin with the time.
+        if SystemTime::now() < SystemTime::UNIX_EPOCH {
+            return Err(Error::invalid("the clock of this host is before 1970; set it"));
+        }
+        migrate::gate(in_time(until, store.schema()).await?)?;
         Ok(Self::over(store, config))
     }
 
@@ -118,6 +138,7 @@ impl Limiter {
                 zones: Zones::default(),
                 waiters: Waiters::default(),
             }),
+            others: Others::default(),
             journal: None,
         }
     }
@@ -132,7 +153,7 @@ impl Limiter {
     ///
     /// # Errors
     /// Invalid: an unknown zone, a key or a cost that cannot be stored. Conflict: the transaction was
-    /// decided with another cost. Transient: the deadline passed, or conflicts did not end.
+    /// decided with another cost, or about another member. Transient: the deadline passed, or conflicts did not end.
     pub async fn check(&self, check: Check) -> Result<Decision> {
         check.validate()?;
         let deadline = check.deadline.unwrap_or(self.inner.config.deadline);
@@ -178,8 +199,11 @@ impl Limiter {
     ///
     /// One round trip, and one more the first time that a zone is named. Holds the bucket's lock until the
     /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back
-    /// and runs its transaction again. The database's
-    /// own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
+    /// and runs its transaction again. The database's own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
+    ///
+    /// Everything that charges joins so: [`check_all_in`](Self::check_all_in), [`reserve_in`](Self::reserve_in),
+    /// [`settle_in`](Self::settle_in), [`cancel_in`](Self::cancel_in), [`refund_in`](Self::refund_in),
+    /// [`release_in`](Self::release_in).
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
@@ -190,7 +214,7 @@ impl Limiter {
     /// # std::fs::create_dir(&folder).unwrap();
     /// # let url = format!("sqlite:{}", folder.join("test.db").display());
     /// # let limiter = Limiter::connect(&url).await?;
-    /// # limiter.set_zone("payments", &Policy::sliding_log(10_000, Duration::from_secs(86_400))?, None, "docs").await?;
+    /// # limiter.operator().set_zone("payments", &Policy::sliding_log(10_000, Duration::from_secs(86_400))?, None, "docs").await?;
     /// # let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
     /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     /// let decision = limiter.check_in(&mut *tx, Check::new("payments", "card:9f3c").cost(1_250)).await?;
@@ -203,23 +227,9 @@ impl Limiter {
     /// ```
     pub async fn check_in(&self, transaction: impl Into<Joined<'_>>, check: Check) -> Result<Decision> {
         check.validate()?;
-        let Joined(mut caller) = transaction.into();
-        let inner = &self.inner;
+        let Joined(caller) = transaction.into();
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
-        // The caller's own connection looks for the zone: another one might not be had while this one is held.
-        let zone = match inner.zones.known(&check.zone) {
-            Some(zone) => zone,
-            None => {
-                let found = inner.store.find_zone_in(&mut caller, &check.zone).await?;
-                inner.zones.remember(&check.zone, found)?
-            }
-        };
-        let requests = [request(check, zone.id, txn)];
-        let asked = Instant::now();
-        let decisions = trace::call(1, inner.store.check_in(caller, &requests)).await;
-        let decision = decisions.and_then(only);
-        trace::decided(&requests[0].zone, decision.as_ref(), asked.elapsed());
-        decision
+        self.inner.check_in(caller, vec![check], vec![txn], Passing::Each).await.and_then(only)
     }
 
     /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
@@ -228,7 +238,7 @@ impl Limiter {
     }
 
     /// Records the blocked checks that were answered from memory and have no row yet, in zones whose
-    /// [`BlockedRows`](crate::BlockedRows) are coalesced. They get theirs within a second or so by themselves; call this before the
+    /// [`BlockedRows`](crate::policy::BlockedRows) are coalesced. They get theirs within a second or so by themselves; call this before the
     /// program ends.
     pub async fn flush(&self) -> Result<()> {
         let mut result = Ok(());
@@ -238,25 +248,100 @@ impl Limiter {
         result
     }
 
-    /// Reads the ledger, newest row first, a page at a time.
-    ///
-    /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
-    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
-    pub async fn history(&self, history: &History) -> Result<Page> {
-        history.validate()?;
-        self.inner.within(self.read_history(history)).await
+    /// What an operator may do: zones, bans, overrides.
+    pub fn operator(&self) -> Operator {
+        Operator { inner: Arc::clone(self.others.operator.as_ref().unwrap_or(&self.inner)) }
     }
 
-    /// The same limiter with its time read from a counter of microseconds since 1970. Tests only; the
-    /// embedded engine only.
-    #[cfg(all(feature = "sqlite", feature = "test-clock"))]
-    #[doc(hidden)]
-    pub fn with_test_clock(self, us: Arc<std::sync::atomic::AtomicI64>) -> Self {
+    /// What an auditor may do: read the ledger, verify it, report on it.
+    pub fn auditor(&self) -> Auditor {
+        let Inner { store, config, .. } = &**self.others.auditor.as_ref().unwrap_or(&self.inner);
+        Auditor::new(store.clone(), config.attempts, config.deadline)
+    }
+
+    /// What the owner of the tables may do: upkeep, and erasing.
+    pub fn owner(&self) -> Owner {
+        Owner { inner: Arc::clone(self.others.owner.as_ref().unwrap_or(&self.inner)) }
+    }
+
+    /// The same limiter, whose [`operator`](Self::operator) works with the connections and the rights of another one.
+    /// A service that checks as *app* and sets zones needs it: an app may not.
+    #[must_use]
+    pub fn with_operator(mut self, operator: &Self) -> Self {
+        self.others.operator = Some(Arc::clone(&operator.inner));
+        self
+    }
+
+    /// As [`with_operator`](Self::with_operator), for the [`auditor`](Self::auditor).
+    #[must_use]
+    pub fn with_auditor(mut self, auditor: &Self) -> Self {
+        self.others.auditor = Some(Arc::clone(&auditor.inner));
+        self
+    }
+
+    /// As [`with_operator`](Self::with_operator), for the [`owner`](Self::owner).
+    #[must_use]
+    pub fn with_owner(mut self, owner: &Self) -> Self {
+        self.others.owner = Some(Arc::clone(&owner.inner));
+        self
+    }
+
+    /// Asks the database whether it is there and has a schema that this program can work with: what a service is asked
+    /// before it gets traffic. Works with the rights of any role.
+    ///
+    /// One round trip. Takes no lock.
+    ///
+    /// # Errors
+    /// Transient: the database did not answer within the deadline. Schema: it was not migrated, or too far. Refused: the
+    /// program may not ask.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let limiter = tallygate::Limiter::connect("sqlite::memory:").await?;
+    /// limiter.ping().await?;
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn ping(&self) -> Result<()> {
+        let schema = self.inner.within(self.inner.store.schema()).await?;
+        migrate::fits(schema).map(drop)
+    }
+
+    /// Ends well: records what is known from memory only, as [`flush`](Self::flush) does, and closes the connections. A pool
+    /// that was given by [`with_pool`](Self::with_pool) stays open. Calls of other clones fail from then on.
+    ///
+    /// # Errors
+    /// Those of [`flush`](Self::flush); the connections are closed nevertheless.
+    pub async fn close(self) -> Result<()> {
+        let flushed = self.flush().await;
+        self.inner.store.close().await;
+        flushed
+    }
+
+    /// The same limiter by a clock that a test moves.
+    ///
+    /// # Errors
+    /// Invalid: it is not on the embedded engine. Every other database decides by its own clock, which no client can set.
+    #[cfg(all(feature = "sqlite", feature = "testing"))]
+    pub fn with_clock(self, clock: &crate::testing::Clock) -> Result<Self> {
         let mut store = self.inner.store.clone();
-        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
-        if let Store::Sqlite(sqlite) = &mut store {
-            sqlite.set_clock(us);
-        }
-        Self::over(store, self.inner.config)
+        store.set_clock(clock)?;
+        Ok(Self::over(store, self.inner.config))
+    }
+
+    /// A row for so many blocked checks, as a flood leaves it; for this project's own tests.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub async fn record_blocked(
+        &self,
+        zone_id: i32,
+        key: &str,
+        txn: Uuid,
+        cost: i64,
+        checks: u32,
+    ) -> Result<()> {
+        let request = calls::request(Check::new("", key).cost(cost).txn(txn), zone_id, txn);
+        let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
+        self.inner.store.record_blocked(&request, checks, terms).await
     }
 }

@@ -9,13 +9,14 @@ mod grant;
 mod plan;
 
 use crate::error::{Error, Result};
-use crate::store::{Address, Engine};
+use crate::store::{Address, Engine, Schema};
+use plan::{Plan, latest};
 
 pub use grant::Role;
-pub(crate) use plan::latest;
 
 /// One step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Migration {
     /// Its number: the same on every database.
     pub version: i32,
@@ -32,18 +33,21 @@ pub struct Migration {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let migrator = tallygate::Migrator::new("sqlite::memory:")?;
+/// let migrator = tallygate::schema::Migrator::new("sqlite::memory:")?;
 /// assert_eq!(migrator.pending().await?.len(), migrator.migrations().len());
 /// # Ok::<(), tallygate::Error>(()) }).unwrap();
 /// ```
 pub struct Migrator {
     address: Address,
+    plan: Plan,
 }
 
 impl Migrator {
     /// For the database at `url`; nothing is opened yet. Fails for a scheme that is not known.
     pub fn new(url: &str) -> Result<Self> {
-        Ok(Self { address: Address::parse(url)? })
+        let address = Address::parse(url)?;
+        let plan = Plan::of(address.engine());
+        Ok(Self { address, plan })
     }
 
     /// Every migration for this database, in order.
@@ -51,46 +55,61 @@ impl Migrator {
         let step = |m: &refinery_core::Migration| Migration {
             version: m.version(),
             name: m.name().to_owned(),
-            sql: m.sql().unwrap_or_default().to_owned(),
+            sql: self.plan.parts(m.sql().unwrap_or_default()).into_iter().map(|part| part.sql).collect(),
         };
-        plan::plan(self.address.engine()).iter().map(step).collect()
+        self.plan.migrations().iter().map(step).collect()
     }
 
-    /// Those that are not applied yet. Fails when the database's schema is newer than this program.
+    /// Those that are not applied yet; none where a newer program has gone further. Whoever has any
+    /// [role](Self::grant) may ask.
+    ///
+    /// # Errors
+    /// Schema: a newer program has changed the schema so that this one cannot work with it.
     pub async fn pending(&self) -> Result<Vec<Migration>> {
-        let applied = self.applied().await?;
+        let schema = self.schema().await?;
+        is_newer(schema, self.plan.latest())?;
         let mut all = self.migrations();
-        if let Some(newer) = applied.iter().find(|&&version| version > latest()) {
-            return Err(newer_schema(*newer));
-        }
-        all.retain(|migration| !applied.contains(&migration.version));
+        all.retain(|migration| schema.is_none_or(|schema| migration.version > schema.version));
         Ok(all)
     }
 
-    /// Applies what is pending and returns it.
+    /// Applies what is pending and returns it. Roles that were given by [`grant`](Self::grant) are given again, with
+    /// what is new.
+    ///
+    /// # Errors
+    /// Those of [`pending`](Self::pending). Transient: another migrator was at work for too long.
     pub async fn apply(&self) -> Result<Vec<Migration>> {
         let all = self.migrations();
         let applied: Vec<i32> = match self.address.engine() {
             #[cfg(feature = "postgres")]
-            Engine::Postgres => adapter::postgres::apply(&self.address).await,
+            Engine::Postgres => adapter::postgres::apply(&self.address, &self.plan).await,
             #[cfg(feature = "mysql")]
-            Engine::MySql => adapter::mysql::apply(&self.address).await,
+            Engine::MySql => adapter::mysql::apply(&self.address, &self.plan).await,
             #[cfg(feature = "sqlite")]
-            Engine::Sqlite => adapter::sqlite::apply(&self.address).await,
+            Engine::Sqlite => adapter::sqlite::apply(&self.address, &self.plan).await,
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
             engine => Err(engine.missing()),
         }?;
         Ok(all.into_iter().filter(|migration| applied.contains(&migration.version)).collect())
     }
 
-    async fn applied(&self) -> Result<Vec<i32>> {
+    /// The same migrator in a later release: with one migration more, a file's name and text, and these files in place
+    /// of routines. Tests only.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn with_release(mut self, migration: (String, String), routines: Vec<(String, String)>) -> Self {
+        self.plan.release(migration, routines);
+        self
+    }
+
+    async fn schema(&self) -> Result<Option<Schema>> {
         match self.address.engine() {
             #[cfg(feature = "postgres")]
-            Engine::Postgres => adapter::postgres::applied(&self.address).await,
+            Engine::Postgres => adapter::postgres::schema(&self.address).await,
             #[cfg(feature = "mysql")]
-            Engine::MySql => adapter::mysql::applied(&self.address).await,
+            Engine::MySql => adapter::mysql::schema(&self.address).await,
             #[cfg(feature = "sqlite")]
-            Engine::Sqlite => adapter::sqlite::applied(&self.address).await,
+            Engine::Sqlite => adapter::sqlite::schema(&self.address).await,
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
             engine => Err(engine.missing()),
         }
@@ -98,27 +117,42 @@ impl Migrator {
 }
 
 /// Says whether a program and a database fit; what every limiter asks before its first check.
-pub(crate) fn gate(version: Option<i32>) -> Result<()> {
-    match version {
+///
+/// A newer schema is worked with and told in the log, unless a migration since is named as breaking.
+pub(crate) fn gate(schema: Option<Schema>) -> Result<()> {
+    if fits(schema)? {
+        let (version, known) = (schema.map(|schema| schema.version), latest());
+        tracing::warn!(version, known, "the database's schema is newer than this program; it works on");
+    }
+    Ok(())
+}
+
+/// Whether the schema is newer than the program, which it may be. Fails where the two do not fit.
+pub(crate) fn fits(schema: Option<Schema>) -> Result<bool> {
+    let known = latest();
+    match schema {
         None => Err(Error::schema("the database has no tallygate schema; run: tallygate migrate")),
-        Some(version) if version > latest() => Err(newer_schema(version)),
-        Some(version) if version < latest() => Err(Error::schema(format!(
-            "the database's schema is version {version} and this program needs {}; run: tallygate migrate",
-            latest()
+        Some(Schema { version, .. }) if version < known => Err(Error::schema(format!(
+            "the database's schema is version {version} and this program needs {known}; run: tallygate migrate"
         ))),
-        Some(_) => Ok(()),
+        Some(_) => is_newer(schema, known),
     }
 }
 
-fn newer_schema(version: i32) -> Error {
-    Error::schema(format!(
-        "the database's schema is version {version} and this program knows only {}; install a newer tallygate",
-        latest()
-    ))
+/// True when the schema has migrations that a program which knows so many does not. Fails when one of them is breaking.
+fn is_newer(schema: Option<Schema>, known: i32) -> Result<bool> {
+    let Some(Schema { version, breaking }) = schema else { return Ok(false) };
+    match breaking.filter(|&breaking| breaking > known) {
+        None => Ok(version > known),
+        Some(breaking) => Err(Error::schema(format!(
+            "the database's schema is version {version}, and since version {breaking} programs that know only {known} \
+             cannot work with it; install a newer tallygate"
+        ))),
+    }
 }
 
 /// Gives an empty embedded database its schema.
 #[cfg(feature = "sqlite")]
 pub(crate) async fn run_embedded(connection: &mut sqlx::SqliteConnection) -> Result<()> {
-    adapter::sqlite::run(connection).await.map(drop)
+    adapter::sqlite::run(connection, &Plan::of(Engine::Sqlite)).await.map(drop)
 }

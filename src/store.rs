@@ -16,6 +16,7 @@ mod line;
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
+mod removal;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod upkeep;
@@ -27,25 +28,27 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::decision::Decision;
+use crate::decision::{Decision, Velocity};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::zone::{Zone, ZoneVersion};
 
 pub(crate) use asked::{
-    Action, At, Bucket, Chained, Found, Of, Range, Request, Setting, Span, Spending, StoredHead, What,
-    beginning,
+    Action, At, Bucket, Chained, Found, Of, Range, Request, Schema, Setting, Span, Spending, StoredHead,
+    What, ZoneRemoved, beginning,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, salt_of, spans_of};
 pub use erase::Erased;
 pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
+pub(crate) use fault::was_taken_back;
 pub(crate) use line::{Line, Lines};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::Postgres;
+pub(crate) use removal::{REMOVALS, Removal};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Sqlite;
 pub(crate) use upkeep::{Facts, Needed, Plan};
@@ -54,6 +57,7 @@ pub(crate) use url::{Address, Engine};
 
 /// How decisions of the same bucket are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Isolation {
     /// READ COMMITTED and the bucket's row lock: one round trip, waiters queue at the lock.
     #[default]
@@ -169,45 +173,6 @@ impl From<sqlx::SqlitePool> for Pool {
     }
 }
 
-/// What tests ask of a store before anything else does.
-#[cfg(feature = "test-clock")]
-#[doc(hidden)]
-impl Pool {
-    pub async fn record_blocked(
-        &self,
-        zone_id: i32,
-        key: &str,
-        txn: Uuid,
-        cost: i64,
-        checks: u32,
-    ) -> Result<()> {
-        let (zone, key) = (String::new(), key.to_owned());
-        let (member, ttl_us) = (None, None);
-        let request = Request {
-            zone,
-            zone_id,
-            key,
-            txn,
-            cost,
-            fresh: false,
-            record: false,
-            critical: false,
-            member,
-            ttl_us,
-        };
-        let until = Instant::now() + Duration::from_secs(30);
-        self.0.record_blocked(&request, checks, Terms { isolation: Isolation::RowLock, until }).await
-    }
-
-    #[cfg(feature = "sqlite")]
-    pub fn set_test_clock(&mut self, us: std::sync::Arc<std::sync::atomic::AtomicI64>) {
-        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
-        if let Store::Sqlite(sqlite) = &mut self.0 {
-            sqlite.set_clock(us);
-        }
-    }
-}
-
 /// Calls the same method of whichever store it is.
 macro_rules! each {
     ($store:expr, $s:ident => $call:expr) => {
@@ -222,23 +187,64 @@ macro_rules! each {
     };
 }
 
-// Behind the macro, which it uses.
+/// Calls the same method of whichever store it is, on the caller's connection.
+macro_rules! joined {
+    ($store:expr, $caller:expr, ($s:ident, $connection:ident) => $call:expr) => {
+        match ($store, $caller) {
+            #[cfg(feature = "postgres")]
+            (Store::Postgres($s), Caller::Postgres($connection)) => $call,
+            #[cfg(feature = "mysql")]
+            (Store::MySql($s), Caller::MySql($connection)) => $call,
+            #[cfg(feature = "sqlite")]
+            (Store::Sqlite($s), Caller::Sqlite($connection)) => $call,
+            #[allow(unreachable_patterns, reason = "with one database compiled in, the pair always matches")]
+            _ => Err(Error::invalid(
+                "the connection is of another database than the limiter's; join one of its own kind",
+            )),
+        }
+    };
+}
+
+// Behind the macros, which it uses.
 mod reading;
 
 impl Store {
-    /// Opens a pool for the address. SQLite's file is created and migrated on first use; other databases
-    /// are migrated by an explicit command.
-    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+    /// Opens a pool for the address. With `create` a SQLite file that is not there is made and migrated; other
+    /// databases are migrated by an explicit command.
+    /// A server that says nothing is given up at `until`.
+    pub async fn connect(address: &Address, connections: u32, create: bool, until: Instant) -> Result<Self> {
+        #[cfg(not(feature = "sqlite"))]
+        let _ = create;
+        #[cfg(not(any(feature = "postgres", feature = "mysql")))]
+        let _ = until;
         match address.engine() {
             #[cfg(feature = "postgres")]
-            Engine::Postgres => Postgres::connect(address, connections).await.map(Self::Postgres),
+            Engine::Postgres => Postgres::connect(address, connections, until).await.map(Self::Postgres),
             #[cfg(feature = "mysql")]
-            Engine::MySql => MySql::connect(address, connections).await.map(Self::MySql),
+            Engine::MySql => MySql::connect(address, connections, until).await.map(Self::MySql),
             #[cfg(feature = "sqlite")]
-            Engine::Sqlite => Sqlite::connect(address, connections).await.map(Self::Sqlite),
+            Engine::Sqlite => Sqlite::connect(address, connections, create).await.map(Self::Sqlite),
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
             engine => Err(engine.missing()),
         }
+    }
+
+    /// By a clock that a test moves; only the embedded engine has none of its own.
+    #[cfg(all(feature = "sqlite", feature = "testing"))]
+    pub fn set_clock(&mut self, clock: &crate::testing::Clock) -> Result<()> {
+        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
+        let Self::Sqlite(sqlite) = self else {
+            return Err(Error::invalid(
+                "the database decides by its own clock, which no client can set; test with sqlite::memory:",
+            ));
+        };
+        sqlite.set_clock(clock.clone());
+        Ok(())
+    }
+
+    /// Closes its connections, unless they are the caller's.
+    pub async fn close(&self) {
+        each!(self, s => s.close().await);
     }
 
     /// How many connections it may open.
@@ -246,9 +252,9 @@ impl Store {
         each!(self, s => s.connections())
     }
 
-    /// Number of the last migration; None where there is no schema.
-    pub async fn schema_version(&self) -> Result<Option<i32>> {
-        each!(self, s => s.schema_version().await)
+    /// How far the schema is; None where there is none.
+    pub async fn schema(&self) -> Result<Option<Schema>> {
+        each!(self, s => s.schema().await)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -257,16 +263,7 @@ impl Store {
 
     /// On the caller's connection.
     pub async fn find_zone_in(&self, caller: &mut Caller<'_>, name: &str) -> Result<Option<Found>> {
-        match caller {
-            #[cfg(feature = "postgres")]
-            Caller::Postgres(connection) => postgres::find_zone(connection, name).await,
-            #[cfg(feature = "mysql")]
-            Caller::MySql(connection) => mysql::find_zone(connection, name).await,
-            #[cfg(feature = "sqlite")]
-            Caller::Sqlite(connection) => sqlite::find_zone(connection, name).await,
-            #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
-            Caller::None(never, _) => match *never {},
-        }
+        joined!(self, caller, (s, connection) => s.find_zone_in(connection, name).await)
     }
 
     /// Decides and commits: each request in order, all in one transaction.
@@ -282,20 +279,7 @@ impl Store {
 
     /// Decides inside the caller's transaction.
     pub async fn check_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
-        match (self, caller) {
-            #[cfg(feature = "postgres")]
-            (Self::Postgres(_), Caller::Postgres(connection)) => {
-                Postgres::check_in(connection, requests).await
-            }
-            #[cfg(feature = "mysql")]
-            (Self::MySql(_), Caller::MySql(connection)) => MySql::check_in(connection, requests).await,
-            #[cfg(feature = "sqlite")]
-            (Self::Sqlite(store), Caller::Sqlite(connection)) => store.check_in(connection, requests).await,
-            #[allow(unreachable_patterns, reason = "with one database compiled in, the pair always matches")]
-            _ => Err(Error::invalid(
-                "the connection is of another database than the limiter's; join one of its own kind",
-            )),
-        }
+        joined!(self, caller, (s, connection) => s.check_in(connection, requests).await)
     }
 
     /// Records so many checks that were answered blocked from memory as one row, in a transaction of its own.
@@ -313,10 +297,20 @@ impl Store {
         each!(self, s => s.check_all(requests, terms).await)
     }
 
+    /// As [`check_all`](Self::check_all), inside the caller's transaction.
+    pub async fn check_all_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
+        joined!(self, caller, (s, connection) => s.check_all_in(connection, requests).await)
+    }
+
     /// Records actions on different buckets, in the order of these, all in one transaction. What an action's transaction has done to its
     /// bucket already is not done again, but told.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         each!(self, s => s.act(actions, terms).await)
+    }
+
+    /// As [`act`](Self::act), inside the caller's transaction.
+    pub async fn act_in(&self, caller: Caller<'_>, actions: &[Action]) -> Result<Vec<Recorded>> {
+        joined!(self, caller, (s, connection) => s.act_in(connection, actions).await)
     }
 
     /// What the checks of a transaction spent, newest first.
@@ -324,9 +318,53 @@ impl Store {
         each!(self, s => s.charges(txn).await)
     }
 
+    /// On the caller's connection, which sees what its transaction has just spent.
+    pub async fn charges_in(&self, caller: &mut Caller<'_>, txn: Uuid) -> Result<Vec<Spending>> {
+        joined!(self, caller, (s, connection) => s.charges_in(connection, txn).await)
+    }
+
+    /// Calls `check_velocity` and commits.
+    pub async fn check_velocity(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Velocity> {
+        each!(self, s => s.check_velocity(zone_id, key, terms).await)
+    }
+
+    /// Inside the caller's transaction.
+    pub async fn check_velocity_in(&self, caller: Caller<'_>, zone_id: i32, key: &str) -> Result<Velocity> {
+        joined!(self, caller, (s, connection) => s.check_velocity_in(connection, zone_id, key).await)
+    }
+
+    /// Calls `rate_limiting_request` and commits.
+    pub async fn rate_limiting_request(
+        &self,
+        rate_id: &str,
+        refill_per_sec: i32,
+        window_seconds: i32,
+        terms: Terms,
+    ) -> Result<i64> {
+        each!(self, s => s.rate_limiting_request(rate_id, refill_per_sec, window_seconds, terms).await)
+    }
+
+    /// Inside the caller's transaction.
+    pub async fn rate_limiting_request_in(
+        &self,
+        caller: Caller<'_>,
+        rate_id: &str,
+        refill_per_sec: i32,
+        window_seconds: i32,
+    ) -> Result<i64> {
+        joined!(self, caller, (s, connection) => {
+            s.rate_limiting_request_in(connection, rate_id, refill_per_sec, window_seconds).await
+        })
+    }
+
     /// Makes zones or changes them, all in one transaction; what changes nothing makes no version.
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         each!(self, s => s.set_zones(settings, by).await)
+    }
+
+    /// Removes a zone with its versions, unless anything names it.
+    pub async fn remove_zone(&self, name: &str) -> Result<ZoneRemoved> {
+        each!(self, s => s.remove_zone(name).await)
     }
 
     /// The overrides in force in a zone, by bucket.
@@ -359,6 +397,12 @@ impl Store {
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         each!(self, s => s.history(span).await)
     }
+}
+
+/// What a server says up to then. One that is stuck accepts a connection and says nothing.
+pub(crate) async fn in_time<T>(until: Instant, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let silent = |_| Err(Error::transient("the server did not answer in time; see whether it is stuck"));
+    tokio::time::timeout_at(until, answer).await.unwrap_or_else(silent)
 }
 
 /// True when a connection that comes back to a pool of ours can be used again.

@@ -6,14 +6,14 @@ mod policy;
 mod rules;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
 pub(crate) use calendar::ClockSpan;
 pub use calendar::{Calendar, TimeZoneName};
+pub(crate) use choice::Family;
 pub use choice::{Algorithm, BanFrom, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, RunningBuckets};
-pub(crate) use choice::{Family, names};
 pub use policy::Policy;
 pub use rules::{BanRule, Limit};
 pub(crate) use rules::{micros, validate_time};
@@ -25,7 +25,8 @@ pub const UNITS_MAX: i64 = 1 << 40;
 pub(crate) const WINDOW_US_MAX: i64 = 315_576_000_000_000;
 
 /// One use case, with the policy in force and since when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Zone {
     /// Its number, for SQL callers.
     pub id: i32,
@@ -45,7 +46,8 @@ pub struct Zone {
 }
 
 /// One version of a zone, as its history keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ZoneVersion {
     /// From 1, without gaps.
     pub version: i32,
@@ -56,8 +58,10 @@ pub struct ZoneVersion {
     pub policy: Policy,
     /// When this version came into force.
     pub changed_at: DateTime<Utc>,
-    /// Who made it.
+    /// Who made it, as was said.
     pub changed_by: String,
+    /// By which name the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
+    pub login: Option<String>,
 }
 
 /// A zone's name is 1 to 100 characters, without control characters and without spaces at its ends.

@@ -42,9 +42,17 @@ async fn a_batch_is_a_constant_number_of_statements() {
     let limiter = Limiter::connect_with(&url, config).await.unwrap();
     let minute = Duration::from_secs(60);
     for zone in ["a", "b"] {
-        limiter.set_zone(zone, &Policy::sliding_log(4, minute).unwrap(), None, "test").await.unwrap();
+        limiter
+            .operator()
+            .set_zone(zone, &Policy::sliding_log(4, minute).unwrap(), None, "test")
+            .await
+            .unwrap();
     }
-    limiter.set_zone("c", &Policy::token_bucket(4, minute, None).unwrap(), None, "test").await.unwrap();
+    limiter
+        .operator()
+        .set_zone("c", &Policy::token_bucket(4, minute, None).unwrap(), None, "test")
+        .await
+        .unwrap();
     // The zones' numbers are looked up once.
     for zone in ["a", "b", "c"] {
         limiter.peek(zone, "key").await.unwrap();
@@ -81,7 +89,11 @@ async fn a_batch_is_a_constant_number_of_statements() {
 
     // How many reservations are open, and end one after the other before a check can pass, counts by the binary digits of
     // their number: heads, what they say besides, versions, holds and rows, and what the core asks of the ledger.
-    limiter.set_zone("d", &Policy::sliding_log(1_000, minute).unwrap(), None, "test").await.unwrap();
+    limiter
+        .operator()
+        .set_zone("d", &Policy::sliding_log(1_000, minute).unwrap(), None, "test")
+        .await
+        .unwrap();
     for open in [5_u32, 50, 500] {
         let check = || Check::new("d", format!("{open} open"));
         for n in 0..open {

@@ -101,7 +101,6 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
             query = query
                 .bind(Uuid::now_v7())
                 .bind(1_i64)
-                .bind(true)
                 .bind(false)
                 .bind(5_000)
                 .bind(true)
@@ -118,13 +117,13 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
     let sql = match way {
         Way::Bare => "call bare_write(?, ?, ?, ?)",
         Way::Seed => "call seed_check(?, ?)",
-        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, null, 0, null, null)",
+        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, null, 0, null, null)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
     match way {
         Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
         Way::Seed => {}
-        _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(true).bind(false).bind(5),
+        _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(false).bind(5),
     }
     query.fetch_all(connection).await.map(drop)
 }

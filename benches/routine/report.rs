@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use tallygate::{Check, Limiter, ReportOn};
+use tallygate::audit::report::ReportOn;
+use tallygate::{Check, Limiter};
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant as Due, MissedTickBehavior, interval_at};
@@ -60,7 +61,7 @@ async fn reports(url: String, rows: i64, goes_on: Arc<AtomicBool>) -> Vec<Durati
     let mut took = Vec::new();
     while goes_on.load(Ordering::Relaxed) {
         let begin = Instant::now();
-        let report = limiter.report(&ReportOn::default(), |_| ()).await.expect("a report");
+        let report = limiter.auditor().report(&ReportOn::default(), |_| ()).await.expect("a report");
         assert!(report.rows as i64 >= rows - 10, "{} rows were reported", report.rows);
         took.push(begin.elapsed());
     }

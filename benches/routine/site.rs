@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
-use tallygate::{Config, Limiter, Migrator, Policy};
+use tallygate::schema::Migrator;
+use tallygate::{Config, Limiter, Policy};
 use tokio::sync::Mutex;
 
 use crate::server::{Engine, Server};
@@ -60,7 +61,7 @@ impl Site {
         let policy = Policy::sliding_log(RATE, WINDOW).expect("a policy");
         let mut ids = [0; 2];
         for (id, zone) in ids.iter_mut().zip([ZONE, BARE_ZONE]) {
-            *id = limiter.set_zone(zone, &policy, None, "benchmark").await.expect("a zone").id;
+            *id = limiter.operator().set_zone(zone, &policy, None, "benchmark").await.expect("a zone").id;
         }
         let [zone_id, bare_zone_id] = ids;
         let file = match engine {

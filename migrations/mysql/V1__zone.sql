@@ -30,7 +30,6 @@ create table if not exists zone_master (
     durability      varchar(20)   character set ascii not null default 'durable' comment 'durable, the one that there is here: how long an answer waits is a setting of the whole server',
     blocked_rows    varchar(20)   character set ascii not null default 'each' comment 'each: a row for every blocked check; coalesced: one row may stand for many',
     version      int           not null comment 'version of this row, from 1; each change adds one',
-    heads_removed boolean        not null default false comment 'true when rows of idle buckets were removed: one that has none may be in the ledger',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',
     constraint zone_master_pk primary key (id),
@@ -118,7 +117,8 @@ create table if not exists zone_version (
     durability      varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     blocked_rows    varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     changed_at   datetime(6)   not null comment 'when the version came into force',
-    changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it',
+    changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it, as was said',
+    login        varchar(400)  character set utf8mb4 null default (user()) comment 'by which name, and from where, the session was logged in that made it',
     row_hash     binary(32)    not null comment 'SHA-256 over the hash of the version before it and all that it says',
     constraint zone_version_pk primary key (zone_id, version),
     constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)

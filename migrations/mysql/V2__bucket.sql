@@ -83,3 +83,22 @@ create table if not exists zone_override (
             <= (9223372036854775807 - rate div rate_gcd) div (window_us div rate_gcd)
     )
 ) engine = innodb comment = 'Limits of single buckets, each as its ledger row set it. Note and author are in that row.';
+
+-- What upkeep knows is apart from what operators may change: only the owner writes here.
+
+create table if not exists zone_bucket_removed (
+    zone_id    int         not null comment 'the zone',
+    removed_at datetime(6) not null comment 'when the first of them was to go',
+    constraint zone_bucket_removed_pk primary key (zone_id)
+) engine = innodb comment = 'The zones in which a row of zone_bucket_lock was ever removed: there a bucket that has none may be in the ledger.';
+
+create table if not exists zone_upkeep_lock (
+    id          int         not null comment 'always 1',
+    finished_at datetime(6) null comment 'when upkeep was last done to its end; null for never',
+    constraint zone_upkeep_lock_pk primary key (id),
+    constraint zone_upkeep_lock_id_ck check (id = 1)
+) engine = innodb comment = 'One row. Whoever maintains or erases holds it locked: one at a time.';
+
+insert into zone_upkeep_lock (id)
+values (1)
+on duplicate key update id = zone_upkeep_lock.id;

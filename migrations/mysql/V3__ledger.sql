@@ -1,5 +1,9 @@
 -- The ledger: one row per decision, appended and never changed.
 --
+-- A statement that is killed ends a routine where it stands, without its handler, and what the session does next may
+-- commit what was done so far. So a row counts once it is sealed, and it is sealed by the one statement that moves its
+-- bucket's head. One that never was is no decision: nobody was told of it, and nothing reads it.
+--
 -- Partitioned by time from the beginning, so every unique key must contain created_at; that seq and txn are
 -- unique per bucket is held by the bucket's lock. The one partition ends at maxvalue, so that nothing fails
 -- without upkeep.
@@ -34,9 +38,11 @@ create table if not exists zone_txn (
     ends_at        datetime(6)    null comment 'when what the row began ends by itself: a reservation, a slot, a member, a ban, an override',
     member         varbinary(255) null comment 'whom the check was about, where members are counted',
     note           varchar(1000)  character set utf8mb4 null comment 'why, as people wrote it',
-    actor          varchar(1000)  character set utf8mb4 null comment 'who did it, for what people do',
+    actor          varchar(1000)  character set utf8mb4 null comment 'who did it, as was said, for what people do',
+    login          varchar(400)   character set utf8mb4 null comment 'by which name, and from where, the session was logged in that did it, for what people do',
     salt           binary(16)     null comment 'the salt of the bucket, in its first row; null in all others',
     row_hash       binary(32)     not null comment 'SHA-256 over the hash of the row before it in the bucket and all that the row says',
+    sealed         boolean        not null default true comment 'false until the statement that moves the bucket''s head over the row; until then the row does not count',
     -- Rows are stored in the order of their numbers: appended, never spread over the file.
     constraint zone_txn_pk primary key (id, created_at),
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
@@ -78,13 +84,24 @@ create table if not exists zone_txn_dropped (
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) engine = innodb comment = 'The last row of each bucket whose old rows were removed. What is left of the ledger follows it.';
 
--- Who erased a bucket, when and why. Nothing in it says whose the bucket was.
-create table if not exists zone_erasure (
+-- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
+-- in it says whose a bucket was.
+create table if not exists zone_removal (
     zone_id     int            not null comment 'the zone',
-    bucket_key  varbinary(255) not null comment 'what stands in the place of its key: erased: and the hash that its chain begins with',
-    erased_at   datetime(6)    not null comment 'when',
-    erased_by   varchar(1000)  character set utf8mb4 not null comment 'who erased it',
-    note        varchar(1000)  character set utf8mb4 not null comment 'why; it does not name the person',
-    ledger_rows bigint         not null comment 'how many rows of the ledger it had',
-    constraint zone_erasure_pk primary key (zone_id, bucket_key)
-) engine = innodb comment = 'The buckets whose personal data were erased. Nothing happens in them any more.';
+    seq         bigint         not null comment 'position among those of the zone, from 1 without gaps',
+    kind        varchar(20)    character set ascii not null comment 'drop, by upkeep; erase',
+    removed_at  datetime(6)    not null comment 'when; never moves backwards within a zone',
+    cut_at      datetime(6)    null comment 'of a drop: rows decided before this time went',
+    bucket_key  varbinary(255) null comment 'of an erasure: what stands in the place of the key, erased: and the hash that its chain begins with; nothing happens in that bucket any more',
+    buckets     bigint         not null comment 'of how many buckets',
+    ledger_rows bigint         not null comment 'of a drop: how many rows of the ledger went, or were to go when it began; of an erasure: how many rows of the ledger the bucket had',
+    actor       varchar(1000)  character set utf8mb4 null comment 'of an erasure: who did it, as was said',
+    login       varchar(400)   character set utf8mb4 null default (user()) comment 'by which name, and from where, the session was logged in that did it',
+    note        varchar(1000)  character set utf8mb4 null comment 'of an erasure: why; it does not name the person',
+    row_hash    binary(32)     not null comment 'SHA-256 over the hash of the row before it in the zone and all that the row says',
+    constraint zone_removal_pk primary key (zone_id, seq),
+    constraint zone_removal_kind_ck check (
+        (kind = 'drop' and cut_at is not null and bucket_key is null)
+        or (kind = 'erase' and cut_at is null and bucket_key is not null)
+    )
+) engine = innodb comment = 'What owners removed from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';

@@ -8,6 +8,7 @@
 -- install sql/mysql/zone_bucket_open.sql
 -- install sql/mysql/zone_bucket_hold.sql
 -- install sql/mysql/zone_txn_find.sql
+-- install sql/mysql/zone_flood_validate.sql
 -- install sql/mysql/zone_policy.sql
 -- install sql/mysql/zone_calendar_period.sql
 -- install sql/mysql/zone_window_before.sql
@@ -21,6 +22,7 @@
 -- install sql/mysql/zone_txn_hash.sql
 -- install sql/mysql/zone_record.sql
 -- install sql/mysql/zone_answer.sql
+-- install sql/mysql/zone_batch_close.sql
 -- install sql/mysql/zone_batch_open.sql
 -- install sql/mysql/zone_batch_read.sql
 -- install sql/mysql/zone_batch_lock.sql
@@ -47,8 +49,10 @@
 -- install sql/mysql/zone_unchecked.sql
 -- install sql/mysql/zone_unchecked_own.sql
 -- install sql/mysql/check_velocity.sql
+-- install sql/mysql/check_velocity_in.sql
 -- install sql/mysql/zone_token_bucket_make.sql
 -- install sql/mysql/rate_limiting_request.sql
+-- install sql/mysql/rate_limiting_request_in.sql
 -- install sql/mysql/zone_find.sql
 -- install sql/mysql/zone_charges.sql
 -- install sql/mysql/tallygate_schema_version.sql

@@ -27,7 +27,6 @@ create table zone_master (
     durability      text        not null default 'durable',
     blocked_rows    text        not null default 'each',
     version         int         not null,
-    heads_removed   boolean     not null default false,
     created_at      timestamptz not null,
     updated_at      timestamptz not null,
     constraint zone_master_pk primary key (id),
@@ -125,8 +124,6 @@ comment on column zone_master.durability is
 comment on column zone_master.blocked_rows is
     'Each: a row for every blocked check; coalesced: one row may stand for many.';
 comment on column zone_master.version is 'Version of this row, from 1; each change adds one.';
-comment on column zone_master.heads_removed is
-    'True when rows of idle buckets were removed: one that has none may be in the ledger.';
 comment on column zone_master.created_at is 'When the zone was made.';
 comment on column zone_master.updated_at is 'When this version came into force.';
 
@@ -158,6 +155,7 @@ create table zone_version (
     blocked_rows    text        not null,
     changed_at      timestamptz not null,
     changed_by      text        not null,
+    login           text        default session_user,
     row_hash        bytea       not null,
     constraint zone_version_pk primary key (zone_id, version),
     constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)
@@ -190,7 +188,8 @@ comment on column zone_version.running_buckets is 'As in zone_master at that ver
 comment on column zone_version.durability is 'As in zone_master at that version.';
 comment on column zone_version.blocked_rows is 'As in zone_master at that version.';
 comment on column zone_version.changed_at is 'When the version came into force.';
-comment on column zone_version.changed_by is 'Who made it.';
+comment on column zone_version.changed_by is 'Who made it, as was said.';
+comment on column zone_version.login is 'By which name the session was logged in that made it.';
 comment on column zone_version.row_hash is 'SHA-256 over the hash of the version before it and all that it says.';
 
 create table zone_calendar (

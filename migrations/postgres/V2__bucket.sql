@@ -144,3 +144,29 @@ comment on column zone_override.burst is 'Capacity, where the algorithm has one;
 comment on column zone_override.rate_gcd is 'Common divisor of rate and window_us.';
 comment on column zone_override.ban_exempt is 'True when blocked checks do not lead to a ban.';
 comment on column zone_override.ends_at is 'When it ends; null for never.';
+
+-- What upkeep knows is apart from what operators may change: only the owner writes here.
+
+create table zone_bucket_removed (
+    zone_id    int         not null,
+    removed_at timestamptz not null,
+    constraint zone_bucket_removed_pk primary key (zone_id)
+);
+
+comment on table zone_bucket_removed is
+    'The zones in which a row of zone_bucket_lock was ever removed: there a bucket that has none may be in the ledger.';
+comment on column zone_bucket_removed.zone_id is 'The zone.';
+comment on column zone_bucket_removed.removed_at is 'When the first of them was to go.';
+
+create table zone_upkeep_lock (
+    id          int         not null,
+    finished_at timestamptz,
+    constraint zone_upkeep_lock_pk primary key (id),
+    constraint zone_upkeep_lock_id_ck check (id = 1)
+);
+
+comment on table zone_upkeep_lock is 'One row. Whoever maintains or erases holds it locked: one at a time.';
+comment on column zone_upkeep_lock.id is 'Always 1.';
+comment on column zone_upkeep_lock.finished_at is 'When upkeep was last done to its end; null for never.';
+
+insert into zone_upkeep_lock (id) values (1);

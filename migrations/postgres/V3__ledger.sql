@@ -48,6 +48,7 @@ create table zone_txn (
     member         text collate "C",
     note           text,
     actor          text,
+    login          text,
     salt           bytea,
     row_hash       bytea       not null,
     -- The bucket in the order it was written. Read by: the window's start (every sliding-log check), the
@@ -100,7 +101,8 @@ comment on column zone_txn.strikes is 'How many blocked checks of the bucket cou
 comment on column zone_txn.ends_at is 'When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.';
 comment on column zone_txn.member is 'Whom the check was about, where members are counted.';
 comment on column zone_txn.note is 'Why, as people wrote it.';
-comment on column zone_txn.actor is 'Who did it, for what people do.';
+comment on column zone_txn.actor is 'Who did it, as was said, for what people do.';
+comment on column zone_txn.login is 'By which name the session was logged in that did it, for what people do.';
 comment on column zone_txn.target_at is 'For rows that undo a charge: when that charge was made.';
 comment on column zone_txn.created_at is 'When it was decided, after the lock was held. Never moves backwards within a bucket.';
 comment on column zone_txn.salt is 'The bucket''s salt, in its first row; null in all others.';
@@ -135,30 +137,52 @@ comment on column zone_txn_dropped.bucket_key is 'The bucket.';
 comment on column zone_txn_dropped.salt is 'The bucket''s salt, which its first row had.';
 comment on column zone_txn_dropped.row_hash is 'As in that row.';
 
--- Who erased a bucket, when and why. Nothing in it says whose the bucket was.
-create table zone_erasure (
+-- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
+-- in it says whose a bucket was.
+create table zone_removal (
+    seq         bigint      not null,
+    buckets     bigint      not null,
     ledger_rows bigint      not null,
-    erased_at   timestamptz not null,
+    removed_at  timestamptz not null,
+    cut_at      timestamptz,
     zone_id     int         not null,
-    bucket_key  text        not null collate "C",
-    erased_by   text        not null,
-    note        text        not null,
-    constraint zone_erasure_pk primary key (zone_id, bucket_key)
+    kind        text        not null,
+    bucket_key  text        collate "C",
+    actor       text,
+    login       text        default session_user,
+    note        text,
+    row_hash    bytea       not null,
+    constraint zone_removal_pk primary key (zone_id, seq),
+    constraint zone_removal_kind_ck check (
+        (kind = 'drop' and cut_at is not null and bucket_key is null)
+        or (kind = 'erase' and cut_at is null and bucket_key is not null)
+    )
 );
 
-comment on table zone_erasure is 'The buckets whose personal data were erased. Nothing happens in them any more.';
-comment on column zone_erasure.ledger_rows is 'How many rows of the ledger it had.';
-comment on column zone_erasure.erased_at is 'When.';
-comment on column zone_erasure.zone_id is 'The zone.';
-comment on column zone_erasure.bucket_key is 'What stands in the place of its key: erased: and the hash that its chain begins with.';
-comment on column zone_erasure.erased_by is 'Who erased it.';
-comment on column zone_erasure.note is 'Why. It does not name the person.';
+comment on table zone_removal is
+    'What owners removed from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';
+comment on column zone_removal.seq is 'Position among those of the zone, from 1 without gaps.';
+comment on column zone_removal.buckets is 'Of how many buckets.';
+comment on column zone_removal.ledger_rows is
+    'Of a drop: how many rows of the ledger went, or were to go when it began. Of an erasure: how many rows of the ledger the bucket had.';
+comment on column zone_removal.removed_at is 'When. Never moves backwards within a zone.';
+comment on column zone_removal.cut_at is 'Of a drop: rows decided before this time went.';
+comment on column zone_removal.zone_id is 'The zone.';
+comment on column zone_removal.kind is 'drop, by upkeep; erase.';
+comment on column zone_removal.bucket_key is
+    'Of an erasure: what stands in the place of the key, erased: and the hash that its chain begins with. Nothing happens in that bucket any more.';
+comment on column zone_removal.actor is 'Of an erasure: who did it, as was said.';
+comment on column zone_removal.login is 'By which name the session was logged in that did it.';
+comment on column zone_removal.note is 'Of an erasure: why. It does not name the person.';
+comment on column zone_removal.row_hash is 'SHA-256 over the hash of the row before it in the zone and all that the row says.';
 
 do $$
 declare
-    -- The first partition covers this month and the next; upkeep splits what follows while it is empty.
-    v_end constant timestamptz := date_trunc('month', now() at time zone 'UTC') at time zone 'UTC'
-        + interval '2 months';
+    -- The first partition covers this month and the next; upkeep splits what follows while it is empty. In UTC, whatever
+    -- the session's time zone is and calls itself.
+    v_end constant text := to_char(
+        date_trunc('month', now() at time zone interval '0') + interval '2 months', 'YYYY-MM-DD HH24:MI:SS+00'
+    );
 begin
     execute format('create table zone_txn_first partition of zone_txn for values from (minvalue) to (%L)', v_end);
     execute format('create table zone_txn_last partition of zone_txn for values from (%L) to (maxvalue)', v_end);

@@ -53,6 +53,7 @@
 -- install sql/postgres/zone_record.sql
 -- install sql/postgres/zone_past.sql
 -- install sql/postgres/zone_check_validate.sql
+-- install sql/postgres/zone_flood_validate.sql
 -- install sql/postgres/zone_check_held.sql
 -- install sql/postgres/zone_check.sql
 -- install sql/postgres/zone_check_many.sql

@@ -5,8 +5,7 @@ create view zone_master_view as
 select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.slots, z.calendar,
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
-    z.version, z.created_at, z.updated_at,
-    z.heads_removed
+    z.version, z.created_at, z.updated_at
 from zone_master z;
 comment on view zone_master_view is 'The zones.';
 
@@ -14,7 +13,7 @@ create view zone_version_view as
 select v.zone_id, v.version, v.description, v.algorithm, v.rate, v.window_us, v.burst, v.rate_gcd, v.slots, v.calendar,
     v.time_zone, v.soft_rate, v.reserve, v.mode, v.count_blocked, v.ban_after, v.ban_within_us, v.ban_for_us,
     v.ban_factor, v.ban_max_us, v.ban_from, v.on_outage, v.running_buckets, v.durability, v.blocked_rows,
-    v.changed_at, v.changed_by, v.row_hash
+    v.changed_at, v.changed_by, v.login, v.row_hash
 from zone_version v;
 comment on view zone_version_view is 'Every version of every zone.';
 
@@ -29,6 +28,16 @@ select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ba
 from zone_bucket_lock b;
 comment on view zone_bucket_lock_view is 'The heads of the buckets.';
 
+create view zone_bucket_removed_view as
+select r.zone_id, r.removed_at
+from zone_bucket_removed r;
+comment on view zone_bucket_removed_view is 'The zones in which heads were removed.';
+
+create view zone_upkeep_lock_view as
+select u.id, u.finished_at
+from zone_upkeep_lock u;
+comment on view zone_upkeep_lock_view is 'When upkeep was last done.';
+
 create view zone_hold_view as
 select h.zone_id, h.bucket_key, h.seq, h.charged_at, h.amount, h.ends_at, h.member
 from zone_hold h;
@@ -36,7 +45,7 @@ comment on view zone_hold_view is 'What of a charge ends by itself.';
 
 create view zone_override_view as
 select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.created_at,
-    t.note, t.actor
+    t.note, t.actor, t.login
 from zone_override o
 left join zone_txn t on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
 comment on view zone_override_view is 'Limits of single buckets, with the time, the note and the author of their rows.';
@@ -45,7 +54,7 @@ create view zone_txn_view as
 select t.id, t.seq, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
     t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.txn_id, t.zone_id, t.zone_version, t.checks,
     t.blocked, t.critical, t.kind, t.reason, t.bucket_key, t.member, t.note, t.actor,
-    t.salt, t.row_hash
+    t.login, t.salt, t.row_hash
 from zone_txn t;
 comment on view zone_txn_view is 'The ledger.';
 
@@ -54,7 +63,8 @@ select d.zone_id, d.bucket_key, d.seq, d.zone_version, d.spent_total, d.level, d
 from zone_txn_dropped d;
 comment on view zone_txn_dropped_view is 'The last row of each bucket whose old rows were removed.';
 
-create view zone_erasure_view as
-select e.zone_id, e.bucket_key, e.erased_at, e.erased_by, e.note, e.ledger_rows
-from zone_erasure e;
-comment on view zone_erasure_view is 'The buckets whose personal data were erased.';
+create view zone_removal_view as
+select r.zone_id, r.seq, r.kind, r.removed_at, r.cut_at, r.bucket_key, r.buckets, r.ledger_rows, r.actor, r.login, r.note,
+    r.row_hash
+from zone_removal r;
+comment on view zone_removal_view is 'What owners removed from the ledger.';

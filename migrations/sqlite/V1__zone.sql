@@ -1,7 +1,7 @@
 -- Zones: the policy in force, and every version that ever was. Times are microseconds since 1970 in UTC.
 
 create table zone_master (
-    id           integer not null constraint zone_master_pk primary key, -- number of the zone
+    id           integer not null constraint zone_master_pk primary key autoincrement, -- number of the zone; never given twice
     name         text    not null constraint zone_master_name_uq unique, -- unique name; never changed
     description  text    not null default '',                            -- what the zone is for
     algorithm       text    not null, -- how it counts: the name of an algorithm
@@ -27,7 +27,6 @@ create table zone_master (
     durability      text    not null default 'durable', -- durable: the answer waits until the decision is on the disk; relaxed: it does not
     blocked_rows    text    not null default 'each', -- each: a row for every blocked check; coalesced: one row may stand for many
     version      integer not null,                                       -- version of this row, from 1
-    heads_removed   integer not null default 0, -- 1 when rows of idle buckets were removed: one that has none may be in the ledger
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force
     constraint zone_master_name_ck check (
@@ -119,7 +118,8 @@ create table zone_version (
     durability      text    not null,
     blocked_rows    text    not null,
     changed_at   integer not null, -- when the version came into force
-    changed_by   text    not null, -- who made it
+    changed_by   text    not null, -- who made it, as was said
+    login        text,             -- by which name the session was logged in that made it: null, since SQLite knows no users
     row_hash     blob    not null, -- SHA-256 over the hash of the version before it and all that it says
     constraint zone_version_pk primary key (zone_id, version)
 ) strict, without rowid;

@@ -80,3 +80,20 @@ create table zone_override (
     ),
     constraint zone_override_exempt_ck check (ban_exempt in (0, 1))
 ) strict, without rowid;
+
+-- The zones in which a row of zone_bucket_lock was ever removed: there a bucket that has none may be in the ledger.
+create table zone_bucket_removed (
+    zone_id    integer not null, -- the zone
+    removed_at integer not null, -- when the first of them was to go
+    constraint zone_bucket_removed_pk primary key (zone_id)
+) strict, without rowid;
+
+-- One row, of upkeep. (On the servers whoever maintains holds it locked.)
+create table zone_upkeep_lock (
+    id          integer not null, -- always 1
+    finished_at integer,          -- when upkeep was last done to its end; null for never
+    constraint zone_upkeep_lock_pk primary key (id),
+    constraint zone_upkeep_lock_id_ck check (id = 1)
+) strict, without rowid;
+
+insert into zone_upkeep_lock (id) values (1);

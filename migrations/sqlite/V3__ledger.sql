@@ -27,7 +27,8 @@ create table zone_txn (
     ends_at        integer,          -- when what the row began ends by itself: a reservation, a slot, a member, a ban, an override
     member         text,             -- whom the check was about, where members are counted
     note           text,             -- why, as people wrote it
-    actor          text,             -- who did it, for what people do
+    actor          text,             -- who did it, as was said, for what people do
+    login          text,             -- by which name the session was logged in that did it: null, since SQLite knows no users
     salt           blob,             -- the bucket's salt, in its first row; null in all others
     row_hash       blob    not null, -- SHA-256 over the hash of the row before it in the bucket and all that the row says
     -- A list in a constraint is made anew for every row, so the kind that most rows have is asked for by itself.
@@ -73,15 +74,26 @@ create table zone_txn_dropped (
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) strict, without rowid;
 
--- The buckets whose personal data were erased. Nothing happens in them any more, and nothing here says whose they were.
-create table zone_erasure (
+-- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
+-- in it says whose a bucket was. Append-only.
+create table zone_removal (
     zone_id     integer not null, -- the zone
-    bucket_key  text    not null, -- what stands in the place of its key: erased: and the hash that its chain begins with
-    erased_at   integer not null, -- when
-    erased_by   text    not null, -- who erased it
-    note        text    not null, -- why; it does not name the person
-    ledger_rows integer not null, -- how many rows of the ledger it had
-    constraint zone_erasure_pk primary key (zone_id, bucket_key)
+    seq         integer not null, -- position among those of the zone, from 1 without gaps
+    kind        text    not null, -- drop, by upkeep; erase
+    removed_at  integer not null, -- when; never moves backwards within a zone
+    cut_at      integer,          -- of a drop: rows decided before this time went
+    bucket_key  text,             -- of an erasure: what stands in the place of the key, erased: and the hash that its chain begins with; nothing happens in that bucket any more
+    buckets     integer not null, -- of how many buckets
+    ledger_rows integer not null, -- of a drop: how many rows of the ledger went, or were to go when it began; of an erasure: how many rows of the ledger the bucket had
+    actor       text,             -- of an erasure: who did it, as was said
+    login       text,             -- by which name the session was logged in that did it: null, since SQLite knows no users
+    note        text,             -- of an erasure: why; it does not name the person
+    row_hash    blob    not null, -- SHA-256 over the hash of the row before it in the zone and all that the row says
+    constraint zone_removal_pk primary key (zone_id, seq),
+    constraint zone_removal_kind_ck check (
+        (kind = 'drop' and cut_at is not null and bucket_key is null)
+        or (kind = 'erase' and cut_at is null and bucket_key is not null)
+    )
 ) strict, without rowid;
 
 -- A row and its bucket's head are one statement, so that a call which is cut between them cannot exist. And a row

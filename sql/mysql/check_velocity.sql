@@ -35,12 +35,12 @@ begin
     begin
         declare exit handler for sqlexception
         begin
-            rollback;
+            rollback and no chain no release;
             resignal;
         end;
         start transaction;
         call zone_answer(
-            p_zone_id, p_bucket_key, v_txn_id, 1, true, true, null, false, null, null, false, v_id, v_zone_version,
+            p_zone_id, p_bucket_key, v_txn_id, 1, true, null, false, null, null, false, v_id, v_zone_version,
             v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at,
             v_created_at, v_replayed
         );
@@ -48,7 +48,7 @@ begin
         into v_rate, v_window_us
         from zone_version v
         where v.zone_id = p_zone_id and v.version = v_zone_version;
-        commit;
+        commit and no chain no release;
     end;
     -- No table: with autocommit off that would begin a transaction.
     select v_blocked as blocked, v_id as id, p_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,

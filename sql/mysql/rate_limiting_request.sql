@@ -44,7 +44,7 @@ begin
     begin
         declare exit handler for sqlexception
         begin
-            rollback;
+            rollback and no chain no release;
             resignal;
         end;
         start transaction;
@@ -53,11 +53,11 @@ begin
             call zone_token_bucket_make(v_name, refill_per_sec, window_seconds, v_zone_id);
         end if;
         call zone_answer(
-            v_zone_id, rate_id, v_txn_id, 1, true, true, null, false, null, null, false, v_id, v_zone_version, v_seq,
+            v_zone_id, rate_id, v_txn_id, 1, true, null, false, null, null, false, v_id, v_zone_version, v_seq,
             v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at,
             v_replayed
         );
-        commit;
+        commit and no chain no release;
     end;
     select if(v_blocked, -1, v_remaining) as rate_limiting_request;
 end;

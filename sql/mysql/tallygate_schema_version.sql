@@ -1,11 +1,12 @@
--- tallygate_schema_version: the number of the last migration, for programs that may only execute routines.
+-- tallygate_schema_version: how far the schema is, for programs that may only execute routines.
 --
--- Result     one row: version; null when none was applied
+-- Result     one row: version, the number of the last migration, and breaking, that of the last one which older programs
+--            cannot work with, null when there is none; both null when nothing was applied
 -- Locks      nothing
 drop procedure if exists tallygate_schema_version;
 create procedure tallygate_schema_version()
 sql security definer
 begin
-    select max(h.version) as version
+    select max(h.version) as version, max(if(left(h.name, 9) = 'breaking_', h.version, null)) as breaking
     from tallygate_schema_history h;
 end;

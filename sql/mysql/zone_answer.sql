@@ -19,7 +19,6 @@ create procedure zone_answer(
     in    p_bucket_key     varchar(4000) character set utf8mb4,
     inout p_txn_id         binary(16),
     in    p_cost           bigint,
-    in    p_fresh          boolean,
     in    p_record         boolean,
     in    p_checks         int,
     in    p_critical       boolean,
@@ -42,10 +41,6 @@ create procedure zone_answer(
 sql security definer
 answer: begin
     declare v_recorded      boolean default p_cost > 0 or coalesce(p_record, false) or p_checks is not null;
-    -- When the call began; not the time of the decision, which is read after the lock.
-    declare v_asked_us      bigint default timestampdiff(
-        microsecond, timestamp'1970-01-01 00:00:00', timestamp(utc_date(), utc_time(6))
-    );
     declare v_key           varbinary(4000) default cast(p_bucket_key as binary);
     declare v_member        varbinary(4000) default cast(p_member as binary);
     declare v_critical      boolean default coalesce(p_critical, false);
@@ -86,7 +81,7 @@ answer: begin
     declare v_ends_us       bigint;
     declare v_ban_us        bigint;
     declare v_past_cost     bigint;
-    declare v_has_member    boolean;
+    declare v_past_member   varbinary(255);
     declare continue handler for not found set v_found = false;
 
     -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
@@ -140,19 +135,19 @@ answer: begin
     -- 4. What was decided before.
     if p_txn_id is null then
         call zone_txn_id_make(v_now_us, p_txn_id);
-    elseif v_recorded and v_seq > 0
-        -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
-        -- attempt of the same check, whose first one lost its caller.
-        and not (coalesce(p_fresh, false) and v_last_us < v_asked_us)
-    then
+    elseif v_recorded and v_seq > 0 then
         call zone_txn_find(
             p_zone_id, v_key, p_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, o_id, v_kind,
             o_zone_version, o_seq, o_blocked, o_reason, v_past_cost, v_spent, o_zone_limit, o_remaining,
-            o_retry_after_us, o_delay_us, o_ends_at, o_created_at, v_has_member
+            o_retry_after_us, o_delay_us, o_ends_at, o_created_at, v_past_member
         );
         if o_id is not null then
             if v_past_cost <> p_cost then
                 call zone_error('other cost', hex(p_txn_id), v_past_cost, p_cost);
+            end if;
+            -- Of what passed unchecked no member is known.
+            if v_kind <> 'unchecked' and not (v_past_member <=> v_member) then
+                call zone_error('other member', hex(p_txn_id), null, null);
             end if;
             set o_replayed = true;
             leave answer;
@@ -220,6 +215,7 @@ answer: begin
                 into v_before
                 from zone_txn t force index (zone_txn_bucket_uq)
                 where t.zone_id = p_zone_id and t.bucket_key = v_key and t.created_at > v_from
+                    and t.sealed
                 order by t.created_at, t.seq
                 limit 1;
                 if v_before is null then
@@ -240,6 +236,7 @@ answer: begin
                 from zone_txn t force index (zone_txn_spent)
                 where t.zone_id = p_zone_id and t.bucket_key = v_key
                     and t.spent_total >= v_spent_total - o_zone_limit + p_cost
+                    and t.sealed
                 order by t.spent_total, t.seq
                 limit 1;
                 if o_retry_after_us is null then
@@ -258,21 +255,32 @@ answer: begin
             call zone_txn_hash(
                 v_row_hash, p_txn_id, o_seq, v_version, 1, o_blocked, v_critical, p_cost, v_spent,
                 v_spent_total + v_spent, o_remaining, o_zone_limit, o_retry_after_us, null, v_level, v_strikes, null,
-                v_now_us, null, 'check', o_reason, x'00000000', v_row_hash
+                v_now_us, null, 'check', o_reason, x'0000000000', v_row_hash
             );
+            -- See zone_record.
+            if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
+                call zone_error('insert id', @@session.insert_id, null, null);
+            end if;
             insert into zone_txn (
                 txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent,
                 spent_total, remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at,
-                salt, row_hash
+                salt, row_hash, sealed
             )
             values (
                 p_txn_id, p_zone_id, v_version, v_key, o_seq, 'check', o_blocked, o_reason, v_critical, p_cost, v_spent,
                 v_spent_total + v_spent, o_remaining, o_zone_limit, o_retry_after_us, v_level, v_strikes, v_now,
-                date_add(v_epoch, interval v_last_us microsecond), if(v_seq = 0, v_salt, null), v_row_hash
+                date_add(v_epoch, interval v_last_us microsecond), if(v_seq = 0, v_salt, null), v_row_hash,
+                false
             );
             set o_id = last_insert_id();
+            if o_id = 0 then
+                call zone_error('insert id', 0, null, null);
+            end if;
+            -- One statement, see zone_record.
             update zone_bucket_lock b
-            set b.seq = o_seq,
+            straight_join zone_txn t force index (primary) on t.id = o_id and t.created_at = v_now
+            set t.sealed = true,
+                b.seq = o_seq,
                 b.last_at = v_now,
                 b.spent_total = v_spent_total + v_spent,
                 b.level = v_level,
@@ -286,6 +294,9 @@ answer: begin
             when p_ttl_us is not null then 'reserve'
             else 'check'
         end;
+        if p_checks is not null then
+            call zone_flood_validate(p_zone_id, v_key, p_checks, v_now_us);
+        end if;
         -- Where nothing is decided, the bucket is brought to now and looked at.
         call zone_decide(
             p_zone_id, v_key, v_now_us, p_joined, false, 0, if(p_checks is null, p_cost, 0),

@@ -17,7 +17,6 @@ begin
     declare v_bucket_key     varchar(4000) character set utf8mb4;
     declare v_txn_id         binary(16);
     declare v_cost           bigint;
-    declare v_fresh          boolean;
     declare v_recorded       boolean;
     declare v_critical       boolean;
     declare v_member         varbinary(255);
@@ -35,9 +34,8 @@ begin
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
     declare c_check cursor for
-        -- An id that stands twice in the batch is looked for the second time, however new it is.
-        select c.position, c.zone_id, c.bucket_key, c.txn_id, c.cost, c.fresh and c.nth_of_txn = 1, c.recorded,
-            c.critical, c.member, c.ttl_us
+        select c.position, c.zone_id, c.bucket_key, c.txn_id, c.cost, c.recorded, c.critical, c.member,
+            c.ttl_us
         from zone_batch_check c
         join zone_batch_special s on s.bucket = c.bucket
         order by c.position;
@@ -45,14 +43,14 @@ begin
     open c_check;
     checks: loop
         set v_done = false;
-        fetch c_check into v_position, v_zone_id, v_key, v_txn_id, v_cost, v_fresh, v_recorded, v_critical, v_member,
+        fetch c_check into v_position, v_zone_id, v_key, v_txn_id, v_cost, v_recorded, v_critical, v_member,
             v_ttl_us;
         if v_done then
             leave checks;
         end if;
         set v_bucket_key = convert(v_key using utf8mb4);
         call zone_answer(
-            v_zone_id, v_bucket_key, v_txn_id, v_cost, v_fresh, v_recorded, null, v_critical,
+            v_zone_id, v_bucket_key, v_txn_id, v_cost, v_recorded, null, v_critical,
             convert(v_member using utf8mb4), v_ttl_us, p_joined, v_id, v_zone_version, v_seq, v_blocked, v_reason,
             v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_replayed
         );

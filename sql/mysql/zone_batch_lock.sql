@@ -87,8 +87,7 @@ begin
                 select min(h.bucket)
                 into v_bucket
                 from zone_batch_head h
-                join zone_master z on z.id = h.zone_id
-                where z.heads_removed;
+                join zone_bucket_removed r on r.zone_id = h.zone_id;
                 while v_bucket is not null do
                     select h.zone_id, h.bucket_key
                     into v_zone_id, v_bucket_key
@@ -98,8 +97,8 @@ begin
                     select min(h.bucket)
                     into v_bucket
                     from zone_batch_head h
-                    join zone_master z on z.id = h.zone_id
-                    where z.heads_removed and h.bucket > v_bucket;
+                    join zone_bucket_removed r on r.zone_id = h.zone_id
+                    where h.bucket > v_bucket;
                 end while;
             end;
             delete from zone_batch_head;
@@ -107,11 +106,11 @@ begin
         if v_skip_locked then
             insert into zone_batch_head (
                 bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes,
-                banned_until, carried_at, plain, salt, row_hash
+                banned_until, carried_at, plain, row_hash
             )
             select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
                 b.zone_version, b.strikes, b.banned_until, b.carried_at,
-                s.plain and not b.holding and b.override_seq is null, b.salt, b.row_hash
+                s.plain and not b.holding and b.override_seq is null, b.row_hash
             from (
                 select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                     min(c.member is null and c.ttl_us is null) as plain
@@ -128,11 +127,11 @@ begin
         end if;
         insert into zone_batch_head (
             bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
-            carried_at, plain, salt, row_hash
+            carried_at, plain, row_hash
         )
         select s.bucket, s.checks, s.zone_id, s.bucket_key, b.seq, b.last_at, b.spent_total, b.level,
             b.zone_version, b.strikes, b.banned_until, b.carried_at,
-            s.plain and not b.holding and b.override_seq is null, b.salt, b.row_hash
+            s.plain and not b.holding and b.override_seq is null, b.row_hash
         from (
             select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                 min(c.member is null and c.ttl_us is null) as plain
@@ -158,11 +157,11 @@ begin
         -- Peeks only look.
         insert into zone_batch_head (
             bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, zone_version, strikes, banned_until,
-            carried_at, plain, salt, row_hash
+            carried_at, plain, row_hash
         )
         select s.bucket, s.checks, s.zone_id, s.bucket_key, coalesce(b.seq, 0), b.last_at, coalesce(b.spent_total, 0),
             b.level, b.zone_version, b.strikes, b.banned_until, b.carried_at,
-            s.plain and not coalesce(b.holding, false) and b.override_seq is null, b.salt, b.row_hash
+            s.plain and not coalesce(b.holding, false) and b.override_seq is null, b.row_hash
         from (
             select c.bucket, count(*) as checks, min(c.zone_id) as zone_id, min(c.bucket_key) as bucket_key,
                 min(c.member is null and c.ttl_us is null) as plain
@@ -174,8 +173,8 @@ begin
         select min(h.bucket)
         into v_bucket
         from zone_batch_head h
-        join zone_master z on z.id = h.zone_id
-        where z.heads_removed and h.salt is null;
+        join zone_bucket_removed r on r.zone_id = h.zone_id
+        where h.row_hash is null;
         while v_bucket is not null do
             select h.zone_id, h.bucket_key
             into v_zone_id, v_bucket_key
@@ -198,8 +197,8 @@ begin
             select min(h.bucket)
             into v_bucket
             from zone_batch_head h
-            join zone_master z on z.id = h.zone_id
-            where z.heads_removed and h.salt is null and h.bucket > v_bucket;
+            join zone_bucket_removed r on r.zone_id = h.zone_id
+            where h.row_hash is null and h.bucket > v_bucket;
         end while;
     end if;
 end;

@@ -1,6 +1,7 @@
--- zone_batch_open: makes the temporary tables of a batch where the session has none; not called from outside.
+-- zone_batch_open: makes the temporary tables of a batch; not called from outside.
 --
--- They stay in the session with the last batch: statements over tables that were made anew are planned anew.
+-- A session may do what it likes to the temporary tables that it has, whatever its rights. So what it has under these
+-- names, made by its user or left by a call that was killed, is not believed, and nothing is kept until the next call.
 --
 -- Locks      nothing
 drop procedure if exists zone_batch_open;
@@ -14,8 +15,9 @@ begin
         set max_heap_table_size = v_heap_size;
         resignal;
     end;
+    call zone_batch_close();
     set max_heap_table_size = 268435456;
-    create temporary table if not exists zone_batch_check (
+    create temporary table zone_batch_check (
         position   int not null primary key,
         bucket     int not null,
         nth        int not null,
@@ -28,14 +30,13 @@ begin
         txn_id     binary(16),
         txn_bytes  int,
         cost       bigint,
-        fresh      boolean not null,
         critical   boolean not null,
         member     varbinary(255),
         ttl_us     bigint,
         refused    boolean not null default false,
         index zone_batch_check_nth (bucket, nth)
     ) engine = memory;
-    create temporary table if not exists zone_batch_head (
+    create temporary table zone_batch_head (
         bucket       int not null primary key,
         checks       int not null,
         zone_id      int,
@@ -49,13 +50,12 @@ begin
         banned_until datetime(6),
         carried_at   datetime(6),
         plain        boolean not null,
-        salt         binary(16),
         row_hash     binary(32)
     ) engine = memory;
-    create temporary table if not exists zone_batch_special (
+    create temporary table zone_batch_special (
         bucket int not null primary key
     ) engine = memory;
-    create temporary table if not exists zone_batch_bucket (
+    create temporary table zone_batch_bucket (
         bucket       int not null primary key,
         checks       int not null,
         zone_id      int not null,
@@ -73,22 +73,22 @@ begin
         now_at       datetime(6) not null,
         start_at     datetime(6),
         room         bigint,
-        salt         binary(16),
+        plain        boolean not null,
         row_hash     binary(32)
     ) engine = memory;
-    create temporary table if not exists zone_batch_state (
+    create temporary table zone_batch_state (
         position int not null primary key,
         room     bigint,
         seq      bigint not null
     ) engine = memory;
-    create temporary table if not exists zone_batch_hash (
+    create temporary table zone_batch_hash (
         position int not null primary key,
         bucket   int not null,
         seq      bigint not null,
         row_hash binary(32) not null,
         index zone_batch_hash_seq (bucket, seq)
     ) engine = memory;
-    create temporary table if not exists zone_batch_wait (
+    create temporary table zone_batch_wait (
         bucket     int not null,
         must_leave bigint not null,
         zone_id    int not null,
@@ -97,7 +97,7 @@ begin
         wait_us    bigint,
         primary key (bucket, must_leave)
     ) engine = memory;
-    create temporary table if not exists zone_batch_past (
+    create temporary table zone_batch_past (
         position       int not null primary key,
         id             bigint,
         zone_version   int,
@@ -110,9 +110,10 @@ begin
         retry_after_us bigint,
         delay_us       bigint,
         ends_at        datetime(6),
-        created_at     datetime(6)
+        created_at     datetime(6),
+        other_member   boolean
     ) engine = memory;
-    create temporary table if not exists zone_decision (
+    create temporary table zone_decision (
         position       int not null primary key,
         id             bigint,
         txn_id         binary(16),

@@ -11,7 +11,6 @@ drop procedure if exists zone_batch_read;
 create procedure zone_batch_read(in p_checks json)
 sql security definer
 begin
-    declare v_rows      int;
     declare v_position  int;
     declare v_key_bytes int;
     declare v_key_start varbinary(7);
@@ -20,42 +19,19 @@ begin
     declare v_ttl_us    bigint;
     declare v_member    varbinary(255);
 
-    -- A row that is deleted keeps its place, and each reading of the table passes it: after a large batch they
-    -- are made anew.
-    call zone_batch_open();
-    select count(*)
-    into v_rows
-    from zone_batch_check c;
-    if v_rows > 256 then
-        drop temporary table zone_batch_check;
-        drop temporary table zone_batch_head;
-        drop temporary table zone_batch_special;
-        drop temporary table zone_batch_bucket;
-        drop temporary table zone_batch_state;
-        drop temporary table zone_batch_wait;
-        drop temporary table zone_batch_past;
-        drop temporary table zone_decision;
-        call zone_batch_open();
+    if not coalesce(json_type(p_checks) = 'ARRAY', false) then
+        call zone_error('no array', coalesce(json_type(p_checks), 'null'), null, null);
     end if;
-    delete from zone_batch_check;
-    delete from zone_batch_head;
-    delete from zone_batch_special;
-    delete from zone_batch_bucket;
-    delete from zone_batch_state;
-    delete from zone_batch_hash;
-    delete from zone_batch_wait;
-    delete from zone_batch_past;
-    delete from zone_decision;
-
+    call zone_batch_open();
     insert into zone_batch_check (
         position, bucket, nth, nth_of_txn, appends, recorded, zone_id, bucket_key, key_bytes, txn_id, txn_bytes,
-        cost, fresh, critical, member, ttl_us
+        cost, critical, member, ttl_us
     )
     select r.position, r.bucket, r.nth, r.nth_of_txn, r.recorded and (r.txn is null or r.nth_of_txn = 1), r.recorded,
-        r.zone_id, left(r.bucket_key, 255), r.key_bytes, left(r.txn, 16), length(r.txn), r.cost, r.fresh,
+        r.zone_id, left(r.bucket_key, 255), r.key_bytes, left(r.txn, 16), length(r.txn), r.cost,
         r.critical, r.member, r.ttl_us
     from (
-        select c.position, c.zone_id, c.bucket_key, c.key_bytes, c.txn, c.cost, c.fresh, c.recorded, c.critical,
+        select c.position, c.zone_id, c.bucket_key, c.key_bytes, c.txn, c.cost, c.recorded, c.critical,
             c.member, c.ttl_us,
             dense_rank() over (order by c.zone_id, c.bucket_key) as bucket,
             row_number() over (partition by c.zone_id, c.bucket_key order by c.position) as nth,
@@ -65,7 +41,8 @@ begin
             ) as nth_of_txn
         from (
             -- No longer than they need to be: what is sorted takes its longest length.
-            select j.position, j.zone_id, left(cast(coalesce(j.bucket_key, '') as binary), 256) as bucket_key,
+            select j.position, if(j.zone_text regexp '^[0-9]+$', j.zone_id, null) as zone_id,
+                left(cast(coalesce(j.bucket_key, '') as binary), 256) as bucket_key,
                 coalesce(length(j.bucket_key), 0) as key_bytes,
                 case
                     when j.txn is null then null
@@ -73,9 +50,10 @@ begin
                     when j.txn regexp '[^0-9A-Fa-f-]' then ''
                     else left(unhex(replace(j.txn, '-', '')), 17)
                 end as txn,
-                j.cost, coalesce(j.fresh, false) as fresh,
+                -- A number that is none, or no whole one, would be taken for another.
+                if(j.cost_text regexp '^-?[0-9]+$', j.cost, null) as cost,
                 coalesce(j.cost > 0, false) or coalesce(j.record, false) as recorded,
-                coalesce(j.critical, false) as critical, j.ttl_us,
+                coalesce(j.critical, false) as critical, if(j.ttl_text not regexp '^-?[0-9]+$', 0, j.ttl_us) as ttl_us,
                 -- What cannot be one is refused as if it were empty.
                 left(if(
                     length(j.member) > 255 or j.member regexp '[\\x{00}-\\x{1f}\\x{7f}-\\x{9f}]', '',
@@ -84,14 +62,16 @@ begin
             from json_table(p_checks, '$[*]' columns (
                 position   for ordinality,
                 zone_id    int path '$.zone_id',
+                zone_text  varchar(40) character set utf8mb4 path '$.zone_id',
                 bucket_key varchar(4000) character set utf8mb4 path '$.key',
                 txn        varchar(4000) character set utf8mb4 path '$.txn',
                 cost       bigint path '$.cost',
-                fresh      boolean path '$.fresh',
+                cost_text  varchar(40) character set utf8mb4 path '$.cost',
                 record     boolean path '$.record',
                 critical   boolean path '$.critical',
                 member     varchar(4000) character set utf8mb4 path '$.member',
-                ttl_us     bigint path '$.ttl_us'
+                ttl_us     bigint path '$.ttl_us',
+                ttl_text   varchar(40) character set utf8mb4 path '$.ttl_us'
             )) j
         ) c
     ) r;
@@ -120,7 +100,9 @@ begin
         elseif v_txn_bytes <> 16 then
             call zone_error('txn', null, null, null);
         elseif v_cost is null or v_cost not between 0 and 1099511627776 then
-            call zone_error('cost', v_cost, null, null);
+            call zone_error(
+                'cost', left(json_unquote(json_extract(p_checks, concat('$[', v_position - 1, '].cost'))), 40), null, null
+            );
         elseif length(v_member) = 0 then
             call zone_error('member bytes', 'other', null, null);
         elseif v_ttl_us not between 1 and 315576000000000 then

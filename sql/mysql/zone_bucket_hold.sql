@@ -64,10 +64,10 @@ begin
             set o_bans = 0;
             set o_ban_strikes = 0;
             set o_holding = false;
-            select coalesce(max(z.heads_removed), false)
+            select count(*) > 0
             into v_removed
-            from zone_master z
-            where z.id = p_zone_id;
+            from zone_bucket_removed r
+            where r.zone_id = p_zone_id;
             if v_removed then
                 call zone_head_back(
                     p_zone_id, v_key, false, v_last_seq, v_last_at, v_spent_total, o_level, o_head_version, v_strikes,

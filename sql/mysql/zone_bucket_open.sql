@@ -6,7 +6,7 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
--- Locks      the bucket's row, until the transaction ends
+-- Locks      the bucket's row and, for a new one, the zone's, shared, until the transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) the key cannot be stored
 drop procedure if exists zone_bucket_open;
 create procedure zone_bucket_open(
@@ -45,19 +45,28 @@ begin
     where b.zone_id = p_zone_id and b.bucket_key = v_key
     for update;
     if v_seq = 0 then
-        select coalesce(max(z.heads_removed), false)
+        select count(*) > 0
         into v_removed
-        from zone_master z
-        where z.id = p_zone_id
+        from zone_bucket_removed r
+        where r.zone_id = p_zone_id
         lock in share mode;
         if v_removed then
             call zone_bucket_back(p_zone_id, v_key);
         end if;
     end if;
-    select count(*)
-    into v_zones
-    from zone_master z
-    where z.id = p_zone_id;
+    if v_seq = 0 then
+        -- Whatever a caller's snapshot still shows: a zone without a row of the ledger may be removed.
+        select count(*)
+        into v_zones
+        from zone_master z
+        where z.id = p_zone_id
+        lock in share mode;
+    else
+        select count(*)
+        into v_zones
+        from zone_master z
+        where z.id = p_zone_id;
+    end if;
     if v_zones = 0 then
         -- A joined caller may commit what is left of the call.
         delete from zone_bucket_lock

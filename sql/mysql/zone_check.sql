@@ -7,7 +7,6 @@
 --            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
 --            p_txn_id        the transaction, 16 bytes; null makes a version 7 UUID
 --            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
---            p_fresh         the caller just made p_txn_id, so it need not be looked for
 --            p_record        leave a row even for a peek
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
@@ -21,7 +20,7 @@
 --            remaining, retry_after_us, delay_us, ends_at, created_at, replayed; id and seq are null for a peek
 -- Locks      the bucket's row, until the caller's transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) the transaction was decided with another
---            cost; TG003 (31003) a value is out of range; TG004 (31004) the bucket's total is full;
+--            cost or about another member; TG003 (31003) a value is out of range; TG004 (31004) the bucket's total is full;
 --            TG005 (31005) the ledger lacks rows of the window; 1205 the lock was not had in time;
 --            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is older than the
 --            bucket's last row, and the bucket holds what such a snapshot does not show: run it again
@@ -31,7 +30,6 @@ create procedure zone_check(
     in p_bucket_key  varchar(4000) character set utf8mb4,
     in p_txn_id      binary(16),
     in p_cost        bigint,
-    in p_fresh       boolean,
     in p_record      boolean,
     in p_lock_wait_s int,
     in p_checks      int,
@@ -63,7 +61,7 @@ begin
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
     call zone_answer(
-        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_fresh, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
+        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
         v_id, v_zone_version, v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
         v_ends_at, v_created_at, v_replayed
     );

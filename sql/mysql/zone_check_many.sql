@@ -1,9 +1,11 @@
 -- zone_check_many: N checks in one call inside the caller's transaction, with the same decisions as N calls
 -- of zone_check in that order.
 --
+-- When one fails, those before it are decided and charged in the caller's transaction: roll that back.
+--
 -- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (a UUID in hex), cost,
---                            fresh, record, critical, member, ttl_us, with the meaning of zone_check's arguments;
---                            without txn one is made, without fresh, record and critical they are false
+--                            record, critical, member, ttl_us, with the meaning of zone_check's arguments;
+--                            without txn one is made, without record and critical they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
 --            p_skip_locked   leave the checks of buckets that somebody else holds undecided instead of waiting;
@@ -16,18 +18,24 @@ drop procedure if exists zone_check_many;
 create procedure zone_check_many(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
 sql security definer
 begin
-    declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare v_lock_wait_s  int default @@session.innodb_lock_wait_timeout;
+    declare v_safe_updates boolean default @@session.sql_safe_updates;
     declare exit handler for sqlexception
     begin
+        call zone_batch_close();
         set innodb_lock_wait_timeout = v_lock_wait_s;
+        set sql_safe_updates = v_safe_updates;
         resignal;
     end;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    set sql_safe_updates = false;
     call zone_decide_each(p_checks, p_skip_locked);
     set innodb_lock_wait_timeout = v_lock_wait_s;
+    set sql_safe_updates = v_safe_updates;
     select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
         d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
     from zone_decision d
     order by d.position;
+    call zone_batch_close();
 end;

@@ -29,7 +29,7 @@
 --            o_ban_us      when the ban ends that it brings about
 -- Locks      the rows that the caller's snapshot does not show, shared, until the transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) the zone has no use for what is asked; TG004 (31004)
---            the bucket's total is full; those of zone_window
+--            the bucket's total is full; TG008 (31008) the algorithm is not known; those of zone_window
 drop procedure if exists zone_decide;
 create procedure zone_decide(
     in    p_zone_id        int,
@@ -135,6 +135,11 @@ begin
         call zone_error('no zone', p_zone_id, null, null);
     end if;
     set v_is_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform');
+    if not v_is_level
+        and v_algorithm not in ('sliding-log', 'fixed-window', 'sliding-counter', 'distinct', 'concurrency')
+    then
+        call zone_error('algorithm', v_algorithm, null, null);
+    end if;
 
     -- 2. Bring the bucket to now. Where nothing happened to it meanwhile, only a level is brought, below.
     if not p_brought and (p_head_version < v_version or p_override_seq is not null or p_holding and v_is_level) then

@@ -12,9 +12,6 @@ create procedure zone_decide_all(in p_checks json, in p_joined boolean)
 sql security definer
 begin
     -- When the call began; not the time of the decisions, which is read after the locks.
-    declare v_asked_us       bigint default timestampdiff(
-        microsecond, timestamp'1970-01-01 00:00:00', timestamp(utc_date(), utc_time(6))
-    );
     declare v_epoch          datetime default timestamp'1970-01-01 00:00:00';
     declare v_done           boolean;
     declare v_clock_us       bigint;
@@ -71,15 +68,14 @@ begin
     declare v_ends_us        bigint;
     declare v_ends_at        datetime(6);
     declare v_created_at     datetime(6);
-    declare v_has_member     boolean;
+    declare v_past_member    varbinary(255);
     declare v_ban_us         bigint;
-    -- A new id needs no look, unless somebody decided while this call waited.
     declare c_look cursor for
-        select c.position, c.zone_id, c.bucket_key, c.cost, h.seq, timestampdiff(microsecond, v_epoch, h.last_at)
+        select c.position, c.zone_id, c.bucket_key, c.cost, c.member, h.seq,
+            timestampdiff(microsecond, v_epoch, h.last_at)
         from zone_batch_check c
         join zone_batch_head h on h.bucket = c.bucket
         where c.recorded and c.txn_id is not null and h.seq > 0
-            and not (c.fresh and timestampdiff(microsecond, v_epoch, h.last_at) < v_asked_us)
         order by c.position;
     declare c_check cursor for
         select c.position, c.zone_id, c.bucket_key, c.cost, c.recorded, c.critical, c.member, c.ttl_us, c.refused
@@ -112,18 +108,21 @@ begin
     open c_look;
     looks: loop
         set v_done = false;
-        fetch c_look into v_position, v_zone_id, v_key, v_cost, v_seq, v_last_us;
+        fetch c_look into v_position, v_zone_id, v_key, v_cost, v_member, v_seq, v_last_us;
         if v_done then
             leave looks;
         end if;
         call zone_txn_find(
             v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
             v_zone_version, v_row_seq, v_blocked, v_reason, v_past_cost, v_spent, v_zone_limit, v_remaining,
-            v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_has_member
+            v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_past_member
         );
         if v_id is not null then
             if v_past_cost <> v_cost then
                 call zone_error('other cost', hex(v_txn_id), v_past_cost, v_cost);
+            end if;
+            if v_kind <> 'unchecked' and not (v_past_member <=> v_member) then
+                call zone_error('other member', hex(v_txn_id), null, null);
             end if;
             set v_past = v_past + 1;
             insert into zone_decision (

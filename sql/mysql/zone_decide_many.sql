@@ -16,8 +16,6 @@ drop procedure if exists zone_decide_many;
 create procedure zone_decide_many(in p_checks json, in p_skip_locked boolean)
 sql security definer
 decide: begin
-    -- When the call began; not the time of the decisions, which is read after the locks.
-    declare v_asked_at    datetime(6) default timestamp(utc_date(), utc_time(6));
     declare v_now_us      bigint;
     declare v_now         datetime(6);
     declare v_done        boolean default false;
@@ -34,6 +32,7 @@ decide: begin
     declare v_must_leave  bigint;
     declare v_leaves_at   datetime(6);
     declare v_before      bigint;
+    declare v_no_number    boolean;
     declare c_window cursor for
         select b.bucket, b.zone_id, b.bucket_key, b.start_at
         from zone_batch_bucket b
@@ -57,66 +56,20 @@ decide: begin
     call zone_clock(v_now_us);
     set v_now = date_add(timestamp'1970-01-01 00:00:00', interval v_now_us microsecond);
 
-    -- 3. Buckets that are not plain go one check after the other.
-    insert into zone_batch_special (bucket)
-    select h.bucket
-    from zone_batch_head h
-    straight_join zone_master z force index (primary) on z.id = h.zone_id
-    where not (
-        h.plain and z.algorithm in ('sliding-log', 'token-bucket') and z.mode = 'enforce' and z.soft_rate is null
-        and z.reserve = 0 and not z.count_blocked and z.ban_after is null
-        and coalesce(h.zone_version = z.version, true)
-        and not coalesce(h.banned_until > v_now, false)
-        and not coalesce(h.carried_at > date_sub(v_now, interval z.window_us microsecond), false)
-    );
-    set v_special = row_count();
-    if v_special > 0 then
-        call zone_batch_each(false);
-        delete c
-        from zone_batch_check c
-        join zone_batch_special s on s.bucket = c.bucket;
-        delete h
-        from zone_batch_head h
-        join zone_batch_special s on s.bucket = h.bucket;
-    end if;
+    -- 3. Policies, each read once: the version that says whether a bucket is plain decides it too. And what is left to
+    --    spend where that can be told at once. A short ledger is read from its beginning.
     select count(*)
     into v_heads
     from zone_batch_head h;
-    if v_heads = 0 then
-        leave decide;
-    end if;
-
-    -- 4. What was decided before. A new id needs no look, unless somebody decided while this call waited.
-    insert into zone_batch_past (
-        position, id, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, delay_us,
-        ends_at, created_at
-    )
-    select c.position, t.id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, t.zone_limit, t.remaining,
-        t.retry_after_us, t.delay_us, t.ends_at, t.created_at
-    from zone_batch_check c
-    straight_join zone_batch_head h on h.bucket = c.bucket
-    straight_join zone_txn t force index (zone_txn_bucket_txn)
-        on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
-    where c.recorded and h.seq > 0 and not (c.fresh and h.last_at < v_asked_at)
-        and t.kind in ('check', 'reserve', 'coalesced', 'unchecked');
-    set v_past = row_count();
-    if v_past > 0 then
-        update zone_batch_check c
-        join zone_batch_past p on p.position = c.position
-        set c.appends = false;
-    end if;
-
-    -- 5. Policies, and what is left to spend where that can be told at once. A short ledger is read from its
-    --    beginning.
     insert into zone_batch_bucket (
         bucket, checks, zone_id, bucket_key, seq, last_at, spent_total, level, strikes, zone_version, zone_limit,
-        window_us, per_us, per_token, now_at, start_at, salt, row_hash, room
+        window_us, per_us, per_token, now_at, start_at, row_hash, plain, room
     )
     select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level,
         coalesce(h.strikes, 0), h.version, h.zone_limit, h.window_us, h.per_us, h.per_token, h.now_at, h.start_at,
-        h.salt, h.row_hash,
+        h.row_hash, h.plain,
         case
-            when h.per_token is not null then null
+            when h.per_token is not null or not h.plain then null
             when h.seq = 0 or h.last_at <= h.start_at then h.zone_limit
             when h.seq <= 16 then h.zone_limit - h.spent_total + (
                 select if(
@@ -130,20 +83,26 @@ decide: begin
                 )
                 from zone_txn t force index (zone_txn_bucket_uq)
                 where t.zone_id = h.zone_id and t.bucket_key = h.bucket_key and t.created_at > h.start_at
+                    and t.sealed
                 order by t.created_at, t.seq
                 limit 1
             )
         end
     from (
         select h.bucket, h.checks, h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes,
-            h.salt, h.row_hash, z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
+            h.row_hash, z.version, coalesce(z.burst, z.rate) as zone_limit, z.window_us,
             if(z.algorithm = 'token-bucket', z.rate div z.rate_gcd, null) as per_us,
             if(z.algorithm = 'token-bucket', z.window_us div z.rate_gcd, null) as per_token,
             greatest(v_now, coalesce(h.last_at, v_now)) as now_at,
             if(
                 z.algorithm = 'token-bucket', null,
                 date_sub(greatest(v_now, coalesce(h.last_at, v_now)), interval z.window_us microsecond)
-            ) as start_at
+            ) as start_at,
+            h.plain and z.algorithm in ('sliding-log', 'token-bucket') and z.mode = 'enforce' and z.soft_rate is null
+                and z.reserve = 0 and not z.count_blocked and z.ban_after is null
+                and coalesce(h.zone_version = z.version, true)
+                and not coalesce(h.banned_until > v_now, false)
+                and not coalesce(h.carried_at > date_sub(v_now, interval z.window_us microsecond), false) as plain
         from zone_batch_head h
         straight_join zone_master z force index (primary) on z.id = h.zone_id
     ) h;
@@ -151,6 +110,51 @@ decide: begin
     if v_known < v_heads then
         call zone_batch_refuse(null);
     end if;
+
+    -- 4. Buckets that are not plain go one check after the other.
+    insert into zone_batch_special (bucket)
+    select b.bucket
+    from zone_batch_bucket b
+    where not b.plain;
+    set v_special = row_count();
+    if v_special > 0 then
+        call zone_batch_each(false);
+        delete c
+        from zone_batch_check c
+        join zone_batch_special s on s.bucket = c.bucket;
+        delete h
+        from zone_batch_head h
+        join zone_batch_special s on s.bucket = h.bucket;
+        delete b
+        from zone_batch_bucket b
+        join zone_batch_special s on s.bucket = b.bucket;
+    end if;
+    if v_special = v_heads then
+        leave decide;
+    end if;
+
+    -- 5. What was decided before.
+    insert into zone_batch_past (
+        position, id, zone_version, seq, blocked, reason, cost, zone_limit, remaining, retry_after_us, delay_us,
+        ends_at, created_at, other_member
+    )
+    select c.position, t.id, t.zone_version, t.seq, t.blocked, t.reason, t.cost, t.zone_limit, t.remaining,
+        t.retry_after_us, t.delay_us, t.ends_at, t.created_at,
+        t.kind <> 'unchecked' and t.member is not null
+    from zone_batch_check c
+    straight_join zone_batch_head h on h.bucket = c.bucket
+    straight_join zone_txn t force index (zone_txn_bucket_txn)
+        on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
+    where c.recorded and h.seq > 0 and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
+        and t.sealed;
+    set v_past = row_count();
+    if v_past > 0 then
+        update zone_batch_check c
+        join zone_batch_past p on p.position = c.position
+        set c.appends = false;
+    end if;
+
+    -- What is left to spend where it takes another look.
     call zone_batch_level();
     open c_window;
     windows: loop
@@ -171,7 +175,7 @@ decide: begin
         )
         into v_before
         from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.created_at > v_start_at
+        where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.created_at > v_start_at and t.sealed
         order by t.created_at, t.seq
         limit 1;
         update zone_batch_bucket b
@@ -267,6 +271,7 @@ decide: begin
             into v_leaves_at
             from zone_txn t force index (zone_txn_spent)
             where t.zone_id = v_zone_id and t.bucket_key = v_bucket_key and t.spent_total >= v_must_leave
+                and t.sealed
             order by t.spent_total, t.seq
             limit 1;
             update zone_batch_wait w
@@ -328,7 +333,7 @@ decide: begin
             '8000000000000000', coalesce(lpad(hex(d.level), 16, '0'), '8000000000000000'),
             lpad(hex(d.strikes), 16, '0'), '8000000000000000',
             lpad(hex(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', d.created_at)), 16, '0'),
-            '8000000000000000', hex('check|'), hex(d.reason), '00000000'
+            '8000000000000000', hex('check|'), hex(d.reason), '0000000000'
         )), 256))
         from h
         join zone_decision d force index (zone_decision_seq)
@@ -337,28 +342,50 @@ decide: begin
     select h.position, h.bucket, h.seq, h.row_hash
     from h
     where h.position > 0;
+    -- See zone_record.
+    if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
+        call zone_error('insert id', @@session.insert_id, null, null);
+    end if;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, critical, cost, spent, spent_total,
-        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at, salt, row_hash
+        remaining, zone_limit, retry_after_us, level, strikes, created_at, prev_at, salt, row_hash,
+        sealed
     )
     select d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, 'check', d.blocked, d.reason, d.critical, d.cost,
         d.spent, d.spent_total, d.remaining, d.zone_limit, d.retry_after_us, d.level, d.strikes, d.created_at, d.prev_at,
-        if(d.seq = 1, b.salt, null), h.row_hash
+        if(
+            d.seq = 1,
+            (select b.salt from zone_bucket_lock b where b.zone_id = d.zone_id and b.bucket_key = d.bucket_key), null
+        ),
+        h.row_hash, false
     from zone_decision d
     straight_join zone_batch_hash h on h.position = d.position
-    straight_join zone_batch_bucket b on b.bucket = d.bucket
     where d.appends
     order by d.position;
+    -- The heads as they will be, and then all rows and heads in one statement, see zone_record.
     update zone_decision d
     straight_join zone_batch_hash h force index (zone_batch_hash_seq) on h.bucket = d.bucket and h.seq = d.head_seq
-    straight_join zone_bucket_lock b force index (primary) on b.zone_id = d.zone_id and b.bucket_key = d.bucket_key
+    straight_join zone_batch_bucket b on b.bucket = d.bucket
     set b.seq = d.head_seq,
         b.last_at = d.head_at,
         b.spent_total = d.spent_total,
         b.level = d.level,
         b.zone_version = d.head_version,
         b.row_hash = h.row_hash
-    where d.is_last and d.head_seq > b.seq;
+    where d.is_last;
+    update zone_decision d
+    straight_join zone_batch_bucket h on h.bucket = d.bucket
+    straight_join zone_bucket_lock b force index (primary) on b.zone_id = d.zone_id and b.bucket_key = d.bucket_key
+    straight_join zone_txn t force index (zone_txn_bucket_uq)
+        on t.zone_id = d.zone_id and t.bucket_key = d.bucket_key and t.created_at = d.created_at and t.seq = d.seq
+    set t.sealed = true,
+        b.seq = h.seq,
+        b.last_at = h.last_at,
+        b.spent_total = h.spent_total,
+        b.level = h.level,
+        b.zone_version = h.zone_version,
+        b.row_hash = h.row_hash
+    where d.appends;
     update zone_decision d
     set d.id = (
         select t.id
@@ -366,4 +393,10 @@ decide: begin
         where t.zone_id = d.zone_id and t.bucket_key = d.bucket_key and t.created_at = d.created_at and t.seq = d.seq
     )
     where d.seq is not null and d.id is null;
+    select min(d.id) = 0
+    into v_no_number
+    from zone_decision d;
+    if v_no_number then
+        call zone_error('insert id', 0, null, null);
+    end if;
 end;

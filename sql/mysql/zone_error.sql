@@ -5,7 +5,7 @@
 --            p_second  what it names second
 --            p_third   what it names third
 -- Locks      nothing
--- Errors     TG001 to TG007 (31001 to 31007), see zone_check
+-- Errors     TG001 to TG008 (31001 to 31008), see docs/sql.md
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
@@ -18,7 +18,7 @@ begin
     declare v_number  int;
     declare v_first   varchar(100) character set utf8mb4 default coalesce(p_first, 'null');
     declare v_message varchar(128) character set utf8mb4; -- the longest that a signal can carry
-    if p_error in ('other cost', 'part', 'other end', 'no charge') then
+    if p_error in ('other cost', 'other member', 'part', 'other end', 'no charge') then
         set v_first = lower(concat_ws(
             '-', substring(p_first, 1, 8), substring(p_first, 9, 4), substring(p_first, 13, 4),
             substring(p_first, 17, 4), substring(p_first, 21)
@@ -33,6 +33,9 @@ begin
             set v_message = concat(
                 'transaction ', v_first, ' was decided with cost ', p_second, ', not ', p_third, '; use a new id'
             );
+        when 'other member' then
+            set v_number = 31002;
+            set v_message = concat('transaction ', v_first, ' was decided about another member; use a new id');
         when 'part' then
             set v_number = 31002;
             set v_message = concat(
@@ -71,9 +74,27 @@ begin
         when 'no charge' then
             set v_number = 31003;
             set v_message = concat('transaction ', v_first, ' was not decided in the bucket; look where it was');
+        when 'flood' then
+            set v_number = 31003;
+            set v_message = concat(
+                'no row can stand for ', v_first,
+                ' checks: none was blocked here within a minute by a zone with coalesced rows; check each'
+            );
+        when 'closed' then
+            set v_number = 31003;
+            set v_message = concat(
+                'nothing can have passed unchecked in zone ', v_first,
+                ', which was never open; set it so: tallygate zone set --on-outage open'
+            );
         when 'no txn' then
             set v_number = 31003;
             set v_message = 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
+        when 'no array' then
+            set v_number = 31003;
+            set v_message = concat('checks of the type ', v_first, ' cannot be read; give a JSON array with an object for each');
+        when 'insert id' then
+            set v_number = 31003;
+            set v_message = concat('the session has set insert_id to ', v_first, ', and rows are numbered in order; connect anew');
         when 'txn' then
             set v_number = 31003;
             set v_message = 'a txn is no UUID; write 32 hex digits, with or without dashes';
@@ -163,6 +184,9 @@ begin
             set v_number = 31007;
             set v_message =
                 'the bucket changed after the transaction began to read; run it again, or under READ COMMITTED';
+        when 'algorithm' then
+            set v_number = 31008;
+            set v_message = concat(v_first, ' is no algorithm that these routines know; run: tallygate migrate');
     end case;
     case v_number
         when 31001 then
@@ -179,5 +203,7 @@ begin
             signal sqlstate 'TG006' set mysql_errno = 31006, message_text = v_message;
         when 31007 then
             signal sqlstate 'TG007' set mysql_errno = 31007, message_text = v_message;
+        when 31008 then
+            signal sqlstate 'TG008' set mysql_errno = 31008, message_text = v_message;
     end case;
 end;

@@ -85,7 +85,8 @@ happen: begin
     declare v_delay_us       bigint;
     declare v_ends_us        bigint;
     declare v_ban_us         bigint;
-    declare v_has_member     boolean;
+    declare v_member         varbinary(255);
+    declare v_open           boolean;
     declare v_peek_level     bigint;
     declare v_peek_spent     bigint;
     declare v_row_ends_us    bigint;
@@ -133,7 +134,7 @@ happen: begin
             else p_kind
         end,
         v_seq, v_last_us, p_joined, o_id, v_row_kind, o_zone_version, o_seq, v_blocked, v_reason, o_cost, o_spent,
-        v_zone_limit, o_remaining, v_retry_after_us, v_delay_us, o_ends_at, o_created_at, v_has_member
+        v_zone_limit, o_remaining, v_retry_after_us, v_delay_us, o_ends_at, o_created_at, v_member
     );
     if o_id is not null then
         if v_undoes and (v_row_kind <> p_kind or p_kind = 'settle' and o_cost <> p_cost) then
@@ -141,6 +142,16 @@ happen: begin
         end if;
         set o_replayed = true;
         leave happen;
+    end if;
+
+    if p_kind = 'unchecked' then
+        select count(*) > 0
+        into v_open
+        from zone_version v
+        where v.zone_id = p_zone_id and v.on_outage = 'open';
+        if not v_open then
+            call zone_error('closed', p_zone_id, null, null);
+        end if;
     end if;
 
     -- 4. The policy in force, and the bucket brought to now.
@@ -166,9 +177,9 @@ happen: begin
         call zone_txn_find(
             p_zone_id, v_key, p_txn_id, 'check,reserve,unchecked', v_seq, v_last_us, p_joined, o_id, v_row_kind,
             v_head_version, v_row_seq, v_blocked, v_reason, v_row_cost, v_row_spent, v_zone_limit, o_remaining,
-            v_retry_after_us, v_delay_us, v_row_ends_at, v_row_at, v_has_member
+            v_retry_after_us, v_delay_us, v_row_ends_at, v_row_at, v_member
         );
-        set v_is_slot = v_row_ends_at is not null and v_row_kind <> 'reserve' and not v_has_member;
+        set v_is_slot = v_row_ends_at is not null and v_row_kind <> 'reserve' and v_member is null;
         set v_ended = coalesce(v_row_ends_at <= v_now, false);
         case
             when o_id is null then call zone_error('no charge', hex(p_txn_id), null, null);
@@ -238,7 +249,10 @@ happen: begin
                 values (
                     p_zone_id, v_key, v_override_seq, p_rate, p_window_us, p_burst, p_gcd,
                     coalesce(p_ban_exempt, false), date_add(v_epoch, interval v_ends_us microsecond)
-                );
+                )
+                on duplicate key update rate = p_rate, window_us = p_window_us, burst = p_burst, rate_gcd = p_gcd,
+                    ban_exempt = coalesce(p_ban_exempt, false),
+                    ends_at = date_add(v_epoch, interval v_ends_us microsecond);
             end;
         elseif v_override_seq is null then
             call zone_error('no override', null, null, null);

@@ -31,7 +31,7 @@ begin
         select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
         into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
         from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
         order by t.created_at desc, t.seq desc
         limit 1
         lock in share mode;
@@ -39,7 +39,7 @@ begin
         select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
         into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
         from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
         order by t.created_at desc, t.seq desc
         limit 1;
     end if;
@@ -58,7 +58,7 @@ begin
         select t.salt
         into o_salt
         from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
         order by t.created_at, t.seq
         limit 1;
         if o_salt is null then

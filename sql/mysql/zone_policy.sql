@@ -14,6 +14,7 @@
 --            o_calendar      the period of a fixed window by the calendar
 -- Locks      the version and the override, shared, until the transaction ends: a joined caller's snapshot may be
 --            older
+-- Errors     TG008 (31008) the algorithm is not known
 drop procedure if exists zone_policy;
 create procedure zone_policy(
     in  p_zone_id      int,
@@ -39,6 +40,12 @@ begin
     from zone_version v
     where v.zone_id = p_zone_id and v.version = p_version
     lock in share mode;
+    if o_algorithm not in (
+        'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
+        'distinct', 'concurrency'
+    ) then
+        call zone_error('algorithm', o_algorithm, null, null);
+    end if;
     set v_window_us = o_window_us;
     if p_override_seq is not null then
         select coalesce(o.rate, v_rate), coalesce(o.window_us, v_window_us), if(o.rate is null, v_burst, o.burst),

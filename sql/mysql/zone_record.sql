@@ -15,6 +15,7 @@
 --            p_salt, p_row_hash  the bucket's chain before the row
 --            o_id          number of the row
 -- Locks      nothing more
+-- Errors     TG003 (31003) the session has set insert_id
 drop procedure if exists zone_record;
 create procedure zone_record(
     in  p_zone_id        int,
@@ -67,7 +68,12 @@ begin
     declare v_done    boolean default false;
     declare v_seq     bigint;
     declare v_limit   varbinary(50);
+    -- What people do is theirs by the name that the session was logged in by, which no caller can choose. Nor is it
+    -- current_user(), the definer's, nor session_user(), which on a MariaDB from 11.7 on says not from where.
+    declare v_login   varchar(400) character set utf8mb4
+        default if(p_kind in ('ban', 'unban', 'override', 'override_end'), user(), null);
     declare v_hash    binary(32);
+    declare v_ban_id  bigint;
     declare c_ended cursor for
         select h.seq
         from zone_hold h force index (zone_hold_ends)
@@ -94,38 +100,49 @@ begin
             coalesce(concat(x'01', unhex(sha2(concat(p_salt, p_member), 256))), x'00'),
             coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_note as binary)), 256))), x'00'),
             coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_actor as binary)), 256))), x'00'),
+            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(v_login as binary)), 256))), x'00'),
             coalesce(v_limit, x'00')
         ),
         v_hash
     );
+    -- Rows number themselves. A number that the session has set would be taken, and from the largest on there is none.
+    if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
+        call zone_error('insert id', @@session.insert_id, null, null);
+    end if;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
         spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at,
-        ends_at, member, note, actor, salt, row_hash
+        ends_at, member, note, actor, login, salt, row_hash, sealed
     )
     values (
         p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 1, p_kind, p_checks, p_blocked, p_reason,
         p_critical, p_cost, p_spent, p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level,
         p_strikes, date_add(v_epoch, interval p_target_us microsecond), v_now,
-        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor,
-        if(p_prev_seq = 0, p_salt, null), v_hash
+        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor, v_login,
+        if(p_prev_seq = 0, p_salt, null), v_hash, false
     );
     set o_id = last_insert_id();
+    set v_ban_id = o_id;
+    -- MySQL takes 0 too, and does not tell it beforehand.
+    if o_id = 0 then
+        call zone_error('insert id', 0, null, null);
+    end if;
     if p_ban_us is not null then
         call zone_txn_hash(
             v_hash, p_txn_id, p_prev_seq + 2, p_zone_version, 1, false, false, 0, 0, p_spent_total, 0, p_zone_limit,
             null, null, p_level, p_strikes, null, p_now_us, least(p_ban_us, v_last_us), 'ban', 'recorded',
-            x'00000000', v_hash
+            x'0000000000', v_hash
         );
         insert into zone_txn (
             txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-            zone_limit, level, strikes, created_at, prev_at, ends_at, row_hash
+            zone_limit, level, strikes, created_at, prev_at, ends_at, row_hash, sealed
         )
         values (
             p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 2, 'ban', false, 'recorded', 0, 0,
             p_spent_total, 0, p_zone_limit, p_level, p_strikes, v_now, v_now,
-            date_add(v_epoch, interval least(p_ban_us, v_last_us) microsecond), v_hash
+            date_add(v_epoch, interval least(p_ban_us, v_last_us) microsecond), v_hash, false
         );
+        set v_ban_id = last_insert_id();
     end if;
     if v_holds then
         if p_kind = 'check' then
@@ -142,11 +159,21 @@ begin
             end loop;
             close c_ended;
         end if;
+        -- It has ended already, until the row is sealed.
         insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
-        values (p_zone_id, p_bucket_key, p_prev_seq + 1, v_now, p_spent, v_ends_at, p_member);
+        values (p_zone_id, p_bucket_key, p_prev_seq + 1, v_now, 0, v_now, p_member)
+        on duplicate key update charged_at = v_now, amount = 0, ends_at = v_now, member = p_member;
     end if;
+    -- One statement: a routine that is killed before it has written nothing that counts, and after it all of it.
+    -- Rows by their primary keys: by another index MariaDB locks the gap beside, under a joined caller's isolation.
     update zone_bucket_lock b
-    set b.seq = p_prev_seq + 1 + (p_ban_us is not null),
+    straight_join zone_txn t force index (primary) on t.id in (o_id, v_ban_id) and t.created_at = v_now
+    left join zone_hold h force index (primary)
+        on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = if(v_holds, p_prev_seq + 1, null)
+    set t.sealed = true,
+        h.amount = p_spent,
+        h.ends_at = v_ends_at,
+        b.seq = p_prev_seq + 1 + (p_ban_us is not null),
         b.last_at = v_now,
         b.spent_total = p_spent_total,
         b.level = p_level,

@@ -5,6 +5,7 @@
 --            p_window_seconds  seconds in which an empty bucket fills
 --            o_zone_id         the zone's number, of the one that is there already if there is
 -- Locks      the zone's row, until the transaction ends
+-- Errors     TG003 (31003) the session has set insert_id
 drop procedure if exists zone_token_bucket_make;
 create procedure zone_token_bucket_make(
     in  p_name           varchar(100) character set utf8mb4 collate utf8mb4_bin,
@@ -22,12 +23,17 @@ begin
     declare v_name_hash  varchar(64) character set ascii;
     declare v_about_hash varchar(64) character set ascii default sha2(v_about, 256);
     declare v_by_hash    varchar(64) character set ascii default sha2(session_user(), 256);
+    declare v_login_hash varchar(64) character set ascii default sha2(user(), 256);
     while v_rest <> 0 do
         set v_swap = v_gcd mod v_rest;
         set v_gcd = v_rest;
         set v_rest = v_swap;
     end while;
     set timestamp = default;
+    -- See zone_record.
+    if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
+        call zone_error('insert id', @@session.insert_id, null, null);
+    end if;
     insert into zone_master (
         name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
     )
@@ -37,6 +43,9 @@ begin
     )
     on duplicate key update id = last_insert_id(id);
     set o_zone_id = last_insert_id();
+    if o_zone_id = 0 then
+        call zone_error('insert id', 0, null, null);
+    end if;
     set v_name_hash = sha2(concat(o_zone_id, '|', p_name), 256);
     insert into zone_version (
         zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode, count_blocked,
@@ -49,7 +58,8 @@ begin
             '|', v_name_hash, z.version, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, '', '', '', '',
             z.reserve, z.mode, cast(z.count_blocked as signed), '', '', '', '', '', '', z.on_outage, z.running_buckets,
             z.durability, z.blocked_rows,
-            timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', z.updated_at), v_about_hash, v_by_hash, ''
+            timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', z.updated_at), v_about_hash, v_by_hash,
+            v_login_hash, ''
         ), 256))
     from zone_master z
     where z.id = o_zone_id

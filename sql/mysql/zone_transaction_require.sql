@@ -16,7 +16,7 @@ begin
         if not v_open then
             -- Uses up the isolation level that was set for the next transaction.
             start transaction;
-            commit;
+            commit and no chain no release;
             call zone_error('no transaction', null, null, null);
         end if;
     end if;

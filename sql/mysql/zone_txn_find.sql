@@ -35,7 +35,7 @@ create procedure zone_txn_find(
     out o_delay_us       bigint,
     out o_ends_at        datetime(6),
     out o_created_at     datetime(6),
-    out o_has_member     boolean
+    out o_member         varbinary(255)
 )
 sql security definer
 find: begin
@@ -46,12 +46,12 @@ find: begin
     declare v_row_prev_at datetime(6);
     declare continue handler for not found set v_found = false;
     select t.id, t.kind, t.zone_version, t.seq, t.blocked, t.reason, t.cost, t.spent, t.zone_limit, t.remaining,
-        t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.member is not null
+        t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.member
     into o_id, o_kind, o_zone_version, o_seq, o_blocked, o_reason, o_cost, o_spent, o_zone_limit, o_remaining,
-        o_retry_after_us, o_delay_us, o_ends_at, o_created_at, o_has_member
+        o_retry_after_us, o_delay_us, o_ends_at, o_created_at, o_member
     from zone_txn t force index (zone_txn_bucket_txn)
     where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id
-        and find_in_set(t.kind, p_kinds)
+        and find_in_set(t.kind, p_kinds) and t.sealed
     limit 1;
     if v_found or not p_joined then
         leave find;
@@ -66,9 +66,9 @@ find: begin
     unseen: while v_row_seq > v_seen_seq do
         select t.prev_at, if(t.txn_id = p_txn_id and find_in_set(t.kind, p_kinds), t.id, null), t.kind, t.zone_version,
             t.seq, t.blocked, t.reason, t.cost, t.spent, t.zone_limit, t.remaining, t.retry_after_us, t.delay_us,
-            t.ends_at, t.created_at, t.member is not null
+            t.ends_at, t.created_at, t.member
         into v_row_prev_at, o_id, o_kind, o_zone_version, o_seq, o_blocked, o_reason, o_cost, o_spent, o_zone_limit,
-            o_remaining, o_retry_after_us, o_delay_us, o_ends_at, o_created_at, o_has_member
+            o_remaining, o_retry_after_us, o_delay_us, o_ends_at, o_created_at, o_member
         from zone_txn t
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.created_at = v_row_at and t.seq = v_row_seq
         lock in share mode;

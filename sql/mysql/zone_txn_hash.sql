@@ -5,7 +5,8 @@
 --
 -- Arguments  p_before   the hash of the row before it
 --            p_txn_id … p_reason  columns of the row; times are microseconds since 1970
---            p_tail     what few rows have: of member, note, author and override each a zero, or a one and its bytes
+--            p_tail     what few rows have: of member, note, author, login and override each a zero, or a one and its
+--                       bytes
 --            o_hash     32 bytes
 -- Locks      nothing
 drop procedure if exists zone_txn_hash;

@@ -46,7 +46,7 @@ begin
     begin
         declare exit handler for sqlexception
         begin
-            rollback;
+            rollback and no chain no release;
             set innodb_lock_wait_timeout = v_lock_wait_s;
             resignal;
         end;
@@ -57,7 +57,7 @@ begin
             v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining,
             v_ends_at, v_created_at, v_replayed
         );
-        commit;
+        commit and no chain no release;
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;
     select v_id as id, p_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,

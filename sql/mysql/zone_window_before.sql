@@ -60,6 +60,7 @@ begin
         into v_row_seq, o_before, v_row_prev_at
         from zone_txn t force index (zone_txn_bucket_uq)
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.created_at >= v_from
+            and t.sealed
         order by t.created_at, t.seq
         limit 1;
         if not v_found then

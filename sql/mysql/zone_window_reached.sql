@@ -43,6 +43,7 @@ begin
         into v_row_seq, v_row_before, v_row_at, v_row_prev_at
         from zone_txn t force index (zone_txn_spent)
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.spent_total >= p_total
+            and t.sealed
         order by t.spent_total, t.seq
         limit 1;
         if not v_found then

@@ -1,14 +1,15 @@
--- tallygate_schema_version: the number of the last migration, for programs that may only execute routines.
+-- tallygate_schema_version: how far the schema is, for programs that may only execute routines.
 --
--- Result     the number; null when none was applied
+-- Result     one row: version, the number of the last migration, and breaking, that of the last one which older programs
+--            cannot work with, null when there is none; both null when nothing was applied
 -- Locks      nothing
 create function tallygate_schema_version()
-returns int
+returns table (version int, breaking int)
 language sql
 stable
 security definer
 set search_path from current
 as $$
-    select max(h.version)
+    select max(h.version), max(h.version) filter (where left(h.name, 9) = 'breaking_')
     from tallygate_schema_history h
 $$;

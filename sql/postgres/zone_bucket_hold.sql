@@ -5,8 +5,9 @@
 --            p_held         false for a bucket that is only looked at: it is neither made nor locked
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
 -- Result     their rows in the same order; null for one that was left out, or looked at and not there
--- Locks      the buckets' rows in that order, until the transaction ends; with p_skip_locked it waits for no row
---            but 20 ms for new ones that another transaction makes too
+-- Locks      the buckets' rows in that order, and but under READ COMMITTED the zones of new ones against their removal,
+--            until the transaction ends; with p_skip_locked it waits for no row but 20 ms for new ones that another
+--            transaction makes too
 -- Errors     TG003 a key cannot be stored
 create function zone_bucket_hold(p_zone_ids int[], p_bucket_keys text[], p_held boolean[], p_skip_locked boolean)
 returns zone_bucket_lock[]
@@ -31,7 +32,11 @@ begin
                 )
         ) then
             begin
-                if exists (select from zone_master z where z.id = any(p_zone_ids) and z.heads_removed) then
+                if current_setting('transaction_isolation') <> 'read committed' then
+                    -- Where an old snapshot still shows a zone that was removed since, this lock fails.
+                    perform from zone_master z where z.id = any(p_zone_ids) order by z.id for key share;
+                end if;
+                if exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids)) then
                     -- One by one in the same order, since each may be in the ledger.
                     if p_skip_locked then
                         perform set_config('lock_timeout', '20', true);
@@ -143,7 +148,7 @@ begin
         );
     end loop;
     if false = any(p_held)
-        and exists (select from zone_master z where z.id = any(p_zone_ids) and z.heads_removed)
+        and exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids))
     then
         for v_position in 1 .. cardinality(p_held) loop
             continue when p_held[v_position] or (v_heads[v_position]).seq is not null;

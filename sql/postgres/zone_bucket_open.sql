@@ -2,7 +2,8 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
--- Locks      the new row, until the transaction ends; waits while another transaction inserts it
+-- Locks      the new row, and but under READ COMMITTED the zone's against its removal, until the transaction ends; waits
+--            while another transaction inserts it
 -- Errors     TG001 there is no such zone; TG003 the key cannot be stored
 create function zone_bucket_open(p_zone_id int, p_bucket_key text)
 returns void
@@ -22,7 +23,13 @@ begin
     if starts_with(p_bucket_key, 'erased:') then
         perform zone_error('erased');
     end if;
-    if not exists (select from zone_master z where z.id = p_zone_id) then
+    if current_setting('transaction_isolation') = 'read committed' then
+        perform from zone_master z where z.id = p_zone_id;
+    else
+        -- Where an old snapshot still shows a zone that was removed since, this lock fails.
+        perform from zone_master z where z.id = p_zone_id for key share;
+    end if;
+    if not found then
         perform zone_error('no zone', p_zone_id::text);
     end if;
     v_head := zone_head_new(p_zone_id, p_bucket_key);

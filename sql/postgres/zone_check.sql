@@ -6,7 +6,6 @@
 --            p_bucket_key    the bucket, 1 to 255 bytes without control characters
 --            p_txn_id        the transaction; null makes a version 7 UUID
 --            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
---            p_fresh         the caller just made p_txn_id, so it need not be looked for
 --            p_record        leave a row even for a peek
 --            p_lock_wait_ms  the longest wait for a lock, up to the end of the transaction; null leaves
 --                            the session's lock_timeout as it is
@@ -19,15 +18,14 @@
 --            p_ttl_us        a reservation: what it spends ends by itself after so many microseconds
 -- Result     one zone_decision
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG001 there is no such zone; TG002 the transaction was decided with another cost;
---            TG003 a value is out of range, or the zone has no use for it; TG004 the bucket's total is full;
+-- Errors     TG001 there is no such zone; TG002 the transaction was decided with another cost
+--            or about another member; TG003 a value is out of range, or the zone has no use for it; TG004 the bucket's total is full;
 --            TG005 the ledger lacks rows of the window; 55P03 the lock was not had in time
 create function zone_check(
     p_zone_id      int,
     p_bucket_key   text,
     p_txn_id       uuid    default null,
     p_cost         bigint  default 1,
-    p_fresh        boolean default false,
     p_record       boolean default false,
     p_lock_wait_ms int     default null,
     p_own          boolean default false,
@@ -140,12 +138,8 @@ begin
 
     if v_txn_id is null then
         v_txn_id := zone_txn_id_make();
-    elsif v_recorded and v_head.seq > 0
-        -- A new id needs no look, unless somebody decided while this call waited: that may have been a second
-        -- attempt of the same check, whose first one lost its caller.
-        and not (coalesce(p_fresh, false) and v_head.last_at < pg_catalog.statement_timestamp())
-    then
-        v_past := zone_past(p_zone_id, p_bucket_key, v_txn_id, p_cost);
+    elsif v_recorded and v_head.seq > 0 then
+        v_past := zone_past(p_zone_id, p_bucket_key, v_txn_id, p_cost, p_member);
         if v_past.id is not null then
             return v_past;
         end if;

@@ -6,7 +6,6 @@
 -- Arguments  p_zone_ids, p_bucket_keys, p_costs  arrays of one length, one element for each limit, with the meaning of
 --                            zone_check's; each bucket once
 --            p_txn_id        the transaction of all; null makes a version 7 UUID
---            p_fresh         as in zone_check
 --            p_record        leave a row even for a peek; null for none
 --            p_lock_wait_ms  as in zone_check
 --            p_own           as in zone_check; one zone that is durable makes the whole call wait
@@ -19,7 +18,6 @@ create function zone_check_all(
     p_bucket_keys  text[],
     p_txn_id       uuid,
     p_costs        bigint[],
-    p_fresh        boolean   default false,
     p_record       boolean[] default null,
     p_lock_wait_ms int       default null,
     p_own          boolean   default false,
@@ -39,7 +37,6 @@ set jit = off
 as $$
 declare
     c_count     constant int := coalesce(cardinality(p_zone_ids), 0);
-    v_asked_at  constant timestamptz := pg_catalog.statement_timestamp();
     v_txn_id    constant uuid := coalesce(p_txn_id, zone_txn_id_make());
     v_now       timestamptz;
     -- the limits in the byte order of their buckets: their positions, and whether they leave a row
@@ -109,8 +106,7 @@ begin
     -- 3. The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
 
-    -- 4. What was decided before: of all of them, or of none. A new id needs no look, unless somebody decided while
-    --    this call waited.
+    -- 4. What was decided before: of all of them, or of none.
     for v_nth in 1 .. c_count loop
         v_position := v_order[v_nth];
         v_states[v_position] := v_heads[v_nth];
@@ -118,10 +114,10 @@ begin
         if v_heads[v_nth] is null then
             v_states[v_position] := zone_head_new(p_zone_ids[v_position], p_bucket_keys[v_position]);
         end if;
-        if v_held[v_nth]
-            and not (coalesce(p_fresh, false) and coalesce((v_heads[v_nth]).last_at < v_asked_at, true))
-        then
-            v_past := zone_past(p_zone_ids[v_position], p_bucket_keys[v_position], v_txn_id, p_costs[v_position]);
+        if v_held[v_nth] and p_txn_id is not null and (v_heads[v_nth]).seq > 0 then
+            v_past := zone_past(
+                p_zone_ids[v_position], p_bucket_keys[v_position], p_txn_id, p_costs[v_position], p_members[v_position]
+            );
             if v_past.id is not null then
                 v_decisions[v_position] := v_past;
                 v_told := v_told + 1;

@@ -9,7 +9,7 @@
 --            p_cost, p_critical, p_member, p_ttl_us, p_checks  as in zone_check
 -- Result     one zone_decision
 -- Locks      the bucket's row, which the caller holds
--- Errors     TG003 the zone has no use for a value; TG004 the bucket's total is full;
+-- Errors     TG003 the zone has no use for a value, or no check was blocked that p_checks could follow; TG004 the bucket's total is full;
 --            TG005 the ledger lacks rows of the window
 create function zone_check_held(
     p_zone_id  int,
@@ -41,6 +41,7 @@ begin
             case when p_ttl_us is null then 'check' else 'reserve' end
         );
     end if;
+    perform zone_flood_validate(p_zone_id, p_head.bucket_key, p_checks, p_now);
     -- Nothing is decided: the bucket is brought to the time as by a peek.
     v_verdict := zone_decide(v_zone, p_head, p_now, 0);
     v_verdict.blocked := true;

@@ -4,7 +4,7 @@
 -- and buckets (see zone_check), whatever N is, the tables are touched by the same few statements, and the decisions in
 -- between touch none. Checks of others are decided in their turn as zone_check would, at the time of the call.
 --
--- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's; p_fresh,
+-- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's;
 --            p_record and those from p_critical on may be null, which is the default for all; p_lock_wait_ms as there
 --            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
 --                            undecided and leave nothing behind
@@ -17,7 +17,6 @@ create function zone_check_many(
     p_bucket_keys  text[],
     p_txn_ids      uuid[],
     p_costs        bigint[],
-    p_fresh        boolean[],
     p_record       boolean[],
     p_lock_wait_ms int     default null,
     p_skip_locked  boolean default false,
@@ -41,7 +40,6 @@ set enable_incremental_sort = off
 set jit = off
 as $$
 declare
-    v_asked_at     constant timestamptz := pg_catalog.statement_timestamp();
     c_count        constant int := coalesce(cardinality(p_zone_ids), 0);
     c_nothing      constant bigint[] := array_fill(null::bigint, array[c_count]);
     -- the buckets in byte order, and how many checks each has
@@ -109,7 +107,6 @@ begin
     from (
         values (cardinality(p_bucket_keys), array_dims(p_bucket_keys)), (cardinality(p_txn_ids), array_dims(p_txn_ids)),
             (cardinality(p_costs), array_dims(p_costs)), (c_count, array_dims(p_zone_ids)),
-            (coalesce(cardinality(p_fresh), c_count), array_dims(p_fresh)),
             (coalesce(cardinality(p_record), c_count), array_dims(p_record)),
             (coalesce(cardinality(p_critical), c_count), array_dims(p_critical)),
             (coalesce(cardinality(p_members), c_count), array_dims(p_members)),
@@ -150,36 +147,36 @@ begin
     -- 3. The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
 
-    -- 4. What was decided before: in the ledger, or by this very call. A new id needs no look in the ledger,
-    --    unless somebody decided while this call waited.
-    if not coalesce(true = all (p_fresh), false)
-        or exists (select from unnest(v_heads) h where h.last_at >= v_asked_at)
-    then
+    -- 4. What was decided before: in the ledger, or by this very call. New buckets are not in the ledger.
+    if exists (select from unnest(v_heads) h where h.seq > 0) then
         for v_past in
-            select c.position, c.cost as asked,
+            select c.position, c.cost as asked, t.kind <> 'unchecked' and t.member is distinct from c.member as other,
                 (
                     t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
                     t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true
                 )::zone_decision as decision
-            from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record) with ordinality
-                as c (zone_id, bucket_key, txn_id, cost, record, position)
+            from unnest(p_zone_ids, p_bucket_keys, p_txn_ids, p_costs, p_record, p_members) with ordinality
+                as c (zone_id, bucket_key, txn_id, cost, record, member, position)
             -- The first row from there on: in this order there is one index only to read it by. Asked for the row
             -- itself, a plan that was made while the ledger was small may go by zone or by bucket alone.
             cross join lateral (
                 select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-                    t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at
+                    t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.kind, t.member
                 from zone_txn t
                 where (t.zone_id, t.bucket_key, t.txn_id) >= (c.zone_id, c.bucket_key, c.txn_id)
                     and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
                 order by t.zone_id, t.bucket_key, t.txn_id
                 limit 1
             ) t
-            where (c.cost > 0 or c.record)
+            where (c.cost > 0 or c.record) and c.txn_id is not null
                 and t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
         loop
             v_decision := v_past.decision;
             if v_decision.cost <> v_past.asked then
                 perform zone_error('other cost', v_decision.txn_id::text, v_decision.cost::text, v_past.asked::text);
+            end if;
+            if v_past.other then
+                perform zone_error('other member', v_decision.txn_id::text);
             end if;
             v_decisions[v_past.position] := v_decision;
         end loop;
@@ -289,6 +286,9 @@ begin
                 v_decision := v_decisions[v_first[v_position]];
                 if v_decision.cost <> v_cost then
                     perform zone_error('other cost', v_txn_id::text, v_decision.cost::text, v_cost::text);
+                end if;
+                if p_members[v_position] is distinct from p_members[v_first[v_position]] then
+                    perform zone_error('other member', v_txn_id::text);
                 end if;
                 v_decision.replayed := true;
                 v_decisions[v_position] := v_decision;

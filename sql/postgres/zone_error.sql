@@ -4,7 +4,7 @@
 --            p_values  what its message names
 -- Result     none
 -- Locks      nothing
--- Errors     TG001 to TG005, see zone_check
+-- Errors     TG001 to TG005 and TG008, see docs/sql.md
 create function zone_error(p_error text, variadic p_values text[] default '{}')
 returns void
 language plpgsql
@@ -20,6 +20,9 @@ begin
         when 'other cost' then
             v_code := 'TG002';
             v_message := 'transaction %s was decided with cost %s, not %s; use a new id';
+        when 'other member' then
+            v_code := 'TG002';
+            v_message := 'transaction %s was decided about another member; use a new id';
         when 'part' then
             v_code := 'TG002';
             v_message := 'transaction %s was decided with other limits; ask for the same ones, or use a new id';
@@ -101,6 +104,12 @@ begin
         when 'checks' then
             v_code := 'TG003';
             v_message := 'a row cannot stand for %s checks; use 1 to 2147483647';
+        when 'flood' then
+            v_code := 'TG003';
+            v_message := 'no row can stand for %s checks: none was blocked here within a minute by a zone with coalesced rows; check each';
+        when 'closed' then
+            v_code := 'TG003';
+            v_message := 'nothing can have passed unchecked in zone %s, which was never open; set it so: tallygate zone set --on-outage open';
         when 'arrays' then
             v_code := 'TG003';
             v_message := 'the arrays of %s checks differ in length, or do not begin at 1; give each check one element in all';
@@ -119,6 +128,9 @@ begin
         when 'ledger' then
             v_code := 'TG005';
             v_message := 'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside';
+        when 'algorithm' then
+            v_code := 'TG008';
+            v_message := '%s is no algorithm that these routines know; run: tallygate migrate';
     end case;
     raise exception using errcode = v_code, message = format(v_message, variadic p_values);
 end

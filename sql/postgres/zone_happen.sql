@@ -29,6 +29,8 @@ language plpgsql
 as $$
 declare
     c_reason constant text := case p_kind when 'unchecked' then 'unchecked' else 'recorded' end;
+    -- What people do is theirs by the name that the session was logged in by, which no caller can choose.
+    c_login  constant text := case when p_kind in ('ban', 'unban', 'override', 'override_end') then session_user end;
     v_head zone_bucket_lock := p_next;
     v_peek zone_verdict;
     v_id   bigint;
@@ -40,16 +42,17 @@ begin
     v_head.row_hash := sha256(p_head.row_hash || zone_txn_bytes(
         p_txn_id, v_head.seq, v_head.zone_version, 1, false, false, p_cost, p_spent,
         v_head.spent_total, v_peek.remaining, v_peek.zone_limit, null, null, v_head.level, v_head.strikes, p_target_at,
-        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, null, p_note, p_actor, p_override)
+        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, null, p_note, p_actor, c_login, p_override)
     ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, note, actor, salt, row_hash
+        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, note, actor, login,
+        salt, row_hash
     )
     values (
         p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, false,
         c_reason, p_cost, p_spent, v_head.spent_total, v_peek.remaining, v_peek.zone_limit, v_head.level,
-        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_note, p_actor,
+        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_note, p_actor, c_login,
         case when v_head.seq = 1 then v_head.salt end, v_head.row_hash
     )
     returning zone_txn.id into v_id;

@@ -23,7 +23,7 @@ begin
     v_head.ban_strikes := 0;
     v_head.bans := 0;
     v_head.holding := false;
-    if not exists (select from zone_master z where z.id = p_zone_id and z.heads_removed) then
+    if not exists (select from zone_bucket_removed r where r.zone_id = p_zone_id) then
         return v_head;
     end if;
     -- The last row; where the old ones were removed, the last of those.

@@ -7,7 +7,8 @@
 --            p_txn_id        the name of the event, or of the check that passed unchecked
 --            p_kind          ban: nothing passes; unban: a ban ends, and those before it are forgotten; override:
 --                            another limit than the zone's; override_end; unchecked: a check passed while the
---                            database did not answer, unless the transaction was decided
+--                            database did not answer, unless the transaction was decided; in a zone of which a
+--                            version was open
 --            p_cost          unchecked: what the check asked for, 0 to 2^40 units, which is noted and not charged; else
 --                            null
 --            p_for_us        ban: how long, in microseconds; override: the same, null for ever
@@ -92,6 +93,12 @@ begin
     );
     if v_past.id is not null then
         return v_past;
+    end if;
+
+    if p_kind = 'unchecked'
+        and not exists (select from zone_version v where v.zone_id = p_zone_id and v.on_outage = 'open')
+    then
+        perform zone_error('closed', p_zone_id::text);
     end if;
 
     -- 5. Bring the bucket to now, and change it.

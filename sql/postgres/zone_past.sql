@@ -3,25 +3,29 @@
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
 --            p_txn_id      the transaction
---            p_cost        what is asked now
+--            p_cost, p_member  what is asked now
 -- Result     the decision, as one that is told again; null when there is none
 -- Locks      nothing
--- Errors     TG002 the transaction was decided with another cost
-create function zone_past(p_zone_id int, p_bucket_key text, p_txn_id uuid, p_cost bigint)
+-- Errors     TG002 the transaction was decided with another cost or about another member
+create function zone_past(p_zone_id int, p_bucket_key text, p_txn_id uuid, p_cost bigint, p_member text)
 returns zone_decision
 language plpgsql
 as $$
 declare
-    v_past zone_decision;
+    v_past  zone_decision;
+    v_other boolean;
 begin
     -- The first row from there on: in this order there is one index only to read it by. A charge that was ended and a
     -- check that brought a ban about have other rows of the same transaction.
     select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-        t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true
-    into v_past
+        t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true,
+        t.kind <> 'unchecked' and t.member is distinct from p_member
+    into v_past.id, v_past.txn_id, v_past.zone_id, v_past.zone_version, v_past.bucket_key, v_past.seq, v_past.blocked,
+        v_past.reason, v_past.cost, v_past.zone_limit, v_past.remaining, v_past.retry_after_us, v_past.delay_us,
+        v_past.ends_at, v_past.created_at, v_past.replayed, v_other
     from (
         select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-            t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at
+            t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.kind, t.member
         from zone_txn t
         where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
             and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
@@ -31,6 +35,10 @@ begin
     where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id;
     if v_past.cost <> p_cost then
         perform zone_error('other cost', p_txn_id::text, v_past.cost::text, p_cost::text);
+    end if;
+    -- Of what passed unchecked no member is known.
+    if v_other then
+        perform zone_error('other member', p_txn_id::text);
     end if;
     return v_past;
 end

@@ -4,6 +4,7 @@
 --            p_override  the override; null, or one without a rate, changes nothing
 -- Result     the version, with the limit of the override
 -- Locks      nothing
+-- Errors     TG008 there is no such algorithm
 create function zone_policy(p_zone zone_version, p_override zone_override)
 returns zone_version
 language plpgsql

@@ -12,6 +12,7 @@
 --            p_checks    how many checks the row stands for
 -- Result     the decision
 -- Locks      the bucket's row, which the caller holds
+-- Errors     TG008 there is no such algorithm
 create function zone_record(
     p_zone     zone_version,
     p_verdict  zone_verdict,
@@ -40,7 +41,7 @@ begin
         p_txn_id, v_seq, v_head.zone_version, p_checks, p_verdict.blocked, p_critical, p_cost,
         p_verdict.spent, v_head.spent_total, p_verdict.remaining, p_verdict.zone_limit, p_verdict.retry_after_us,
         p_verdict.delay_us, v_head.level, v_head.strikes, null, p_verdict.decided_at, p_verdict.ends_at, p_kind,
-        p_verdict.reason, zone_txn_tail(v_head.salt, p_member, null, null, null)
+        p_verdict.reason, zone_txn_tail(v_head.salt, p_member, null, null, null, null)
     ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,

@@ -28,7 +28,7 @@ create function zone_txn_bytes(
     p_ends_at        timestamptz,
     p_kind           text,
     p_reason         text,
-    p_tail           bytea default '\x00000000'
+    p_tail           bytea default '\x0000000000'
 )
 returns bytea
 language sql

@@ -17,6 +17,7 @@ as $$
         p_zone.mode, p_zone.count_blocked::int, '', '', '', '', '', '', p_zone.on_outage, p_zone.running_buckets,
         p_zone.durability, p_zone.blocked_rows, zone_us(p_zone.updated_at),
         encode(sha256(convert_to(p_zone.description, 'UTF8')), 'hex'),
-        encode(sha256(convert_to(p_by, 'UTF8')), 'hex'), ''
+        encode(sha256(convert_to(p_by, 'UTF8')), 'hex'),
+        encode(sha256(convert_to(session_user, 'UTF8')), 'hex'), ''
     ), 'UTF8'))
 $$;

@@ -5,6 +5,7 @@
 --            p_at_us   the time
 -- Result     from when on all counts; from when on a share does, and how many parts of how many: null without one
 -- Locks      nothing
+-- Errors     TG008 the algorithm is no window
 create function zone_window_frame(
     p_window      zone_window,
     p_at_us       bigint,
@@ -26,8 +27,10 @@ begin
         o_from_us := v_slot.o_start_us - (p_window.slots - 1) * o_of;
         o_fade_us := o_from_us - o_of;
         o_part := v_slot.o_start_us + o_of - p_at_us;
-    else
+    elsif p_window.algorithm = 'sliding-log' then
         o_from_us := p_at_us - p_window.window_us + 1;
+    else
+        perform zone_error('algorithm', p_window.algorithm);
     end if;
 end
 $$;

@@ -11,7 +11,7 @@
 --            p_at_us       what has ended by then does not count
 -- Result     the time
 -- Locks      nothing
--- Errors     TG005 the ledger lacks rows of the window
+-- Errors     TG005 the ledger lacks rows of the window; TG008 the algorithm is no window
 create function zone_window_left(p_window zone_window, p_reached_us bigint, p_must_leave bigint, p_at_us bigint)
 returns bigint
 language plpgsql
@@ -27,6 +27,8 @@ begin
         return p_reached_us + p_window.window_us;
     elsif p_window.algorithm = 'fixed-window' then
         return (zone_window_period(p_window, p_reached_us)).o_end_us;
+    elsif p_window.algorithm <> 'sliding-counter' then
+        perform zone_error('algorithm', p_window.algorithm);
     end if;
     v_slot := zone_window_slot(p_window, p_reached_us);
     v_before := zone_window_before(p_window, v_slot.o_start_us, p_at_us);

@@ -5,6 +5,7 @@
 --            p_now_us  the time from which on the sums are asked for
 -- Result     what the sums are made of
 -- Locks      nothing
+-- Errors     TG008 there is no such algorithm
 create function zone_window_make(p_zone zone_version, p_head zone_bucket_lock, p_now_us bigint)
 returns zone_window
 language plpgsql

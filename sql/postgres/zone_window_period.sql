@@ -28,9 +28,10 @@ begin
     order by c.starts_us desc
     limit 1;
     if p_window.calendar = 'month' then
-        v_start := date_trunc('month', zone_time(v_shown_us) at time zone 'UTC');
-        o_start_us := zone_us(v_start at time zone 'UTC');
-        o_end_us := zone_us((v_start + interval '1 month') at time zone 'UTC');
+        -- An offset, not a name: since PostgreSQL 18 a session's time zone may call itself UTC and be another one.
+        v_start := date_trunc('month', zone_time(v_shown_us) at time zone interval '0');
+        o_start_us := zone_us(v_start at time zone interval '0');
+        o_end_us := zone_us((v_start + interval '1 month') at time zone interval '0');
     else
         v_unit_us := case p_window.calendar when 'minute' then 60000000 when 'hour' then 3600000000 else c_day_us end;
         o_start_us := v_shown_us - ((v_shown_us % v_unit_us) + v_unit_us) % v_unit_us;

@@ -52,7 +52,7 @@ pub(super) struct Checking<'z> {
     not_derivable: u64,
     /// Of the database, before anything of the bucket was read.
     now_us: i64,
-    /// FaultKind the head says that was read before the rows.
+    /// The number of the last row, by the head that was read before the rows.
     head_seq: i64,
     holding: bool,
     /// The head's row was met and compared.
@@ -174,7 +174,7 @@ impl<'z> Checking<'z> {
                 let what = "it, or the hash of the row before it, is not what was hashed";
                 self.fault(FaultKind::Edited, Some(row), None, what.to_owned());
             }
-            // FaultKind a missing or a changed row leads to is not another fault.
+            // The consequences of a missing or a changed row are no other fault.
             (_, false) if gap || doubt => {
                 self.not_derivable += u64::from(self.replay.is_behind_dropped());
             }
@@ -217,6 +217,12 @@ impl<'z> Checking<'z> {
         let row_of = hashed(row, exception);
         let closes = |before: &Hash| row_of.hash(before, self.salt.as_ref()) == row.row_hash;
         let edited = !gap && !closes(&self.hash) && !self.beside.as_ref().is_some_and(closes);
+        // When it ends is in the row, and not with the limit in its hash.
+        if let Some(own) = own.filter(|own| !edited && own.until_us != row.ends_us) {
+            let end = |us: Option<i64>| us.map_or("never".to_owned(), |us| format!("at {us} µs"));
+            let why = format!("zone_override ends {}, its row {}", end(own.until_us), end(row.ends_us));
+            self.fault(FaultKind::WrongHead, Some(row), None, why);
+        }
         (self.hash_before, self.hash, self.beside) = (self.hash, row.row_hash, None);
         edited
     }
@@ -324,7 +330,7 @@ impl<'z> Checking<'z> {
         !self.met_head || self.seq() > self.head_seq
     }
 
-    /// FaultKind is said of the bucket's end, with its head as it is now.
+    /// Ends the bucket, with its head as it is now, and tells what was found.
     pub fn end(mut self, now: Option<&StoredHead>, heads_removed: bool) -> Ended {
         if self.lacks_head() {
             let last = self.seq();

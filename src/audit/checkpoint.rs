@@ -19,7 +19,7 @@ pub(crate) use check::check;
 pub(crate) use proof::prove;
 pub(crate) use read::take;
 
-pub use check::{Changed, HeadDifference};
+pub use check::{Changed, Comparison, HeadDifference};
 pub use key::CheckpointKey;
 pub use proof::{Disclosed, Proof, ProvenBucket, ProvenRow};
 
@@ -32,6 +32,7 @@ const FORMAT: u32 = 1;
 /// slipped in. Holds no personal data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Checkpoint {
     /// Version of the file's format: 1.
     pub format: u32,
@@ -62,6 +63,7 @@ pub struct Checkpoint {
 /// A zone in a [`Checkpoint`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct CheckpointZone {
     /// Its number.
     pub zone_id: i32,
@@ -77,6 +79,10 @@ pub struct CheckpointZone {
     pub rows: u64,
     /// Root of the tree over the ends of their chains.
     pub buckets_root: String,
+    /// How often owners had removed something of its ledger: runs of upkeep that dropped rows, and erasures.
+    pub removals: u64,
+    /// The hash of the last of these; without one, that which their chain begins with.
+    pub removals_hash: String,
 }
 
 impl Checkpoint {
@@ -185,6 +191,8 @@ fn root(zones: &[CheckpointZone]) -> Result<Hash> {
             &zone.buckets.to_be_bytes(),
             &zone.rows.to_be_bytes(),
             &hash(&zone.buckets_root)?,
+            &zone.removals.to_be_bytes(),
+            &hash(&zone.removals_hash)?,
         ];
         tree.push(merkle::leaf(&leaf.concat()), false);
     }

@@ -8,6 +8,7 @@ use crate::entry::LedgerRow;
 
 /// What became of deriving a row again.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Replayed {
     /// The core decides exactly what the row says.
     Same,
@@ -19,6 +20,7 @@ pub enum Replayed {
 
 /// A column of a row that is not what the core derives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Difference {
     /// Its name.
     pub column: &'static str,

@@ -6,22 +6,26 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use super::Auditor;
 use super::book::Book;
 use super::compare::Replayed;
-use super::explained::{Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Level};
 use super::replay::Replay;
 use crate::decide::{self, Ask, BucketOverride, Need, Seen, Version, decide};
 use crate::decision::Reason;
 use crate::entry::{Entry, Kind, LedgerRow};
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Range, Store, StoredHead, beginning};
+use crate::store::{At, Bucket, Range, StoredHead, beginning};
 use crate::zone::{Family, ZoneVersion};
+
+pub use super::explained::{
+    Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Level,
+};
 
 /// Rows that are read at a time.
 const PAGE: u32 = 2_000;
 
-pub(crate) async fn explain(store: &Store, txn: Uuid, charges: usize) -> Result<Explained> {
-    let mut wanted = store.ledger_txn(txn).await?.into_iter().peekable();
+pub(crate) async fn explain(auditor: &Auditor, txn: Uuid, charges: usize) -> Result<Explained> {
+    let mut wanted = auditor.read(|store| store.ledger_txn(txn)).await?.into_iter().peekable();
     if wanted.peek().is_none() {
         return Err(Error::invalid(format!(
             "transaction {txn} is not in the ledger; look for it with: tallygate history --zone ZONE --key KEY"
@@ -33,7 +37,7 @@ pub(crate) async fn explain(store: &Store, txn: Uuid, charges: usize) -> Result<
         while let Some((_, row)) = wanted.next_if(|(other, _)| *other == bucket) {
             of_bucket.push(row);
         }
-        rows.extend(Explaining::new(store, bucket, charges).await?.explain(of_bucket).await?);
+        rows.extend(Explaining::new(auditor, bucket, charges).await?.explain(of_bucket).await?);
     }
     Ok(Explained { txn_id: txn, binding: binding(&rows), rows })
 }
@@ -47,7 +51,7 @@ fn binding(rows: &[ExplainedRow]) -> Option<Binding> {
 
 /// A bucket on its way to the rows that are explained.
 struct Explaining<'s> {
-    store: &'s Store,
+    auditor: &'s Auditor,
     bucket: Bucket,
     zone: String,
     versions: Vec<ZoneVersion>,
@@ -63,22 +67,34 @@ struct Explaining<'s> {
 }
 
 impl<'s> Explaining<'s> {
-    async fn new(store: &'s Store, bucket: Bucket, charges: usize) -> Result<Self> {
-        let zone = store.zones().await?.into_iter().find(|zone| zone.id == bucket.0);
-        let versions = store.zone_versions(bucket.0).await?;
-        let overrides = store.bucket_overrides(&Range::only(&bucket)).await?;
+    async fn new(auditor: &'s Auditor, bucket: Bucket, charges: usize) -> Result<Self> {
+        let zone = auditor.read(|store| store.zones()).await?.into_iter().find(|zone| zone.id == bucket.0);
+        let versions = auditor.read(|store| store.zone_versions(bucket.0)).await?;
+        let only = Range::only(&bucket);
+        let overrides = auditor.read(|store| store.bucket_overrides(&only)).await?;
         let overrides: Vec<_> = overrides.into_iter().map(|(_, own)| own).collect();
-        let dropped = store.dropped(&Range::only(&bucket), 1).await?.into_iter().next();
+        let dropped = auditor.read(|store| store.dropped(&only, 1)).await?.into_iter().next();
         let replay = Replay::new(versions.iter().map(Version::from).collect(), overrides.clone());
         let zone = zone.map_or_else(|| format!("number {}", bucket.0), |zone| zone.name);
-        Ok(Self { store, bucket, zone, versions, overrides, replay, dropped, charges, ban: None, own: None })
+        Ok(Self {
+            auditor,
+            bucket,
+            zone,
+            versions,
+            overrides,
+            replay,
+            dropped,
+            charges,
+            ban: None,
+            own: None,
+        })
     }
 
     async fn explain(mut self, wanted: Vec<LedgerRow>) -> Result<Vec<ExplainedRow>> {
         let mut explained = Vec::with_capacity(wanted.len());
         let mut after: At = beginning();
         while explained.len() < wanted.len() {
-            let page = self.store.ledger_bucket(&self.bucket, after, PAGE).await?;
+            let page = self.auditor.read(|store| store.ledger_bucket(&self.bucket, after, PAGE)).await?;
             let Some(last) = page.last() else {
                 return Err(Error::database("rows of the transaction went while they were read; try again"));
             };
@@ -116,7 +132,7 @@ impl<'s> Explaining<'s> {
         if !self.replay.lacks(row) {
             return Ok(None);
         }
-        let rows = self.store.ledger_txn(row.txn_id).await?;
+        let rows = self.auditor.read(|store| store.ledger_txn(row.txn_id)).await?;
         let mut rows = rows.into_iter().filter(|(bucket, row)| *bucket == self.bucket && row.kind.is_check());
         Ok(rows.next().map(|(_, row)| row))
     }
@@ -235,6 +251,7 @@ impl<'s> Explaining<'s> {
             ends_at: row.ends_us.map(time).transpose()?,
             note: row.note.clone(),
             actor: row.actor.clone(),
+            login: row.login.clone(),
             txn_id: row.txn_id,
             limit: own.and_then(|over| over.limit),
             ban_exempt: own.is_some_and(|over| over.ban_exempt),
@@ -249,7 +266,7 @@ impl<'s> Explaining<'s> {
             key: self.bucket.1.clone(),
             seq: row.seq,
             txn_id: row.txn_id,
-            kind: row.kind.to_string(),
+            kind: row.kind,
             checks: row.checks,
             blocked: row.blocked,
             reason: row.reason,
@@ -266,6 +283,7 @@ impl<'s> Explaining<'s> {
             ends_at: row.ends_us.map(time).transpose()?,
             note: row.note.clone(),
             actor: row.actor.clone(),
+            login: row.login.clone(),
             zone_version: row.zone_version,
         })
     }

@@ -5,11 +5,12 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::compare::Difference;
-use crate::entry::{Entry, Kind};
+use crate::entry::Entry;
 use crate::zone::{Limit, ZoneVersion};
 
 /// Why a transaction was decided as it was: each of its rows, in every bucket that it touched.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Explained {
     /// The transaction.
     pub txn_id: Uuid,
@@ -21,6 +22,7 @@ pub struct Explained {
 
 /// A limit that blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Binding {
     /// The zone's name.
     pub zone: String,
@@ -30,6 +32,7 @@ pub struct Binding {
 
 /// A row, and what it was decided from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ExplainedRow {
     /// The row.
     #[serde(flatten)]
@@ -60,6 +63,7 @@ pub struct ExplainedRow {
 
 /// A ban or an override, as its row in the bucket's ledger has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Bar {
     /// The row that set it.
     pub seq: i64,
@@ -69,8 +73,10 @@ pub struct Bar {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it; None for a ban that blocked checks brought about.
     pub note: Option<String>,
-    /// Who set it.
+    /// Who set it, as was said.
     pub actor: Option<String>,
+    /// By which name the database knows the session that set it, see [`Entry::login`](crate::ledger::Entry::login).
+    pub login: Option<String>,
     /// The transaction that brought it about, or its own.
     pub txn_id: Uuid,
     /// Of an override: the limit; None keeps the zone's.
@@ -81,6 +87,7 @@ pub struct Bar {
 
 /// What counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counted {
     /// All of it.
     pub used: i64,
@@ -98,6 +105,7 @@ pub struct Counted {
 
 /// A slot that is leaving its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Fade {
     /// When it began.
     pub from: DateTime<Utc>,
@@ -113,6 +121,7 @@ pub struct Fade {
 
 /// A charge in place of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Carry {
     /// When the policy changed.
     pub at: DateTime<Utc>,
@@ -122,6 +131,7 @@ pub struct Carry {
 
 /// A charge that counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct CountedCharge {
     /// Its transaction; None for one whose row is too old to have been read.
     pub txn_id: Option<Uuid>,
@@ -141,6 +151,7 @@ pub struct CountedCharge {
 
 /// The level of a token bucket and its kin, in fractions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Level {
     /// After the row before; None when the bucket began full.
     pub before: Option<i64>,
@@ -166,6 +177,6 @@ pub struct Level {
 impl ExplainedRow {
     /// Is it about a check, and not about something else that happened to the bucket?
     pub fn is_check(&self) -> bool {
-        self.row.kind.parse::<Kind>().is_ok_and(Kind::is_check)
+        self.row.kind.is_check()
     }
 }

@@ -2,19 +2,21 @@
 
 mod cells;
 mod part;
+mod removed;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Auditor;
 use crate::entry::History;
 use crate::error::{Error, Result};
-use crate::limiter::Limiter;
 use crate::store::{Evidence, EvidenceOf, Of, ROWS, Span, beginning};
 use part::Part;
+use removed::removed;
 
 /// How long before now an export ends by itself: younger rows may not be committed yet.
 const MARGIN: TimeDelta = TimeDelta::minutes(15);
@@ -40,6 +42,7 @@ pub struct Export {
 
 /// How the files of an export are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum ExportFormat {
     /// With a header; RFC 4180.
     #[serde(rename = "csv")]
@@ -54,6 +57,7 @@ pub enum ExportFormat {
 
 /// What an export wrote; the file `manifest.json` of its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Manifest {
     /// Version of the file's format: 1.
     pub format: u32,
@@ -76,10 +80,27 @@ pub struct Manifest {
     pub rows: u64,
     /// The files, in order.
     pub parts: Vec<ExportPart>,
+    /// What owners had removed before `until`, in a file of its own; None while it is not complete.
+    pub removals: Option<ExportRemovals>,
+}
+
+/// The file of an export that tells what owners removed from the ledger: its columns are those of `zone_removal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct ExportRemovals {
+    /// Its name.
+    pub file: String,
+    /// How many removals it has.
+    pub rows: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// SHA-256 of them.
+    pub sha256: String,
 }
 
 /// A file of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ExportPart {
     /// Its name.
     pub file: String,
@@ -97,6 +118,7 @@ pub struct ExportPart {
 
 /// A row of an export, by its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ExportPlace {
     /// The zone.
     pub zone_id: i32,
@@ -123,16 +145,16 @@ impl ExportFormat {
 
 /// Writes what is not written yet.
 pub(crate) async fn export(
-    limiter: &Limiter,
+    auditor: &Auditor,
     export: &Export,
     progress: &mut impl FnMut(u64),
 ) -> Result<Manifest> {
-    let now = limiter.read(async |store| store.now().await).await?;
-    let mut zones = limiter.zones().await?;
+    let now = auditor.read(|store| store.now()).await?;
+    let mut zones = auditor.zones().await?;
     if let Some(name) = &export.zone {
         zones.retain(|zone| zone.name == *name);
         if zones.is_empty() {
-            return Err(Error::invalid(format!(
+            return Err(Error::unknown_zone(format!(
                 "there is no zone {name:?}; list them with: tallygate zone list"
             )));
         }
@@ -144,7 +166,7 @@ pub(crate) async fn export(
     }
     let done = manifest.parts.last().map(|part| part.last.clone());
     let mut files = Files { export, manifest: &mut manifest, open: None };
-    for zone in zones {
+    for zone in &zones {
         let mut of = export.pages(zone.id, files.manifest.until);
         match &done {
             Some(done) if done.zone_id > zone.id => continue,
@@ -154,7 +176,7 @@ pub(crate) async fn export(
             _ => {}
         }
         loop {
-            let page = limiter.read(async |store| store.evidence(&of).await).await?;
+            let page = auditor.read(|store| store.evidence(&of)).await?;
             let is_last = page.len() < ROWS;
             for evidence in page {
                 of.after = files.write(zone.id, &zone.name, evidence)?;
@@ -166,6 +188,7 @@ pub(crate) async fn export(
         }
     }
     files.close()?;
+    manifest.removals = Some(removed(auditor, &export.to, &zones, manifest.until).await?);
     manifest.complete = true;
     manifest.write(&export.to)?;
     Ok(manifest)
@@ -200,6 +223,7 @@ impl Export {
                     complete: false,
                     rows: 0,
                     parts: Vec::new(),
+                    removals: None,
                 };
                 manifest.write(to)?;
                 return Ok(manifest);
@@ -314,7 +338,8 @@ impl Manifest {
         let partial = to.join(format!("{MANIFEST}.partial"));
         let text = serde_json::to_string_pretty(self)
             .map_err(|e| Error::database("the manifest could not be written as JSON").caused_by(e))?;
-        fs::write(&partial, text + "\n")
+        part::private(&partial)
+            .and_then(|mut file| file.write_all((text + "\n").as_bytes()))
             .and_then(|()| fs::rename(&partial, &path))
             .map_err(|e| unwritten(&path, e))
     }

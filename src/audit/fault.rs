@@ -1,10 +1,11 @@
-//! FaultKind is wrong with a ledger.
+//! The faults that a verification finds in a ledger.
 
 use serde::Serialize;
 use uuid::Uuid;
 
 /// Something that is not as the library leaves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Fault {
     /// The zone's name; `number 7` where there is none.
     pub zone: String,
@@ -14,15 +15,16 @@ pub struct Fault {
     pub seq: Option<i64>,
     /// The row's transaction.
     pub txn_id: Option<Uuid>,
-    /// FaultKind was done.
+    /// Its kind.
     pub what: FaultKind,
-    /// FaultKind shows it, in words.
+    /// The evidence, in words.
     pub detail: String,
 }
 
-/// FaultKind was done to a ledger.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FaultKind {
     /// A row does not say what it said when it was hashed, or is not the one that was hashed behind the row before it.
     Edited,
@@ -42,6 +44,14 @@ pub enum FaultKind {
     WrongHead,
     /// A zone, or a version of one, is not what was hashed, or is missing.
     WrongZone,
+    /// What owners removed is not what was hashed, or does not explain what is not there any more.
+    WrongRemoval,
+}
+
+impl Fault {
+    pub(super) fn of_zone(zone: &str, what: FaultKind, detail: String) -> Self {
+        Self { zone: zone.to_owned(), key: None, seq: None, txn_id: None, what, detail }
+    }
 }
 
 impl FaultKind {
@@ -57,6 +67,7 @@ impl FaultKind {
             Self::NotReproducible => "decision not reproducible",
             Self::WrongHead => "wrong head",
             Self::WrongZone => "wrong zone",
+            Self::WrongRemoval => "wrong removal",
         }
     }
 }

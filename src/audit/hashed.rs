@@ -30,6 +30,7 @@ pub(super) fn hashed(row: &LedgerRow, exception: Option<Exception>) -> chain::Ro
         member: row.member.as_deref(),
         note: row.note.as_deref(),
         actor: row.actor.as_deref(),
+        login: row.login.as_deref(),
         exception,
     }
 }

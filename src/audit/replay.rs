@@ -10,10 +10,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::book::{Book, Found};
-use super::compare::{Replayed, compare};
+use super::compare::compare;
 use crate::decide::{Bucket, BucketOverride, Head, Hold, Version};
-use crate::entry::{Kind, LedgerRow};
+use crate::entry::Kind;
 use crate::zone::Family;
+
+pub use super::compare::{Difference, Replayed};
+pub use crate::entry::LedgerRow;
 
 /// A bucket on its way through its rows.
 #[derive(Clone, Debug)]

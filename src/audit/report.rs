@@ -8,9 +8,9 @@ mod values;
 
 use chrono::{SubsecRound, TimeDelta, Utc};
 
+use super::Auditor;
 use crate::entry::{Cursor, History};
 use crate::error::{Error, Result};
-use crate::limiter::Limiter;
 use crate::store::{Lines, Of, Span};
 use crate::zone::Zone;
 use tally::Tally;
@@ -23,7 +23,7 @@ pub use values::{
 /// What is reported on when no beginning is given.
 const DAYS: TimeDelta = TimeDelta::days(30);
 
-impl Limiter {
+impl Auditor {
     /// What the ledger says about a time.
     ///
     /// Each row of the time is read once, in pages of 2,000 by the index of the zone's rows. A page is a statement and a
@@ -41,14 +41,15 @@ impl Limiter {
     /// # #[cfg(feature = "sqlite")]
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # use std::time::Duration;
-    /// use tallygate::{Check, Limiter, Policy, ReportOn};
+    /// use tallygate::audit::report::ReportOn;
+    /// use tallygate::{Check, Limiter, Policy};
     ///
     /// # let limiter = Limiter::connect("sqlite::memory:").await?;
-    /// # limiter.set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+    /// # limiter.operator().set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
     /// for _ in 0..7 {
     ///     limiter.check(Check::new("login", "user:42")).await?;
     /// }
-    /// let report = limiter.report(&ReportOn { zone: Some("login".into()), ..ReportOn::default() }, |_| ()).await?;
+    /// let report = limiter.auditor().report(&ReportOn { zone: Some("login".into()), ..ReportOn::default() }, |_| ()).await?;
     /// assert_eq!((report.zones[0].counts.allowed, report.zones[0].counts.blocked), (5, 2));
     /// assert_eq!(report.blocked_most.buckets[0].key, "user:42");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
@@ -58,14 +59,14 @@ impl Limiter {
         let (since, until, top) = (report.since, report.until, on.top as usize);
         let zones = self.zones_of(on).await?;
         for (n, zone) in zones.iter().enumerate() {
-            let changes = changes::changes(zone, &self.zone_versions(zone).await?)?;
+            let changes = changes::changes(zone, &self.page(|store| store.zone_versions(zone.id)).await?)?;
             report
                 .changes
                 .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
             let mut tally = Tally::new(&zone.name, report.grain, top);
             let mut after = Cursor { at: since, id: 0 };
             loop {
-                let lines = self.lines(Lines { zone_id: zone.id, after, until }).await?;
+                let lines = self.page(|store| store.lines(Lines { zone_id: zone.id, after, until })).await?;
                 let Some(last) = lines.last() else { break };
                 after = Cursor { at: last.decided_at, id: last.id };
                 lines.into_iter().for_each(|line| tally.add(line));
@@ -81,10 +82,7 @@ impl Limiter {
 
     async fn zones_of(&self, on: &ReportOn) -> Result<Vec<Zone>> {
         let Some(name) = &on.zone else { return self.zones().await };
-        let zone = self.zone(name).await?;
-        let unknown =
-            || Error::invalid(format!("there is no zone {name:?}; list them with: tallygate zone list"));
-        Ok(vec![zone.ok_or_else(unknown)?])
+        Ok(vec![self.zone(name).await?])
     }
 }
 

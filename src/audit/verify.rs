@@ -5,18 +5,21 @@
 //! held up and buckets may be in use. Memory holds a few pages, and of each bucket what its longest window does.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
-use super::fault::Fault;
+use super::Auditor;
 use super::walk::walk;
 use super::zones::Stored;
 use crate::error::{Error, Result};
-use crate::store::{Range, Store, StoredHead};
+use crate::store::{Range, StoredHead};
 use crate::zone::Zone;
+
+pub use super::fault::{Fault, FaultKind};
 
 /// Heads that are read at a time.
 const HEADS: u32 = 1_000;
@@ -27,7 +30,7 @@ const ROWS: i64 = 20_000;
 /// What to verify.
 ///
 /// ```
-/// use tallygate::Verify;
+/// use tallygate::audit::verify::Verify;
 /// let login = Verify { zone: Some("login".into()), ..Verify::default() };
 /// # let _ = login;
 /// ```
@@ -51,6 +54,7 @@ impl Default for Verify {
 
 /// What a verification tells on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verifying {
     /// Something is wrong.
     Fault(Fault),
@@ -71,6 +75,7 @@ pub enum Verifying {
 
 /// What was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Verified {
     /// Zones.
     pub zones: u64,
@@ -94,16 +99,37 @@ pub(super) struct Part {
 }
 
 pub(super) enum Told {
-    Zone,
+    Zone(Arc<Stored>),
+    /// Of the zone of this number.
+    Gone(i32, Gone),
     Say(Verifying),
     /// The part of this number is done; up to where it went.
     Done(u64, Option<(String, String)>),
 }
 
+/// Rows that are not there, and those that may be about to go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gone {
+    /// Upkeep dropped them.
+    pub dropped: u64,
+    /// They are missing, as was told.
+    pub missing: u64,
+    /// They are older than what the last run of upkeep was to remove, and still there.
+    pub old: u64,
+}
+
+impl AddAssign for Gone {
+    fn add_assign(&mut self, more: Self) {
+        self.dropped += more.dropped;
+        self.missing += more.missing;
+        self.old += more.old;
+    }
+}
+
 pub(super) type Says = mpsc::Sender<Result<Told>>;
 
 pub(crate) async fn verify(
-    store: &Store,
+    auditor: &Auditor,
     what: &Verify,
     mut tell: impl FnMut(Verifying),
 ) -> Result<Verified> {
@@ -113,13 +139,13 @@ pub(crate) async fn verify(
     let parts = Arc::new(Mutex::new(parts));
     // They end with this call, also where it is dropped.
     let mut work = JoinSet::new();
-    let (planned, plan, to) = (store.clone(), what.clone(), says.clone());
+    let (planned, plan, to) = (auditor.clone(), what.clone(), says.clone());
     work.spawn(async move { report(&to, planning(&planned, &plan, &give, &to).await).await });
     for _ in 0..jobs {
-        let (store, parts, says) = (store.clone(), Arc::clone(&parts), says.clone());
+        let (auditor, parts, says) = (auditor.clone(), Arc::clone(&parts), says.clone());
         work.spawn(async move {
             while let Some(part) = { parts.lock().await.recv().await } {
-                let walked = walk(&store, &part, &says).await;
+                let walked = walk(&auditor, &part, &says).await;
                 report(&says, walked).await;
             }
         });
@@ -127,9 +153,11 @@ pub(crate) async fn verify(
     drop(says);
     let mut verified = Verified::default();
     let (mut next, mut done) = (0, BTreeMap::new());
+    let (mut zones, mut gone) = (Vec::new(), BTreeMap::<i32, Gone>::new());
     while let Some(told) = said.recv().await {
         match told? {
-            Told::Zone => verified.zones += 1,
+            Told::Zone(zone) => zones.push(zone),
+            Told::Gone(zone_id, more) => *gone.entry(zone_id).or_default() += more,
             Told::Say(say) => {
                 match &say {
                     Verifying::Fault(_) => verified.faults += 1,
@@ -152,7 +180,32 @@ pub(crate) async fn verify(
             }
         }
     }
+    verified.zones = zones.len() as u64;
+    if what.key.is_none() && what.after.is_none() {
+        for zone in zones {
+            if let Some(fault) = count(auditor, &zone, gone.remove(&zone.id).unwrap_or_default()).await? {
+                verified.faults += 1;
+                tell(Verifying::Fault(fault));
+            }
+        }
+    }
     Ok(verified)
+}
+
+/// Did upkeep drop as many rows of a zone as are gone? Nothing is said where it went on meanwhile.
+async fn count(auditor: &Auditor, zone: &Stored, gone: Gone) -> Result<Option<Fault>> {
+    let Gone { dropped, missing, old } = gone;
+    let (told, seq) = (zone.removals.dropped, zone.removals.seq);
+    if (dropped..=dropped + missing + old).contains(&told)
+        || !zone.faults.is_empty()
+        || !auditor.read(|store| store.removals(zone.id, seq)).await?.is_empty()
+    {
+        return Ok(None);
+    }
+    let why = format!(
+        "upkeep dropped {told} rows; by zone_txn_dropped and the rows that are left it were {dropped}"
+    );
+    Ok(Some(Fault::of_zone(&zone.name, FaultKind::WrongRemoval, why)))
 }
 
 /// The last that is said of some work: that it failed.
@@ -168,12 +221,12 @@ pub(super) async fn say(says: &Says, told: Told) -> Result<()> {
 }
 
 /// Verifies the zones, and cuts them into parts by the heads of their buckets.
-async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says: &Says) -> Result<()> {
-    let zones = store.zones().await?;
+async fn planning(auditor: &Auditor, what: &Verify, give: &mpsc::Sender<Part>, says: &Says) -> Result<()> {
+    let zones = auditor.read(|store| store.zones()).await?;
     let by_name = |name: &str| {
         let zone = zones.iter().find(|zone| zone.name == name);
         zone.ok_or_else(|| {
-            Error::invalid(format!("there is no zone {name:?}; list them with: tallygate zone list"))
+            Error::unknown_zone(format!("there is no zone {name:?}; list them with: tallygate zone list"))
         })
     };
     let after =
@@ -184,7 +237,7 @@ async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says:
             let mut ids: Vec<i32> = zones.iter().map(|zone| zone.id).collect();
             // Rows of a zone that is gone would else be seen by nobody.
             let mut last = i32::MIN;
-            while let Some(id) = store.ledger_zone_after(last).await? {
+            while let Some(id) = auditor.read(|store| store.ledger_zone_after(last)).await? {
                 ids.push(id);
                 last = id;
             }
@@ -196,8 +249,8 @@ async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says:
     ids.retain(|&id| after.is_none_or(|(zone_id, _)| id >= zone_id));
     let mut number = 0;
     for id in ids {
-        let stored = Arc::new(stored_zone(store, id, &zones).await?);
-        say(says, Told::Zone).await?;
+        let stored = Arc::new(stored_zone(auditor, id, &zones).await?);
+        say(says, Told::Zone(Arc::clone(&stored))).await?;
         for fault in &stored.faults {
             say(says, Told::Say(Verifying::Fault(fault.clone()))).await?;
         }
@@ -212,7 +265,7 @@ async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says:
         let mut rows = 0;
         let mut pages = Heads::of(rest.clone());
         loop {
-            let page = pages.next(store).await?;
+            let page = pages.next(auditor).await?;
             if page.is_empty() {
                 break;
             }
@@ -239,9 +292,11 @@ async fn planning(store: &Store, what: &Verify, give: &mpsc::Sender<Part>, says:
     Ok(())
 }
 
-async fn stored_zone(store: &Store, id: i32, zones: &[Zone]) -> Result<Stored> {
-    let versions = store.zone_chain(id).await?;
-    Ok(Stored::new(id, zones.iter().find(|zone| zone.id == id), &versions))
+async fn stored_zone(auditor: &Auditor, id: i32, zones: &[Zone]) -> Result<Stored> {
+    let versions = auditor.read(|store| store.zone_chain(id)).await?;
+    let mut stored = Stored::new(id, zones.iter().find(|zone| zone.id == id), &versions);
+    stored.remove(auditor, &versions).await?;
+    Ok(stored)
 }
 
 /// The heads of a range of buckets, in order, a page at a time: each tells the seq and the hash of its bucket's last row.
@@ -255,9 +310,9 @@ impl Heads {
     }
 
     /// The next page; empty at the end. A statement of its own: each bucket is as it is at that moment.
-    pub async fn next(&mut self, store: &Store) -> Result<Vec<StoredHead>> {
+    pub async fn next(&mut self, auditor: &Auditor) -> Result<Vec<StoredHead>> {
         let Some(rest) = self.rest.take() else { return Ok(Vec::new()) };
-        let page = store.heads(&rest, HEADS).await?;
+        let page = auditor.read(|store| store.heads(&rest, HEADS)).await?;
         if let Some(last) = page.last().filter(|_| page.len() >= HEADS as usize) {
             self.rest = Some(rest.behind(&last.key));
         }

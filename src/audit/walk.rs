@@ -1,46 +1,53 @@
 //! Reads the rows of a part of the ledger, bucket by bucket.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::Auditor;
 use super::bucket::{Checking, Ended, unlike};
 use super::dropped::{self, Dropped};
 use super::fault::{Fault, FaultKind};
+use super::removals::Removals;
 use super::replay::Replay;
-use super::verify::{Part, Says, Told, Verifying, say};
+use super::verify::{Gone, Part, Says, Told, Verifying, say};
 use super::zones::Stored;
+use crate::chain;
 use crate::decide::{BucketOverride, Version};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Range, Store, StoredHead, beginning};
+use crate::store::{At, Bucket, Range, StoredHead, beginning};
 
 /// Rows that are read at a time.
 const PAGE: u32 = 5_000;
 
 /// Verifies the buckets of a part.
-pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> {
+pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<()> {
     let Part { number, zone, range, heads } = part;
     let mut heads: HashMap<&str, &StoredHead> = heads.iter().map(|head| (head.key.as_str(), head)).collect();
     let mut overrides: HashMap<String, Vec<BucketOverride>> = HashMap::new();
-    for (key, own) in store.bucket_overrides(range).await? {
+    for (key, own) in auditor.read(|store| store.bucket_overrides(range)).await? {
         overrides.entry(key).or_default().push(own);
     }
     let mut walking = Walking {
-        store,
+        auditor,
         zone,
         says,
         replay: Some(Replay::new(Arc::clone(&zone.versions), Vec::new())),
         buckets: 0,
         dropped: Dropped::of(range.clone()),
         heads_removed: false,
-        now_us: store.now().await?.timestamp_micros(),
+        later: zone.removals.behind(),
+        gone: Gone::default(),
+        erased: HashSet::new(),
+        first_seq: 0,
+        now_us: auditor.read(|store| store.now()).await?.timestamp_micros(),
     };
     let mut rest = range.clone();
     let mut checking: Option<Checking<'_>> = None;
     loop {
-        let page = store.ledger_range(&rest, PAGE).await?;
+        let page = auditor.read(|store| store.ledger_range(&rest, PAGE)).await?;
         let full = page.len() >= PAGE as usize;
         let rows = page.len() as u64;
         let mut at = None;
@@ -85,14 +92,16 @@ pub(super) async fn walk(store: &Store, part: &Part, says: &Says) -> Result<()> 
         };
         say(says, Told::Say(Verifying::Fault(fault))).await?;
     }
+    walking.erased_and_gone(range).await?;
     walking.read(0).await?;
+    say(says, Told::Gone(zone.id, walking.gone)).await?;
     let to = (range.to.len() <= 255).then(|| (zone.name.clone(), range.to.clone()));
     say(says, Told::Done(*number, to)).await
 }
 
 /// A part on its way.
 struct Walking<'w> {
-    store: &'w Store,
+    auditor: &'w Auditor,
     zone: &'w Stored,
     says: &'w Says,
     /// At hand between two buckets.
@@ -102,6 +111,13 @@ struct Walking<'w> {
     dropped: Dropped,
     /// Is it known that upkeep removed heads of the zone?
     heads_removed: bool,
+    /// What owners removed since the verification began.
+    later: Removals,
+    gone: Gone,
+    /// The erased buckets that were met.
+    erased: HashSet<String>,
+    /// The first row of the bucket that is read.
+    first_seq: i64,
     now_us: i64,
 }
 
@@ -118,6 +134,13 @@ impl<'w> Walking<'w> {
         if first.seq > 1 && dropped.as_ref().is_none_or(|dropped| dropped.head.seq != first.seq - 1) {
             dropped = self.dropped_now(&key).await?;
         }
+        self.first_seq = first.seq;
+        match &dropped {
+            Some(dropped) if first.seq > 1 => {
+                self.explain(&key, dropped, dropped.head.seq.min(first.seq - 1)).await?;
+            }
+            _ => self.gone.missing += first.seq.saturating_sub(1).unsigned_abs(),
+        }
         let versions = Arc::clone(&self.zone.versions);
         let replay = match self.replay.take() {
             Some(mut replay) => {
@@ -132,7 +155,8 @@ impl<'w> Walking<'w> {
 
     async fn dropped_now(&self, key: &str) -> Result<Option<StoredHead>> {
         let bucket = (self.zone.id, key.to_owned());
-        Ok(self.store.dropped(&Range::only(&bucket), 1).await?.into_iter().next())
+        let only = Range::only(&bucket);
+        Ok(self.auditor.read(|store| store.dropped(&only, 1)).await?.into_iter().next())
     }
 
     /// What was dropped of a bucket. Those before it that have none have no rows left.
@@ -141,8 +165,8 @@ impl<'w> Walking<'w> {
         key: Option<&str>,
         heads: &mut HashMap<&str, &StoredHead>,
     ) -> Result<Option<StoredHead>> {
-        let store = self.store;
-        let read = async |range: &Range| store.dropped(range, dropped::PAGE).await;
+        let auditor = self.auditor;
+        let read = async |range: &Range| auditor.read(|store| store.dropped(range, dropped::PAGE)).await;
         while let Some(dropped) = self.dropped.next_up_to(key, read).await? {
             if key == Some(dropped.key.as_str()) {
                 return Ok(Some(dropped));
@@ -157,6 +181,8 @@ impl<'w> Walking<'w> {
     async fn closed(&mut self, dropped: StoredHead, head: Option<&StoredHead>) -> Result<()> {
         self.buckets += 1;
         let mut dropped = dropped;
+        self.meet_erased(&dropped.key.clone()).await?;
+        self.explain(&dropped.key, &dropped, dropped.head.seq).await?;
         if head.is_some_and(|head| head.head.seq > dropped.head.seq) {
             dropped = self.dropped_now(&dropped.key).await?.unwrap_or(dropped);
         }
@@ -186,14 +212,87 @@ impl<'w> Walking<'w> {
                 (FaultKind::WrongHead, Some(left.seq), why)
             }
         };
-        let (zone, key) = (self.zone.name.clone(), Some(dropped.key));
-        say(self.says, Told::Say(Verifying::Fault(Fault { zone, key, seq, txn_id: None, what, detail })))
-            .await
+        self.fault(&dropped.key, seq, what, detail).await
+    }
+
+    /// Rows up to this one were dropped: by a run of upkeep that was recorded?
+    async fn explain(&mut self, key: &str, dropped: &StoredHead, seq: i64) -> Result<()> {
+        let us = dropped.head.last_us;
+        if us >= self.zone.removals.cut_us.max(self.later.cut_us) {
+            self.look_again().await?;
+        }
+        let rows = seq.unsigned_abs();
+        if us < self.zone.removals.cut_us.max(self.later.cut_us) {
+            self.gone.dropped += rows;
+            return Ok(());
+        }
+        self.gone.missing += rows;
+        let why = format!(
+            "rows 1 to {seq} are not there; zone_txn_dropped says that they were dropped, but no run of upkeep removed \
+             rows of {}",
+            time(us)?.to_rfc3339()
+        );
+        self.fault(key, Some(1), FaultKind::Missing, why).await
+    }
+
+    /// How many rows the bucket had when it was erased; None when that is not recorded.
+    async fn erased_rows(&mut self, key: &str) -> Result<Option<i64>> {
+        let known = |walking: &Self| {
+            let (before, later) = (&walking.zone.removals.erased, &walking.later.erased);
+            before.get(key).or_else(|| later.get(key)).copied()
+        };
+        if known(self).is_none() {
+            self.look_again().await?;
+        }
+        Ok(known(self))
+    }
+
+    async fn look_again(&mut self) -> Result<()> {
+        while {
+            let page = self.auditor.read(|store| store.removals(self.zone.id, self.later.seq)).await?;
+            self.later.go_on(page, |_, _| ())
+        } {}
+        Ok(())
+    }
+
+    /// An erased bucket has its erasure; what of its rows is left is told.
+    async fn meet_erased(&mut self, key: &str) -> Result<Option<i64>> {
+        if !chain::is_erased(key) {
+            return Ok(None);
+        }
+        let rows = self.erased_rows(key).await?;
+        if rows.is_none() {
+            let why = "the bucket is erased, and no erasure of it is recorded".to_owned();
+            self.fault(key, None, FaultKind::WrongRemoval, why).await?;
+        }
+        self.erased.insert(key.to_owned());
+        Ok(rows)
+    }
+
+    /// Erased buckets of which nothing is left.
+    async fn erased_and_gone(&mut self, range: &Range) -> Result<()> {
+        if range.from > range.to {
+            return Ok(());
+        }
+        let within = self.zone.removals.erased.range(range.from.clone()..=range.to.clone());
+        for (key, rows) in within.filter(|(_, rows)| **rows > 0) {
+            // Of one whose rows were all dropped the last is remembered.
+            if !self.erased.contains(key) {
+                let why = format!("rows 1 to {rows} of a bucket that was erased are not there");
+                self.fault(key, Some(1), FaultKind::Truncated, why).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fault(&self, key: &str, seq: Option<i64>, what: FaultKind, detail: String) -> Result<()> {
+        let fault = Fault { key: Some(key.to_owned()), seq, ..Fault::of_zone(&self.zone.name, what, detail) };
+        say(self.says, Told::Say(Verifying::Fault(fault))).await
     }
 
     async fn may_lack_heads(&mut self) -> Result<bool> {
         if !self.heads_removed {
-            self.heads_removed = self.store.heads_removed(self.zone.id).await?;
+            self.heads_removed = self.auditor.read(|store| store.heads_removed(self.zone.id)).await?;
         }
         Ok(self.heads_removed)
     }
@@ -201,7 +300,7 @@ impl<'w> Walking<'w> {
     /// Behind a gap: rows may have been dropped since those before it were read.
     async fn dropped_meanwhile(&self, checking: &mut Checking<'_>, row: &LedgerRow) -> Result<()> {
         let bucket = (self.zone.id, checking.key().to_owned());
-        let first = self.store.ledger_bucket(&bucket, beginning(), 1).await?;
+        let first = self.auditor.read(|store| store.ledger_bucket(&bucket, beginning(), 1)).await?;
         if first.first().is_none_or(|first| first.seq > checking.seq())
             && let Some(dropped) = self.dropped_now(checking.key()).await?
             && dropped.head.seq + 1 >= row.seq
@@ -211,18 +310,20 @@ impl<'w> Walking<'w> {
         Ok(())
     }
 
-    async fn next(&self, checking: &mut Checking<'_>, row: &LedgerRow) -> Result<()> {
+    async fn next(&mut self, checking: &mut Checking<'_>, row: &LedgerRow) -> Result<()> {
+        self.gone.old += u64::from(row.at_us < self.zone.removals.cut_us);
         let mut charging = None;
         if checking.is_behind(row) {
             let bucket = (self.zone.id, checking.key().to_owned());
-            let versions = self.store.zone_versions(self.zone.id).await?;
-            let overrides = self.store.bucket_overrides(&Range::only(&bucket)).await?;
+            let versions = self.auditor.read(|store| store.zone_versions(self.zone.id)).await?;
+            let only = Range::only(&bucket);
+            let overrides = self.auditor.read(|store| store.bucket_overrides(&only)).await?;
             let overrides = overrides.into_iter().map(|(_, own)| own).collect();
             checking.catch_up(versions.iter().map(Version::from).collect(), overrides);
         }
         if checking.lacks(row) {
             let bucket = (self.zone.id, checking.key().to_owned());
-            let rows = self.store.ledger_txn(row.txn_id).await?;
+            let rows = self.auditor.read(|store| store.ledger_txn(row.txn_id)).await?;
             let mut rows = rows.into_iter().filter(|(other, row)| *other == bucket && row.kind.is_check());
             charging = rows.next().map(|(_, row)| row);
         }
@@ -234,10 +335,10 @@ impl<'w> Walking<'w> {
     }
 
     /// The rows of a bucket behind a place; where that is.
-    async fn rest_of_bucket(&self, checking: &mut Checking<'_>, mut at: At) -> Result<At> {
+    async fn rest_of_bucket(&mut self, checking: &mut Checking<'_>, mut at: At) -> Result<At> {
         let bucket = (self.zone.id, checking.key().to_owned());
         loop {
-            let page = self.store.ledger_bucket(&bucket, at, PAGE).await?;
+            let page = self.auditor.read(|store| store.ledger_bucket(&bucket, at, PAGE)).await?;
             for row in &page {
                 self.next(checking, row).await?;
                 at = (time(row.at_us)?, row.seq);
@@ -251,17 +352,24 @@ impl<'w> Walking<'w> {
 
     async fn end(&mut self, checking: Option<Checking<'_>>) -> Result<()> {
         let Some(mut checking) = checking else { return Ok(()) };
+        let erased = self.meet_erased(checking.key()).await?;
+        if let Some(rows) = erased.filter(|rows| self.first_seq == 1 && checking.seq() < *rows) {
+            let from = checking.seq() + 1;
+            let why = format!("rows {from} to {rows}, which it had when it was erased, are not there");
+            self.fault(checking.key(), Some(from), FaultKind::Truncated, why).await?;
+        }
         let bucket: Bucket = (self.zone.id, checking.key().to_owned());
         if checking.holds() {
             // Where checks came since, nothing is said of what is held.
-            let (seq, holds) = self.store.bucket_holds(&bucket).await?;
+            let (seq, holds) = self.auditor.read(|store| store.bucket_holds(&bucket)).await?;
             if seq == checking.seq() {
                 checking.compare_holds(&holds);
             }
         }
         let mut now = None;
         if checking.lacks_head() {
-            now = self.store.heads(&Range::only(&bucket), 1).await?.into_iter().next();
+            let only = Range::only(&bucket);
+            now = self.auditor.read(|store| store.heads(&only, 1)).await?.into_iter().next();
         }
         let heads_removed = checking.lacks_head() && now.is_none() && self.may_lack_heads().await?;
         let Ended { replay, faults, more, not_derivable } = checking.end(now.as_ref(), heads_removed);

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use super::Auditor;
 use super::fault::{Fault, FaultKind};
+use super::removals::Removals;
 use crate::chain;
 use crate::decide::Version;
+use crate::error::Result;
 use crate::store::Chained;
 use crate::zone::{Zone, ZoneVersion};
 
@@ -13,6 +16,7 @@ pub(super) struct Stored {
     pub id: i32,
     pub name: String,
     pub versions: Arc<[Version]>,
+    pub removals: Removals,
     pub faults: Vec<Fault>,
 }
 
@@ -23,6 +27,7 @@ impl Stored {
             id,
             name,
             versions: versions.iter().map(|version| Version::from(&version.version)).collect(),
+            removals: Removals::of(id),
             faults: Vec::new(),
         };
         stored.check(zone, versions);
@@ -33,10 +38,17 @@ impl Stored {
         let Some(zone) = zone else {
             return self.fault("there are rows of a zone that is not in zone_master".to_owned());
         };
+        let first = versions.first().map(|first| &first.version).filter(|first| first.version == 1);
+        if let Some(first) = first.filter(|first| first.changed_at != zone.created_at) {
+            let [says, was] = [zone.created_at, first.changed_at].map(|at| at.to_rfc3339());
+            self.fault(format!(
+                "zone_master says that the zone was made at {says}, its first version at {was}"
+            ));
+        }
         let mut hash = chain::zone(self.id, &zone.name);
         let mut next = 1;
         for Chained { version, row_hash, clock } in versions {
-            let ZoneVersion { version: number, policy, description, changed_at, changed_by } = version;
+            let ZoneVersion { version: number, policy, description, changed_at, changed_by, login } = version;
             let gap = *number != next;
             if gap {
                 self.fault(format!("version {next} is not there"));
@@ -47,6 +59,7 @@ impl Stored {
                 description,
                 changed_us: changed_at.timestamp_micros(),
                 changed_by,
+                login: login.as_deref(),
                 clock,
             };
             if !gap && hashed.hash(&hash) != *row_hash {
@@ -73,14 +86,20 @@ impl Stored {
         }
     }
 
+    /// Reads what owners removed.
+    pub async fn remove(&mut self, auditor: &Auditor, versions: &[Chained]) -> Result<()> {
+        let mut wrong = Vec::new();
+        while {
+            let page = auditor.read(|store| store.removals(self.id, self.removals.seq)).await?;
+            self.removals.go_on(page, |before, next| wrong.extend(before.wrong(next, versions)))
+        } {}
+        self.faults.extend(
+            wrong.into_iter().map(|detail| Fault::of_zone(&self.name, FaultKind::WrongRemoval, detail)),
+        );
+        Ok(())
+    }
+
     fn fault(&mut self, detail: String) {
-        self.faults.push(Fault {
-            zone: self.name.clone(),
-            key: None,
-            seq: None,
-            txn_id: None,
-            what: FaultKind::WrongZone,
-            detail,
-        });
+        self.faults.push(Fault::of_zone(&self.name, FaultKind::WrongZone, detail));
     }
 }

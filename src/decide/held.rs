@@ -16,7 +16,15 @@ pub(super) fn decide(
     let free = limit.saturating_sub(used).max(0);
     let wanted = match policy.algorithm() {
         Algorithm::Distinct => distinct::wanted(ask, live()),
-        _ => ask.cost,
+        Algorithm::Concurrency => ask.cost,
+        // The other families hold nothing. They are named, so that a new algorithm is asked for.
+        Algorithm::SlidingLog
+        | Algorithm::FixedWindow
+        | Algorithm::SlidingCounter
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::LeakyQueue
+        | Algorithm::Uniform => ask.cost,
     };
     let verdict = |reason, spent, wait_us| Verdict {
         reason,

@@ -14,6 +14,18 @@ use super::{Ask, Bucket, Carried, Hold, Ledger, Need, Verdict, fixed_window, sli
 use crate::decision::Reason;
 use crate::zone::{Algorithm, Policy};
 
+/// The algorithms of the other families, which have no window. They are named, so that a new algorithm is asked for.
+macro_rules! no_window {
+    () => {
+        Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::LeakyQueue
+            | Algorithm::Uniform
+            | Algorithm::Distinct
+            | Algorithm::Concurrency
+    };
+}
+
 /// What counts at a time: all from `from_us` on, and a share of what came between `fade_us` and that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
@@ -85,7 +97,7 @@ pub(crate) fn same_as(policy: &Policy, at_us: i64) -> i64 {
     match policy.algorithm() {
         Algorithm::FixedWindow => fixed_window::frame(policy, at_us).from_us,
         Algorithm::SlidingCounter => sliding_counter::slot(policy, at_us).0,
-        _ => at_us,
+        Algorithm::SlidingLog | no_window!() => at_us,
     }
 }
 
@@ -94,7 +106,7 @@ pub(super) fn frame(policy: &Policy, at_us: i64) -> Frame {
     match policy.algorithm() {
         Algorithm::FixedWindow => fixed_window::frame(policy, at_us),
         Algorithm::SlidingCounter => sliding_counter::frame(policy, at_us),
-        _ => sliding_log::frame(policy, at_us),
+        Algorithm::SlidingLog | no_window!() => sliding_log::frame(policy, at_us),
     }
 }
 
@@ -150,7 +162,7 @@ impl<L: Ledger> Sums<'_, L> {
                 let slot = self.before(to_us, at_us)?.saturating_sub(before);
                 Ok(sliding_counter::left(self.policy, from_us, slot, must_leave.saturating_sub(before)))
             }
-            _ => Ok(sliding_log::left(self.policy, reached_us)),
+            Algorithm::SlidingLog | no_window!() => Ok(sliding_log::left(self.policy, reached_us)),
         }
     }
 

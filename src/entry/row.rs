@@ -1,13 +1,9 @@
 //! A row of the ledger as it is stored: all that its decision can be derived from again, and compared with.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::decision::Reason;
-use crate::error::{Error, Result};
+use crate::names::names;
 
 /// A row of the ledger, but for its bucket. Times are microseconds since 1970 in UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +56,10 @@ pub struct LedgerRow {
     pub member: Option<String>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who did it, for what people do.
+    /// Who did it, as was said, for what people do.
     pub actor: Option<String>,
+    /// By which name the session was logged in that did it, for what people do.
+    pub login: Option<String>,
     /// The bucket's salt, in its first row.
     pub salt: Option<[u8; 16]>,
     /// The hash of the row before it and of all that it says.
@@ -69,7 +67,8 @@ pub struct LedgerRow {
 }
 
 /// What a row of the ledger records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// A check.
     Check,
@@ -98,39 +97,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
-        Self::Check,
-        Self::Reserve,
-        Self::Coalesced,
-        Self::Unchecked,
-        Self::Refund,
-        Self::Settle,
-        Self::Cancel,
-        Self::Release,
-        Self::Ban,
-        Self::Unban,
-        Self::Override,
-        Self::OverrideEnd,
-    ];
-
-    /// Its name in SQL and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Reserve => "reserve",
-            Self::Coalesced => "coalesced",
-            Self::Unchecked => "unchecked",
-            Self::Refund => "refund",
-            Self::Settle => "settle",
-            Self::Cancel => "cancel",
-            Self::Release => "release",
-            Self::Ban => "ban",
-            Self::Unban => "unban",
-            Self::Override => "override",
-            Self::OverrideEnd => "override_end",
-        }
-    }
-
     /// True for what decided, or let pass, a transaction: a transaction has one such row in a bucket.
     pub fn is_check(self) -> bool {
         matches!(self, Self::Check | Self::Reserve | Self::Coalesced | Self::Unchecked)
@@ -142,25 +108,8 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Kind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
-            .ok_or_else(|| Error::schema(format!("unknown kind {name:?} in the ledger; upgrade tallygate")))
-    }
-}
-
-impl Serialize for Kind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
+names!(
+    ledger Kind, "kind",
+    Check "check", Reserve "reserve", Coalesced "coalesced", Unchecked "unchecked", Refund "refund", Settle "settle",
+    Cancel "cancel", Release "release", Ban "ban", Unban "unban", Override "override", OverrideEnd "override_end",
+);

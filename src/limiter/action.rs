@@ -4,21 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::{Inner, Limiter, Passing, call, ended, flat, trace, until};
 use crate::check::{Check, validate_key};
-use crate::decide::{Override, Undo};
+use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
-use crate::entry::{Overridden, Recorded};
+use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Isolation, Spending, Terms, What};
-use crate::zone::{UNITS_MAX, micros, validate_name, validate_text, validate_time};
+use crate::store::{Action, Caller, Isolation, Joined, Spending, Terms, What};
+use crate::zone::{UNITS_MAX, validate_name};
 
 /// The answer to several limits that were asked at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Combined {
     /// True when the transaction may not pass; then none of the limits was spent from.
     pub blocked: bool,
@@ -47,6 +48,11 @@ impl Combined {
     /// True when the transaction may pass.
     pub fn is_allowed(&self) -> bool {
         !self.blocked
+    }
+
+    /// The least wait as a duration; None when it was allowed or can never pass.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
     }
 }
 
@@ -93,24 +99,7 @@ impl Limiter {
     /// # Errors
     /// Those of [`check`](Self::check); invalid, if two checks name the same bucket or different transactions.
     pub async fn check_all(&self, checks: Vec<Check>) -> Result<Combined> {
-        let mut buckets = BTreeSet::new();
-        for check in &checks {
-            check.validate()?;
-            if !buckets.insert((&check.zone, &check.key)) {
-                return Err(Error::invalid(format!(
-                    "the bucket {:?} of zone {:?} is named twice; name it once, with the sum of the costs",
-                    check.key, check.zone
-                )));
-            }
-        }
-        let txns: BTreeSet<Uuid> = checks.iter().filter_map(|check| check.txn).collect();
-        if txns.len() > 1 {
-            return Err(Error::invalid("the limits of one request have one transaction; name it once"));
-        }
-        let txn = txns.first().copied().unwrap_or_else(Uuid::now_v7);
-        let named = !txns.is_empty();
-        let checks: Vec<_> =
-            checks.into_iter().map(|check| Check { txn: named.then_some(txn), ..check }).collect();
+        let (checks, txn) = together(checks)?;
         let txns = vec![txn; checks.len()];
         let deadline =
             checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
@@ -122,112 +111,181 @@ impl Limiter {
         ended(timeout_at(until, work).await.map(flat), deadline, txn).map(Combined::of)
     }
 
+    /// As [`check_all`](Self::check_all), inside the caller's own transaction; on the terms of
+    /// [`check_in`](Self::check_in).
+    ///
+    /// Name all limits of a transaction in one call: two calls lock in the order in which they are made, and callers
+    /// that make them in different orders can deadlock.
+    pub async fn check_all_in(
+        &self,
+        transaction: impl Into<Joined<'_>>,
+        checks: Vec<Check>,
+    ) -> Result<Combined> {
+        let (checks, txn) = together(checks)?;
+        let Joined(caller) = transaction.into();
+        let txns = vec![txn; checks.len()];
+        self.inner.check_in(caller, checks, txns, Passing::Together).await.map(Combined::of)
+    }
+
     /// Reserves the check's cost for `ttl` (1 µs to 10 years): charged now, and given back by itself exactly then,
     /// unless [`settle`](Self::settle) or [`cancel`](Self::cancel) come before.
     pub async fn reserve(&self, check: Check, ttl: Duration) -> Result<Decision> {
         self.check(check.reserved_for(ttl)).await
     }
 
+    /// As [`reserve`](Self::reserve), inside the caller's own transaction; on the terms of [`check_in`](Self::check_in).
+    pub async fn reserve_in(
+        &self,
+        transaction: impl Into<Joined<'_>>,
+        check: Check,
+        ttl: Duration,
+    ) -> Result<Decision> {
+        self.check_in(transaction, check.reserved_for(ttl)).await
+    }
+
     /// Gives back what a check spent, once: a right password after an attempt that was counted.
     ///
-    /// Two round trips, or one when the bucket is named. Locks the buckets that the transaction charged. The same
-    /// again is told, and nothing happens.
+    /// One round trip finds the buckets, unless one is named. The refund takes one more in a single bucket; in n buckets it
+    /// takes n + 2, with those that begin and commit. Locks the buckets that the transaction charged. The same again is
+    /// told, and nothing happens.
     ///
     /// # Errors
     /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, or it is a reservation or a
     /// slot, or it was ended otherwise.
     pub async fn refund(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(charged.into(), Undo::Refund).await
+        self.inner.undo(None, charged.into(), Undo::Refund).await
+    }
+
+    /// As [`refund`](Self::refund), inside the caller's own transaction, which also sees what it charged itself just
+    /// before; on the terms of [`check_in`](Self::check_in).
+    ///
+    /// A transaction that reads from an old snapshot does not see what was charged since: then name the bucket, or begin
+    /// it as READ COMMITTED.
+    pub async fn refund_in(
+        &self,
+        transaction: impl Into<Joined<'_>>,
+        charged: impl Into<Charged>,
+    ) -> Result<Vec<Recorded>> {
+        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Refund).await
     }
 
     /// Turns a reservation into a charge of `cost` units, 0 to 2^40. What it held beyond is given back. What is lacking
     /// is charged without asking for room, as a debt that later checks feel; so is all of it when the reservation has
     /// run out.
     pub async fn settle(&self, charged: impl Into<Charged>, cost: i64) -> Result<Vec<Recorded>> {
-        if !(0..=UNITS_MAX).contains(&cost) {
-            return Err(Error::invalid(format!("cost {cost} is out of range; use 0 to {UNITS_MAX}")));
-        }
-        self.inner.undo(charged.into(), Undo::Settle(cost)).await
+        self.inner.undo(None, charged.into(), Undo::Settle(cost)).await
+    }
+
+    /// As [`settle`](Self::settle), inside the caller's own transaction; on the terms of
+    /// [`refund_in`](Self::refund_in).
+    pub async fn settle_in(
+        &self,
+        transaction: impl Into<Joined<'_>>,
+        charged: impl Into<Charged>,
+        cost: i64,
+    ) -> Result<Vec<Recorded>> {
+        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Settle(cost)).await
     }
 
     /// Gives a reservation back.
     pub async fn cancel(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(charged.into(), Undo::Cancel).await
+        self.inner.undo(None, charged.into(), Undo::Cancel).await
+    }
+
+    /// As [`cancel`](Self::cancel), inside the caller's own transaction; on the terms of
+    /// [`refund_in`](Self::refund_in).
+    pub async fn cancel_in(
+        &self,
+        transaction: impl Into<Joined<'_>>,
+        charged: impl Into<Charged>,
+    ) -> Result<Vec<Recorded>> {
+        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Cancel).await
     }
 
     /// Gives a slot back, in a zone that counts concurrency.
     pub async fn release(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(charged.into(), Undo::Release).await
+        self.inner.undo(None, charged.into(), Undo::Release).await
     }
 
-    /// Bans a bucket for a time (1 µs to 10 years) from now on: no check passes. In place of a ban that it has.
-    pub async fn ban(&self, zone: &str, key: &str, time: Duration, note: &str, by: &str) -> Result<Recorded> {
-        validate_time("a ban", micros(time))?;
-        self.inner.mark(zone, key, What::Ban(micros(time)), note, by).await
-    }
-
-    /// Ends a bucket's ban, and forgets those before it. Conflict when it has none.
-    pub async fn unban(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.inner.mark(zone, key, What::Unban, note, by).await
-    }
-
-    /// Gives a bucket a limit of its own, in place of one that it has.
-    pub async fn set_override(
+    /// As [`release`](Self::release), inside the caller's own transaction; on the terms of
+    /// [`refund_in`](Self::refund_in).
+    pub async fn release_in(
         &self,
-        zone: &str,
-        key: &str,
-        over: Override,
-        note: &str,
-        by: &str,
-    ) -> Result<Recorded> {
-        if let Some(for_us) = over.for_us {
-            validate_time("an override", for_us)?;
-        }
-        if over.limit.is_none() && !over.ban_exempt {
-            return Err(Error::invalid(
-                "the override changes nothing; give it a rate, or exempt it from bans",
-            ));
-        }
-        self.inner.mark(zone, key, What::Override(Some(over)), note, by).await
-    }
-
-    /// Ends a bucket's override. Conflict when it has none.
-    pub async fn remove_override(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.inner.mark(zone, key, What::Override(None), note, by).await
-    }
-
-    /// The overrides in force in a zone, by bucket.
-    pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
-        validate_name(zone)?;
-        let found = self.inner.zone(zone).await?;
-        self.inner.within(self.inner.store.overrides(found.id)).await
+        transaction: impl Into<Joined<'_>>,
+        charged: impl Into<Charged>,
+    ) -> Result<Vec<Recorded>> {
+        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Release).await
     }
 }
 
+/// The limits of one transaction, and its name: different buckets, and one name.
+fn together(checks: Vec<Check>) -> Result<(Vec<Check>, Uuid)> {
+    let mut buckets = BTreeSet::new();
+    for check in &checks {
+        check.validate()?;
+        if !buckets.insert((&check.zone, &check.key)) {
+            return Err(Error::invalid(format!(
+                "the bucket {:?} of zone {:?} is named twice; name it once, with the sum of the costs",
+                check.key, check.zone
+            )));
+        }
+    }
+    let txns: BTreeSet<Uuid> = checks.iter().filter_map(|check| check.txn).collect();
+    if txns.len() > 1 {
+        return Err(Error::invalid("the limits of one request have one transaction; name it once"));
+    }
+    let txn = txns.first().copied().unwrap_or_else(Uuid::now_v7);
+    let named = !txns.is_empty();
+    let checks = checks.into_iter().map(|check| Check { txn: named.then_some(txn), ..check }).collect();
+    Ok((checks, txn))
+}
+
 impl Inner {
-    async fn undo(self: &Arc<Self>, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
+    /// In the caller's transaction, or in one of its own.
+    async fn undo(
+        self: &Arc<Self>,
+        mut caller: Option<Caller<'_>>,
+        charged: Charged,
+        undo: Undo,
+    ) -> Result<Vec<Recorded>> {
+        if let Undo::Settle(cost) = undo
+            && !(0..=UNITS_MAX).contains(&cost)
+        {
+            return Err(Error::invalid(format!("cost {cost} is out of range; use 0 to {UNITS_MAX}")));
+        }
         let Charged { txn, bucket } = charged;
         let buckets = match bucket {
             Some((zone, key)) => {
                 validate_name(&zone)?;
                 vec![(zone, key)]
             }
-            None => self.charged(txn, undo).await?,
+            None => self.charged(caller.as_mut(), txn, undo).await?,
         };
         let mut actions = Vec::with_capacity(buckets.len());
         for (zone, key) in buckets {
             validate_key(&key)?;
-            let zone_id = self.zone(&zone).await?.id;
+            let zone_id = self.zone_of(caller.as_mut(), &zone).await?.id;
             actions.push(Action { zone, zone_id, key, txn, what: What::Undo(undo), note: None, actor: None });
         }
         // As every lock is taken.
         actions.sort_by(|a, b| (a.zone_id, &a.key).cmp(&(b.zone_id, &b.key)));
-        self.act(actions).await
+        match caller {
+            Some(caller) => self.act_in(caller, &actions).await,
+            None => self.act(actions).await,
+        }
     }
 
     /// The buckets that a transaction charged, of those charges that end in this way.
-    async fn charged(self: &Arc<Self>, txn: Uuid, undo: Undo) -> Result<Vec<(String, String)>> {
-        let mut charges = self.within(self.store.charges(txn)).await?;
+    async fn charged(
+        &self,
+        caller: Option<&mut Caller<'_>>,
+        txn: Uuid,
+        undo: Undo,
+    ) -> Result<Vec<(String, String)>> {
+        let mut charges = match caller {
+            Some(caller) => self.store.charges_in(caller, txn).await?,
+            None => self.within(self.store.charges(txn)).await?,
+        };
         if charges.is_empty() {
             return Err(Error::invalid(format!(
                 "there is no transaction {txn} in the ledger; look at its name"
@@ -240,33 +298,6 @@ impl Inner {
             charges.truncate(1);
         }
         Ok(charges.into_iter().map(|row| (row.zone, row.key)).collect())
-    }
-
-    async fn mark(
-        self: &Arc<Self>,
-        zone: &str,
-        key: &str,
-        what: What,
-        note: &str,
-        by: &str,
-    ) -> Result<Recorded> {
-        validate_name(zone)?;
-        validate_key(key)?;
-        validate_text("note", note)?;
-        validate_text("the name of who does it", by)?;
-        let zone_id = self.zone(zone).await?.id;
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let action = Action {
-            zone: zone.to_owned(),
-            zone_id,
-            key: key.to_owned(),
-            txn: Uuid::now_v7(),
-            what,
-            note: text(note),
-            actor: text(by),
-        };
-        let mut recorded = self.act(vec![action]).await?;
-        recorded.pop().ok_or_else(|| Error::database("the database recorded nothing"))
     }
 
     /// Records actions in a call of their own, once.
@@ -288,7 +319,13 @@ impl Inner {
                     }
                 }
             };
-            let recorded = recorded.await?;
+            let recorded = match recorded.await {
+                Err(error) if error.is_unknown_zone() => {
+                    let ids = actions.iter().map(|action| action.zone_id).collect();
+                    return Err(this.look_again(ids, error).await);
+                }
+                recorded => recorded?,
+            };
             // What is known from memory of these buckets is not true any more.
             for bucket in &buckets {
                 this.record(bucket).await?;
@@ -297,11 +334,21 @@ impl Inner {
         });
         flat(work.await)
     }
+
+    /// Records actions in the caller's transaction, once.
+    async fn act_in(&self, caller: Caller<'_>, actions: &[Action]) -> Result<Vec<Recorded>> {
+        let recorded = trace::call(actions.len(), self.store.act_in(caller, actions)).await?;
+        // What is known from memory will not be true any more. Its row waits for the caller's transaction to end.
+        for action in actions {
+            self.floods.end(&(action.zone_id, action.key.clone()));
+        }
+        Ok(recorded)
+    }
 }
 
 /// Is this how such a charge ends?
 fn concerns(undo: Undo, row: &Spending) -> bool {
-    let reserved = row.kind == "reserve";
+    let reserved = row.kind == Kind::Reserve;
     let slot = row.holds && !reserved;
     row.spent > 0
         && match undo {

@@ -13,7 +13,7 @@ use crate::check::Check;
 use crate::decision::{Decision, Reason};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Request, Terms};
+use crate::store::{Caller, Request, Terms};
 use crate::zone::{BlockedRows, micros};
 
 /// Which of the checks of a call pass.
@@ -49,7 +49,15 @@ impl Inner {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
             return Ok(decision);
         }
-        let decision = self.combiner.check(request, until).await?;
+        let decision = match self.combiner.check(request, until).await {
+            Err(error) if error.is_unknown_zone() => {
+                let this = Arc::clone(self);
+                return flat(
+                    tokio::spawn(async move { Err(this.look_again(vec![zone.id], error).await) }).await,
+                );
+            }
+            decision => decision?,
+        };
         if decision.zone_version > zone.version {
             self.renew_zone(&decision.zone);
         } else if let Some(request) = &coalesced
@@ -67,12 +75,47 @@ impl Inner {
         passing: Passing,
         until: Instant,
     ) -> Result<Vec<Decision>> {
+        let requests = self.requests(None, checks, txns).await?;
+        self.decide(requests, passing, until).await
+    }
+
+    /// Decides in the caller's transaction, once.
+    pub(super) async fn check_in(
+        &self,
+        mut caller: Caller<'_>,
+        checks: Vec<Check>,
+        txns: Vec<Uuid>,
+        passing: Passing,
+    ) -> Result<Vec<Decision>> {
+        let requests = self.requests(Some(&mut caller), checks, txns).await?;
+        let asked = Instant::now();
+        let decisions = async {
+            match passing {
+                Passing::Each => self.store.check_in(caller, &requests).await,
+                Passing::Together => self.store.check_all_in(caller, &requests).await,
+            }
+        };
+        let result = trace::call(requests.len(), decisions).await;
+        trace::all_decided(&requests, &result, asked.elapsed());
+        if result.as_ref().is_err_and(Error::is_unknown_zone) {
+            // The next one looks for the zones anew.
+            requests.iter().for_each(|request| drop(self.zones.forget_number(request.zone_id)));
+        }
+        result
+    }
+
+    async fn requests(
+        &self,
+        mut caller: Option<&mut Caller<'_>>,
+        checks: Vec<Check>,
+        txns: Vec<Uuid>,
+    ) -> Result<Vec<Request>> {
         let mut requests = Vec::with_capacity(checks.len());
         for (check, txn) in checks.into_iter().zip(txns) {
-            let zone = self.zone(&check.zone).await?;
+            let zone = self.zone_of(caller.as_deref_mut(), &check.zone).await?;
             requests.push(request(check, zone.id, txn));
         }
-        self.decide(requests, passing, until).await
+        Ok(requests)
     }
 
     /// Decides requests in a call of their own.
@@ -104,7 +147,13 @@ impl Inner {
             }
         };
         trace::all_decided(&requests, &result, asked.elapsed());
-        result
+        match result {
+            Err(error) if error.is_unknown_zone() => {
+                let ids = requests.iter().map(|request| request.zone_id).collect();
+                Err(self.look_again(ids, error).await)
+            }
+            result => result,
+        }
     }
 
     pub(super) fn tries(&self, until: Instant) -> Tries {

@@ -18,6 +18,9 @@ pub struct Config {
     pub attempts: u32,
     /// Connections that [`Limiter::connect`](crate::Limiter::connect) opens at most. Default: 16.
     pub connections: u32,
+    /// Whether [`Limiter::connect`](crate::Limiter::connect) makes a SQLite file that is not there or is empty, with its
+    /// schema. Where it may not, that is an error: for programs that only read. Default: it may.
+    pub create: bool,
     /// Checks of [`Limiter::check_until`](crate::Limiter::check_until) that wait at once, at most. Default: 1,024.
     pub waiters: usize,
     /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
@@ -56,6 +59,7 @@ impl Default for Config {
             deadline: Duration::from_secs(5),
             attempts: 64,
             connections: 16,
+            create: true,
             waiters: 1_024,
             batch: Some(BatchConfig::default()),
         }

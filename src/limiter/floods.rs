@@ -87,6 +87,13 @@ impl Floods {
         })
     }
 
+    /// Answers no more checks of a bucket, and learns nothing of it until what was counted is taken.
+    pub fn end(&self, bucket: &Bucket) {
+        if let Some(flood) = self.floods().get_mut(bucket) {
+            flood.until = Instant::now();
+        }
+    }
+
     /// Forgets a bucket. Returns how many checks were answered, and under which request they are recorded.
     pub fn take(&self, bucket: &Bucket) -> Option<(Request, u32)> {
         self.floods()

@@ -143,7 +143,12 @@ impl Open {
 
 /// What a crash cut short is ended, so that the next line is one of its own.
 fn append_to(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    // Keys are in it.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
     if fs::read(path)?.last().is_some_and(|&last| last != b'\n') {
         file.write_all(b"\n")?;
     }

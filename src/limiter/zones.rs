@@ -1,85 +1,11 @@
-//! The zones that were asked for, by name. Names and numbers never change and zones are never removed.
+//! The zones that were asked for, by name. Names and numbers never change, and no number is ever given again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Inner, Limiter, until};
+use super::{Inner, until};
 use crate::error::{Error, Result};
-use crate::store::{Found, Setting};
-use crate::zone::{Policy, Zone, ZoneVersion, validate_name, validate_text};
-
-/// A zone as it shall be, see [`Limiter::set_zones`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneSetting {
-    /// Its name.
-    pub name: String,
-    /// What it admits.
-    pub policy: Policy,
-    /// What it is for; None keeps the old text.
-    pub description: Option<String>,
-}
-
-impl Limiter {
-    /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.
-    ///
-    /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
-    /// set changes nothing and makes no version. What happens to buckets in use is the policy's
-    /// [`RunningBuckets`](crate::RunningBuckets).
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        let (name, description) = (name.to_owned(), description.map(str::to_owned));
-        let mut zones = self.set_zones(vec![ZoneSetting { name, policy: *policy, description }], by).await?;
-        zones.pop().ok_or_else(|| Error::database("the zone was not stored"))
-    }
-
-    /// Makes zones or changes them, all in one transaction: every one or none. Returns them in the same order.
-    ///
-    /// # Errors
-    /// Invalid, and nothing is changed: a name or a text that cannot be stored, a policy whose options do not go
-    /// together.
-    pub async fn set_zones(&self, zones: Vec<ZoneSetting>, by: &str) -> Result<Vec<Zone>> {
-        validate_text("the name of who changes the zone", by)?;
-        let mut settings = Vec::with_capacity(zones.len());
-        for ZoneSetting { name, policy, description } in zones {
-            validate_name(&name)?;
-            validate_text("description", description.as_deref().unwrap_or_default())?;
-            policy.validate()?;
-            settings.push(Setting { name, policy, description });
-        }
-        self.inner
-            .within(async {
-                let mut tries = self.inner.tries(until(self.inner.config.deadline));
-                loop {
-                    match self.inner.store.set_zones(&settings, by).await {
-                        Err(error) if tries.again(&error).await => {}
-                        result => return result,
-                    }
-                }
-            })
-            .await
-    }
-
-    /// Every zone, by name.
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        self.inner.within(self.inner.store.zones()).await
-    }
-
-    /// One zone; None when there is none of this name.
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        validate_name(name)?;
-        self.inner.within(self.inner.store.zone(name)).await
-    }
-
-    /// Every version of a zone, oldest first.
-    pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
-        self.inner.within(self.inner.store.zone_versions(zone.id)).await
-    }
-}
+use crate::store::{Caller, Found};
 
 #[derive(Default)]
 pub(super) struct Zones(Mutex<HashMap<String, Found>>);
@@ -91,12 +17,24 @@ impl Zones {
 
     pub fn remember(&self, name: &str, found: Option<Found>) -> Result<Found> {
         let Some(found) = found else {
-            return Err(Error::invalid(format!(
+            return Err(Error::unknown_zone(format!(
                 "there is no zone {name:?}; make it with: tallygate zone set {name:?} --rate 5 --per 60s"
             )));
         };
         self.zones().insert(name.to_owned(), found);
         Ok(found)
+    }
+
+    pub fn forget(&self, name: &str) {
+        self.zones().remove(name);
+    }
+
+    /// Forgets the zone of a number, and tells its name.
+    pub fn forget_number(&self, id: i32) -> Option<String> {
+        let mut zones = self.zones();
+        let name = zones.iter().find(|(_, found)| found.id == id)?.0.clone();
+        zones.remove(&name);
+        Some(name)
     }
 
     fn zones(&self) -> MutexGuard<'_, HashMap<String, Found>> {
@@ -106,9 +44,16 @@ impl Zones {
 
 impl Inner {
     pub(super) async fn zone(&self, name: &str) -> Result<Found> {
-        match self.zones.known(name) {
-            Some(zone) => Ok(zone),
-            None => self.find_zone(name).await,
+        self.zone_of(None, name).await
+    }
+
+    /// Looks for a zone that is not known on the caller's own connection, where there is a caller: another one might
+    /// not be had while that is held.
+    pub(super) async fn zone_of(&self, caller: Option<&mut Caller<'_>>, name: &str) -> Result<Found> {
+        match (self.zones.known(name), caller) {
+            (Some(zone), _) => Ok(zone),
+            (None, Some(caller)) => self.zones.remember(name, self.store.find_zone_in(caller, name).await?),
+            (None, None) => self.find_zone(name).await,
         }
     }
 
@@ -116,6 +61,21 @@ impl Inner {
     pub(super) fn renew_zone(self: &Arc<Self>, name: &str) {
         let (this, name) = (Arc::clone(self), name.to_owned());
         tokio::spawn(async move { this.find_zone(&name).await });
+    }
+
+    /// What to tell when one of these zones was not there, although it was known: by their names.
+    pub(super) async fn look_again(&self, ids: Vec<i32>, error: Error) -> Error {
+        for id in ids {
+            let Some(name) = self.zones.forget_number(id) else { continue };
+            match self.find_zone(&name).await {
+                Ok(found) if found.id == id => {}
+                Ok(_) => {
+                    return Error::transient(format!("zone {name:?} was made anew meanwhile; try again"));
+                }
+                Err(gone) => return gone,
+            }
+        }
+        error
     }
 
     /// Asks the database, also for a zone that is known.

@@ -1,9 +1,11 @@
 //! Rights: what each role may do in a schema, and giving it to a user or a role of the database.
 
-use std::fmt;
-use std::str::FromStr;
+#[cfg(feature = "mysql")]
+pub(super) mod mysql;
+#[cfg(feature = "postgres")]
+pub(super) mod postgres;
 
-use serde::{Serialize, Serializer};
+use std::fmt;
 
 use super::{Migrator, gate};
 use crate::error::{Error, Result};
@@ -11,6 +13,7 @@ use crate::store::Engine;
 
 /// What a user of the database may do in a schema. One user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Role {
     /// Executes the routines that check, reserve, settle and refund, and nothing else: it reads and writes no table.
     App,
@@ -22,7 +25,7 @@ pub enum Role {
     Owner,
 }
 
-crate::zone::names!(Role, "role", App "app", Auditor "auditor", Operator "operator", Owner "owner");
+crate::names::names!(Role, "role", App "app", Auditor "auditor", Operator "operator", Owner "owner");
 
 /// The longest name of a role or a user, in characters: PostgreSQL would cut a longer one.
 const NAME_MAX: usize = 63;
@@ -34,8 +37,9 @@ impl Migrator {
     /// `grantee` is a name; on MySQL and MariaDB a user is `NAME@HOST`, and a name alone is a role or a user from
     /// everywhere. Letters, digits, `_`, `-` and `.`, at most 63.
     ///
-    /// Run it after [`apply`](Self::apply), by who may grant: the schema's owner, or an administrator. [`Role::Owner`]
-    /// is for an empty schema, which the owner then migrates.
+    /// Run it after [`apply`](Self::apply), by who may grant: the schema's owner, or an administrator. It is remembered, and
+    /// each later migration gives the role again with what is new. [`Role::Owner`] is for an empty schema, which the owner
+    /// then migrates.
     ///
     /// # Errors
     /// Invalid: a name that cannot be used; no such user or role; SQLite, which has no rights. Schema: nothing was
@@ -48,8 +52,8 @@ impl Migrator {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let migrator = tallygate::Migrator::new("sqlite::memory:")?;
-    /// let error = migrator.grant_statements(tallygate::Role::App, "login").await.unwrap_err();
+    /// let migrator = tallygate::schema::Migrator::new("sqlite::memory:")?;
+    /// let error = migrator.grant_statements(tallygate::schema::Role::App, "login").await.unwrap_err();
     /// assert!(error.is_invalid(), "SQLite has no rights: whoever may open the file may do everything");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
@@ -62,13 +66,13 @@ impl Migrator {
         let grantee = Grantee::parse(engine, grantee)?;
         // What is granted is what this program's migrations have made.
         if role != Role::Owner && engine != Engine::Sqlite {
-            gate(self.applied().await?.into_iter().max())?;
+            gate(self.schema().await?)?;
         }
         match engine {
             #[cfg(feature = "postgres")]
-            Engine::Postgres => super::adapter::postgres::grant(&self.address, role, &grantee, run).await,
+            Engine::Postgres => postgres::grant(&self.address, role, &grantee, run).await,
             #[cfg(feature = "mysql")]
-            Engine::MySql => super::adapter::mysql::grant(&self.address, role, &grantee, run).await,
+            Engine::MySql => mysql::grant(&self.address, role, &grantee, run).await,
             Engine::Sqlite => Err(Error::invalid(
                 "SQLite has no rights to grant: whoever may open the file may do everything; restrict the file",
             )),
@@ -115,11 +119,19 @@ impl Grantee {
     }
 
     pub fn missing(&self) -> Error {
-        let Self { name, host } = self;
-        let shown = host.as_ref().map_or(name.clone(), |host| format!("{name}@{host}"));
+        let shown = self.to_string();
         Error::invalid(format!(
             "there is no user or role {shown:?} in the database; make it first, by create role or create user"
         ))
+    }
+}
+
+impl fmt::Display for Grantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Some(host) => write!(f, "{}@{host}", self.name),
+            None => f.write_str(&self.name),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The migrations, as files hold them.
 
+use std::borrow::Cow;
+
 use refinery_core::Migration;
 
 use crate::store::Engine;
@@ -9,7 +11,7 @@ use crate::store::Engine;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) const HISTORY: &str = "tallygate_schema_history";
 
-/// What introduces the file of a routine in a migration.
+/// What introduces the file of a routine in a migration: for the database a comment.
 const INSTALL: &str = "-- install ";
 
 macro_rules! files {
@@ -18,114 +20,304 @@ macro_rules! files {
     };
 }
 
-const POSTGRES: &[(&str, &str)] = files!("migrations/postgres":
-    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql");
-const MYSQL: &[(&str, &str)] = files!("migrations/mysql":
-    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql");
-const SQLITE: &[(&str, &str)] = files!("migrations/sqlite":
-    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql");
+type Files = &'static [(&'static str, &'static str)];
 
-const ROUTINES: &[&[(&str, &str)]] = &[
-    files!("sql/postgres":
-        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
-        "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hash.sql"
-        "zone_bucket_hold.sql" "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_charges.sql"
-        "zone_check.sql" "zone_check_all.sql" "zone_check_held.sql" "zone_check_many.sql"
-        "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
-        "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
-        "zone_error.sql" "zone_family.sql" "zone_find.sql" "zone_happen.sql" "zone_head_new.sql"
-        "zone_head_set.sql" "zone_level_capacity.sql" "zone_level_clamp.sql" "zone_level_give.sql"
-        "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_override_add.sql" "zone_past.sql"
-        "zone_policy.sql" "zone_record.sql" "zone_recorded.sql" "zone_recorded_past.sql" "zone_share.sql"
-        "zone_share_up.sql" "zone_strike.sql" "zone_time.sql" "zone_txn_bytes.sql" "zone_txn_id_make.sql"
-        "zone_txn_tail.sql" "zone_unchecked.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql"
-        "zone_version_hash.sql" "zone_version_now.sql" "zone_version_of.sql" "zone_window.sql"
-        "zone_window_before.sql" "zone_window_ended.sql" "zone_window_frame.sql" "zone_window_left.sql"
-        "zone_window_make.sql" "zone_window_period.sql" "zone_window_reached.sql" "zone_window_slot.sql"
-        "zone_window_total.sql" "zone_window_used.sql" "zone_window_wait.sql"),
-    files!("sql/mysql":
-        "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
-        "zone_batch_each.sql" "zone_batch_hold.sql" "zone_batch_level.sql" "zone_batch_lock.sql"
-        "zone_batch_open.sql" "zone_batch_read.sql" "zone_batch_refuse.sql" "zone_batch_replay.sql"
-        "zone_bring.sql" "zone_bucket_back.sql" "zone_bucket_hold.sql" "zone_bucket_open.sql"
-        "zone_calendar_period.sql" "zone_charges.sql" "zone_check.sql" "zone_check_all.sql"
-        "zone_check_all_own.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql"
-        "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql" "zone_decide_each.sql"
-        "zone_decide_many.sql" "zone_error.sql" "zone_find.sql" "zone_happen.sql" "zone_head_back.sql"
-        "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_policy.sql" "zone_record.sql"
-        "zone_strikes_before.sql" "zone_token_bucket_make.sql" "zone_transaction_require.sql"
-        "zone_txn_find.sql" "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_unchecked.sql"
-        "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql" "zone_window.sql"
-        "zone_window_before.sql" "zone_window_reached.sql"),
-];
+const POSTGRES: Files = files!("migrations/postgres":
+    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
+    "V6__grants.sql");
+const MYSQL: Files = files!("migrations/mysql":
+    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
+    "V6__grants.sql");
+const SQLITE: Files = files!("migrations/sqlite":
+    "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
+    "V6__grants.sql");
 
-/// The migrations of an engine, in order, with the text of routines put where they are installed.
-pub(super) fn plan(engine: Engine) -> Vec<Migration> {
-    let files = match engine {
-        Engine::Postgres => POSTGRES,
-        Engine::MySql => MYSQL,
-        Engine::Sqlite => SQLITE,
-    };
-    files
-        .iter()
-        .filter_map(|(path, text)| {
-            let name = path.rsplit('/').next()?.strip_suffix(".sql")?;
-            Migration::unapplied(name, &install(text)).ok()
-        })
-        .collect()
+const ROUTINES_POSTGRES: Files = files!("sql/postgres":
+    "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
+    "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hash.sql"
+    "zone_bucket_hold.sql" "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_charges.sql"
+    "zone_check.sql" "zone_check_all.sql" "zone_check_held.sql" "zone_check_many.sql"
+    "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
+    "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
+    "zone_error.sql" "zone_family.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_new.sql"
+    "zone_head_set.sql" "zone_level_capacity.sql" "zone_level_clamp.sql" "zone_level_give.sql"
+    "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_override_add.sql" "zone_past.sql"
+    "zone_policy.sql" "zone_record.sql" "zone_recorded.sql" "zone_recorded_past.sql" "zone_share.sql"
+    "zone_share_up.sql" "zone_strike.sql" "zone_time.sql" "zone_txn_bytes.sql" "zone_txn_id_make.sql"
+    "zone_txn_tail.sql" "zone_unchecked.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql"
+    "zone_version_hash.sql" "zone_version_now.sql" "zone_version_of.sql" "zone_window.sql"
+    "zone_window_before.sql" "zone_window_ended.sql" "zone_window_frame.sql" "zone_window_left.sql"
+    "zone_window_make.sql" "zone_window_period.sql" "zone_window_reached.sql" "zone_window_slot.sql"
+    "zone_window_total.sql" "zone_window_used.sql" "zone_window_wait.sql");
+
+const ROUTINES_MYSQL: Files = files!("sql/mysql":
+    "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql" "tallygate_schema_version.sql" "zone_answer.sql"
+    "zone_batch_close.sql" "zone_batch_each.sql" "zone_batch_hold.sql" "zone_batch_level.sql" "zone_batch_lock.sql"
+    "zone_batch_open.sql" "zone_batch_read.sql" "zone_batch_refuse.sql" "zone_batch_replay.sql"
+    "zone_bring.sql" "zone_bucket_back.sql" "zone_bucket_hold.sql" "zone_bucket_open.sql"
+    "zone_calendar_period.sql" "zone_charges.sql" "zone_check.sql" "zone_check_all.sql"
+    "zone_check_all_own.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql"
+    "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql" "zone_decide_each.sql"
+    "zone_decide_many.sql" "zone_error.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql"
+    "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_policy.sql" "zone_record.sql"
+    "zone_strikes_before.sql" "zone_token_bucket_make.sql" "zone_transaction_require.sql"
+    "zone_txn_find.sql" "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_unchecked.sql"
+    "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql" "zone_window.sql"
+    "zone_window_before.sql" "zone_window_reached.sql");
+
+/// What one release migrates to: its migrations in order, and the routines in force.
+///
+/// A released migration never changes, but the routines that it names do. So it is checksummed as its file stands, with
+/// names in it; and a routine is installed where a migration names it for the last time, after the tables that it was
+/// written for. Whoever has that migration has the text.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    migrations: Vec<(Text, Text)>,
+    routines: Vec<(Text, Text)>,
 }
 
-/// The number of the last migration, the same on every engine.
+type Text = Cow<'static, str>;
+
+/// A part of what a migration runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The routine that it installs; None for the migration's own statements.
+    pub routine: Option<String>,
+    pub sql: String,
+}
+
+impl Plan {
+    /// That of this program.
+    pub fn of(engine: Engine) -> Self {
+        let (migrations, routines) = match engine {
+            Engine::Postgres => (POSTGRES, ROUTINES_POSTGRES),
+            Engine::MySql => (MYSQL, ROUTINES_MYSQL),
+            Engine::Sqlite => (SQLITE, &[][..]),
+        };
+        let texts = |files: Files| files.iter().map(|&(path, text)| (path.into(), text.into())).collect();
+        Self { migrations: texts(migrations), routines: texts(routines) }
+    }
+
+    /// That of a later release: with another migration, and these files in place of routines or beside them.
+    #[cfg(feature = "testing")]
+    pub fn release(&mut self, migration: (String, String), routines: Vec<(String, String)>) {
+        self.migrations.push((migration.0.into(), migration.1.into()));
+        self.routines.retain(|(path, _)| !routines.iter().any(|(new, _)| new == path));
+        self.routines.extend(routines.into_iter().map(|(path, text)| (path.into(), text.into())));
+    }
+
+    /// For refinery, which checksums them as their files stand.
+    pub fn migrations(&self) -> Vec<Migration> {
+        let step = |(path, text): &(Text, Text)| {
+            let name = path.rsplit('/').next()?.strip_suffix(".sql")?;
+            Migration::unapplied(name, text).ok()
+        };
+        self.migrations.iter().filter_map(step).collect()
+    }
+
+    /// The number of its last migration.
+    pub fn latest(&self) -> i32 {
+        i32::try_from(self.migrations.len()).unwrap_or(i32::MAX)
+    }
+
+    /// True for the text of the last migration.
+    pub fn is_last(&self, text: &str) -> bool {
+        self.migrations.last().is_some_and(|(_, last)| last == text)
+    }
+
+    /// What is run where refinery hands over this text: a migration's with its routines in place, or what refinery
+    /// itself records, as it is.
+    pub fn parts(&self, text: &str) -> Vec<Part> {
+        let own = |sql: &str| Part { routine: None, sql: sql.to_owned() };
+        let Some(at) = self.migrations.iter().position(|(_, own)| own == text) else {
+            return vec![own(text)];
+        };
+        let later = &self.migrations[at + 1..];
+        let mut parts = vec![own(text)];
+        for path in installs(text) {
+            if later.iter().any(|(_, text)| installs(text).any(|again| again == path)) {
+                continue;
+            }
+            // One that is not there has been dropped by a later migration.
+            parts.extend(self.routine(path).map(|text| install(path, text)));
+        }
+        parts
+    }
+
+    fn routine(&self, path: &str) -> Option<&str> {
+        self.routines.iter().find(|(name, _)| name == path).map(|(_, text)| &**text)
+    }
+}
+
+/// The number of this program's last migration, the same on every engine.
 pub(crate) fn latest() -> i32 {
     SQLITE.len() as i32
 }
 
-fn install(text: &str) -> String {
-    let line = |line: &str| match line.strip_prefix(INSTALL) {
-        Some(path) => format!("{}{}", routine(path), revoked(path)),
-        None => format!("{line}\n"),
+/// The files that a migration names.
+fn installs(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix(INSTALL))
+}
+
+/// The text of a routine, so that one which is there already is replaced.
+///
+/// On PostgreSQL and MariaDB its callers notice nothing and it keeps its rights. On MySQL it is dropped first: for that
+/// moment it is not there, and then its rights are not. PostgreSQL lets everybody execute a function unless that is taken
+/// back: see `grant`. It has no way to replace a type, so one never changes.
+fn install(path: &str, text: &str) -> Part {
+    let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sql");
+    let (function, drop, create) = (
+        "\ncreate function ",
+        format!("drop procedure if exists {name};"),
+        format!("create procedure {name}("),
+    );
+    let sql = if text.contains(function) {
+        let text = text.replacen(function, "\ncreate or replace function ", 1);
+        format!("{text}revoke all on function {name} from public;\n")
+    } else {
+        // Comments that only the one server, or only the other, reads as SQL.
+        text.replacen(&drop, &format!("/*!80000 drop procedure if exists {name} */ /*M! do 0 */;"), 1)
+            .replacen(&create, &format!("create /*M! or replace */ procedure {name}("), 1)
     };
-    text.lines().map(line).collect()
-}
-
-/// PostgreSQL lets everybody execute a function unless that is taken back: see `grant`.
-fn revoked(path: &str) -> String {
-    match path.strip_prefix("sql/postgres/").and_then(|file| file.strip_suffix(".sql")) {
-        Some(name) if routine(path).contains("\ncreate function ") => {
-            format!("revoke all on function {name} from public;\n")
-        }
-        _ => String::new(),
-    }
-}
-
-fn routine(path: &str) -> &'static str {
-    ROUTINES.iter().copied().flatten().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
+    Part { routine: Some(name.to_owned()), sql }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     #[test]
     fn every_engine_has_the_same_numbers_and_names() {
-        let names =
-            |engine| plan(engine).iter().map(|m| (m.version(), m.name().to_owned())).collect::<Vec<_>>();
+        let names = |engine| {
+            let migrations = Plan::of(engine).migrations();
+            migrations.iter().map(|m| (m.version(), m.name().to_owned())).collect::<Vec<_>>()
+        };
         assert_eq!(names(Engine::Postgres), names(Engine::MySql));
         assert_eq!(names(Engine::Postgres), names(Engine::Sqlite));
         assert_eq!(names(Engine::Sqlite).last().map(|last| last.0), Some(latest()));
     }
 
     #[test]
-    fn every_routine_is_installed_by_a_migration_and_every_installed_file_exists() {
-        let folders = ["migrations/postgres", "migrations/mysql"];
-        for ((folder, files), routines) in folders.into_iter().zip([POSTGRES, MYSQL]).zip(ROUTINES) {
-            let mut installed: Vec<_> = files
-                .iter()
-                .flat_map(|(_, text)| text.lines())
-                .filter_map(|line| line.strip_prefix(INSTALL))
-                .collect();
-            installed.sort_unstable();
-            assert_eq!(installed, routines.iter().map(|(path, _)| *path).collect::<Vec<_>>(), "{folder}");
+    fn every_routine_is_named_by_a_migration_and_what_is_named_is_there_or_dropped() {
+        for (files, routines) in [(POSTGRES, ROUTINES_POSTGRES), (MYSQL, ROUTINES_MYSQL)] {
+            let named: BTreeSet<_> = files.iter().flat_map(|(_, text)| installs(text)).collect();
+            let there: BTreeSet<_> = routines.iter().map(|(path, _)| *path).collect();
+            assert!(there.is_subset(&named), "no migration installs {:?}", &there - &named);
+            for path in &named - &there {
+                let name = path.rsplit('/').next().unwrap().trim_end_matches(".sql");
+                let is_dropped = |(_, text): &(_, &str)| text.contains(&format!(" if exists {name};"));
+                assert!(files.iter().any(is_dropped), "{path} is not there, and no migration drops {name}");
+            }
         }
+    }
+
+    #[test]
+    fn a_routine_is_installed_where_it_is_named_for_the_last_time() {
+        let text = |text: &'static str| Cow::from(text);
+        let routine = "-- a: b.\ncreate function a()\nx";
+        let plan = Plan {
+            migrations: vec![
+                (text("V1__a.sql"), text("create table x;\n-- install sql/a.sql\n-- install sql/b.sql\n")),
+                (text("V2__b.sql"), text("-- install sql/a.sql\n")),
+            ],
+            routines: vec![(text("sql/a.sql"), text(routine))],
+        };
+        let names = |sql: &str| plan.parts(sql).into_iter().map(|part| part.routine).collect::<Vec<_>>();
+        assert_eq!(names(&plan.migrations[0].1), [None], "a again in 2, and b is no more");
+        assert_eq!(names(&plan.migrations[1].1), [None, Some("a".to_owned())]);
+        assert_eq!(names("insert"), [None]);
+        // The checksum is that of the names.
+        let mut other = plan.clone();
+        other.routines[0].1 = text("another text");
+        assert!(plan.migrations().iter().zip(other.migrations()).all(|(a, b)| a.checksum() == b.checksum()));
+    }
+
+    #[test]
+    fn every_routine_replaces_the_one_before_it() {
+        for (path, text) in ROUTINES_POSTGRES {
+            let sql = install(path, text).sql;
+            let is_type = text.contains("\ncreate type ");
+            assert!(is_type || sql.contains("\ncreate or replace function "), "{path}");
+            assert!(is_type || sql.ends_with(" from public;\n"), "{path}");
+        }
+        for (path, text) in ROUTINES_MYSQL {
+            let sql = install(path, text).sql;
+            assert!(sql.contains("\n/*!80000 drop procedure if exists "), "{path}");
+            assert!(sql.contains("\ncreate /*M! or replace */ procedure "), "{path}");
+        }
+    }
+
+    /// `migrations/released.sha256`, as `sha256sum` writes it: more is appended by each release, and nothing changed.
+    fn released() -> Vec<(&'static str, &'static str)> {
+        let lines = include_str!("../../migrations/released.sha256").lines();
+        lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once("  ")).collect()
+    }
+
+    /// What of these files breaks what was released. Of a migration every hash holds; of a routine the last one is that of
+    /// the last release, and another text must be named by a migration that is not released yet.
+    fn broken(files: &[(&str, &str)], released: &[(&str, &str)]) -> Vec<String> {
+        let hash =
+            |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let files: BTreeMap<_, _> = files.iter().copied().collect();
+        let is_released = |path: &str| released.iter().any(|(_, released)| *released == path);
+        let renewed: BTreeSet<_> = files
+            .iter()
+            .filter(|(path, _)| path.starts_with("migrations/") && !is_released(path))
+            .flat_map(|(_, text)| installs(text))
+            .collect();
+        let mut broken = Vec::new();
+        for (pin, path) in released.iter().filter(|(_, path)| path.starts_with("migrations/")) {
+            if files.get(path).is_none_or(|text| hash(text) != *pin) {
+                broken.push(format!(
+                    "{path} is released and has changed; put it back, and add another migration"
+                ));
+            }
+        }
+        for (path, text) in files.iter().filter(|(path, _)| path.starts_with("sql/")) {
+            let pin = released.iter().rev().find(|(_, released)| released == path).map(|(pin, _)| *pin);
+            if !released.is_empty() && pin != Some(&*hash(text)) && !renewed.contains(path) {
+                broken.push(format!(
+                    "{path} has changed since the last release; install it by a new migration"
+                ));
+            }
+        }
+        broken
+    }
+
+    fn files() -> Vec<(&'static str, &'static str)> {
+        [POSTGRES, MYSQL, SQLITE, ROUTINES_POSTGRES, ROUTINES_MYSQL].concat()
+    }
+
+    #[test]
+    fn what_was_released_is_as_it_was() {
+        let broken = broken(&files(), &released());
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+        // What is about to be released is pinned.
+        if !env!("CARGO_PKG_VERSION").ends_with("-dev") {
+            let pinned: BTreeSet<_> = released().into_iter().map(|(_, path)| path).collect();
+            let missing: Vec<_> = files().into_iter().filter(|(path, _)| !pinned.contains(path)).collect();
+            assert!(missing.is_empty(), "pin the release first, see docs/development.md");
+        }
+    }
+
+    #[test]
+    fn a_change_of_what_was_released_is_found() {
+        let one = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"; // of the text "1"
+        let pins = [(one, "migrations/mysql/V1__a.sql"), (one, "sql/mysql/a.sql")];
+        let found = |files: &[(&str, &str)]| broken(files, &pins).len();
+        let (first, routine) = (("migrations/mysql/V1__a.sql", "1"), ("sql/mysql/a.sql", "1"));
+        let (changed, renewing) =
+            (("sql/mysql/a.sql", "2"), ("migrations/mysql/V2__b.sql", "-- install sql/mysql/a.sql\n"));
+        assert_eq!(found(&[first, routine]), 0);
+        assert_eq!(found(&[("migrations/mysql/V1__a.sql", "2"), routine]), 1);
+        assert_eq!(found(&[routine]), 1, "it is gone");
+        assert_eq!(found(&[first, changed]), 1);
+        assert_eq!(found(&[first, changed, renewing]), 0);
+        assert_eq!(found(&[first, routine, ("sql/mysql/b.sql", "1")]), 1, "a new one that nobody installs");
+        assert_eq!(broken(&[changed], &[]).len(), 0, "nothing is released");
     }
 }

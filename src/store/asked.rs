@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::chain::{Hash, Salt};
 use crate::decide::{Head, Override, Undo};
-use crate::entry::{Cursor, History};
+use crate::entry::{Cursor, History, Kind};
 use crate::error::{Error, Result};
 use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone, ZoneVersion};
 
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub key: String,
     pub txn: Uuid,
     pub cost: i64,
-    /// The id was just made, so the ledger need not be asked for it.
+    /// The id was just made here. Where nobody else can say so, on SQLite, the ledger need not be asked for it.
     pub fresh: bool,
     pub record: bool,
     /// It may take from the reserve.
@@ -83,17 +83,17 @@ pub(crate) enum What {
 
 impl What {
     /// The kind of its ledger row.
-    pub fn kind(self) -> &'static str {
+    pub fn kind(self) -> Kind {
         match self {
-            Self::Undo(Undo::Refund) => "refund",
-            Self::Undo(Undo::Settle(_)) => "settle",
-            Self::Undo(Undo::Cancel) => "cancel",
-            Self::Undo(Undo::Release) => "release",
-            Self::Ban(_) => "ban",
-            Self::Unban => "unban",
-            Self::Override(Some(_)) => "override",
-            Self::Override(None) => "override_end",
-            Self::Unchecked(_) => "unchecked",
+            Self::Undo(Undo::Refund) => Kind::Refund,
+            Self::Undo(Undo::Settle(_)) => Kind::Settle,
+            Self::Undo(Undo::Cancel) => Kind::Cancel,
+            Self::Undo(Undo::Release) => Kind::Release,
+            Self::Ban(_) => Kind::Ban,
+            Self::Unban => Kind::Unban,
+            Self::Override(Some(_)) => Kind::Override,
+            Self::Override(None) => Kind::OverrideEnd,
+            Self::Unchecked(_) => Kind::Unchecked,
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) struct Spending {
     pub zone: String,
     pub key: String,
     /// The kind of its ledger row.
-    pub kind: String,
+    pub kind: Kind,
     pub spent: i64,
     /// It holds a reservation or a slot.
     pub holds: bool,
@@ -126,6 +126,16 @@ impl Setting {
         zone.policy.with_running_buckets(running) != self.policy
             || self.description.as_ref().is_some_and(|description| *description != zone.description)
     }
+}
+
+/// What became of a zone that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ZoneRemoved {
+    Removed,
+    /// There is none of this name.
+    Unknown,
+    /// Something that stays names it.
+    Used,
 }
 
 /// The clock by which a policy counts its periods, in numbers that can still be reckoned with.
@@ -223,6 +233,25 @@ pub(crate) struct Found {
     /// Do blocked checks lead to bans, so that only those of banned buckets may be answered from memory?
     pub bans: bool,
     pub on_outage: OnOutage,
+}
+
+/// What a database says of its schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schema {
+    /// The number of the last migration.
+    pub version: i32,
+    /// That of the last one which programs that do not know it cannot work with.
+    pub breaking: Option<i32>,
+}
+
+impl Schema {
+    /// From the answer to the question: tables or routines that are missing are no schema.
+    pub fn told(answer: Result<(Option<i32>, Option<i32>)>) -> Result<Option<Self>> {
+        match answer {
+            Err(error) if error.is_schema() => Ok(None),
+            answer => answer.map(|(version, breaking)| Some(Self { version: version?, breaking })),
+        }
+    }
 }
 
 /// Rows of one transaction, one bucket or one zone, newest first but for [`Of::ZoneUpwards`].

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::{Database, Pool};
+use sqlx::{Connection, Database, Pool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
@@ -62,7 +62,7 @@ impl<DB: Database> Connections<DB> {
     pub async fn lease(&self, until: Instant) -> Result<Leased<DB>, sqlx::Error> {
         let late = |_| sqlx::Error::PoolTimedOut;
         let Some(shelf) = &self.shelf else {
-            let connection = timeout_at(until, self.pool.acquire()).await.map_err(late)??;
+            let connection = timeout_at(until, self.acquire()).await.map_err(late)??;
             return Ok(Leased { connection, shelf: None });
         };
         let turn = timeout_at(until, Arc::clone(&shelf.turns).acquire_owned()).await.map_err(late)?;
@@ -71,9 +71,31 @@ impl<DB: Database> Connections<DB> {
         let at_hand = shelf.idle().pop().filter(|(_, since)| since.elapsed() < FRESH);
         let connection = match at_hand {
             Some((connection, _)) => connection,
-            None => timeout_at(until, self.pool.acquire()).await.map_err(late)??,
+            None => timeout_at(until, self.acquire()).await.map_err(late)??,
         };
         Ok(Leased { connection, shelf: Some((Arc::clone(shelf), turn)) })
+    }
+
+    /// Closes them all, unless the pool is the caller's.
+    pub async fn close(&self) {
+        if let Some(shelf) = &self.shelf {
+            // The pool closes what comes back to it.
+            drop(std::mem::take(&mut *shelf.idle()));
+            self.pool.close().await;
+        }
+    }
+
+    /// One of the pool's, outside any transaction.
+    async fn acquire(&self) -> Result<PoolConnection<DB>, sqlx::Error> {
+        loop {
+            let mut connection = self.pool.acquire().await?;
+            if !connection.is_in_transaction() {
+                return Ok(connection);
+            }
+            // SQLite ends a transaction by itself when the disk is full or broken. The driver's rollback then finds
+            // none, fails, and counts one as open for as long as the connection lives.
+            connection.close_on_drop();
+        }
     }
 }
 
@@ -100,6 +122,11 @@ impl<DB: Database> Leased<DB> {
     /// The connection for good, which is closed when it is dropped: for what leaves its traces on a session.
     pub fn detach(self) -> DB::Connection {
         self.connection.detach()
+    }
+
+    /// The connection is closed after the call, and the server rolls back what is open on it.
+    pub fn close(&mut self) {
+        self.connection.close_on_drop();
     }
 
     /// Ends the call: after a good one the connection stays at hand.
@@ -140,5 +167,20 @@ mod tests {
         let shelf = connections.shelf.as_ref().unwrap();
         shelf.idle()[0].1 -= FRESH;
         assert!(connections.lease(soon()).await.is_ok());
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_connection_whose_rollback_failed_is_not_used_again() {
+        let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
+        let pool = pool.connect_lazy("sqlite::memory:").unwrap();
+        for connections in [Connections::own(pool.clone(), 1), Connections::shared(pool)] {
+            for _ in 0..3 {
+                let mut lease = connections.lease(Instant::now() + Duration::from_secs(5)).await.unwrap();
+                let mut tx = lease.begin_with("begin immediate").await.unwrap();
+                // As SQLite does by itself.
+                sqlx::query("rollback").execute(&mut *tx).await.unwrap();
+            }
+        }
     }
 }

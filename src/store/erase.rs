@@ -4,10 +4,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::Store;
-use crate::error::{Error, Result};
+use super::removal::{Removal, Removing};
+use crate::error::Result;
 
-/// A bucket that was erased, see [`Limiter::erase`](crate::Limiter::erase).
+/// A bucket that was erased, see [`Owner::erase`](crate::schema::Owner::erase).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Erased {
     /// The zone.
     pub zone: String,
@@ -17,6 +19,8 @@ pub struct Erased {
     pub rows: u64,
     /// When, by the database's clock.
     pub erased_at: DateTime<Utc>,
+    /// By which name the database knows the session that erased it, see [`Entry::login`](crate::ledger::Entry::login).
+    pub login: Option<String>,
 }
 
 /// A bucket that is to be erased, and what is kept of it.
@@ -30,9 +34,15 @@ pub(crate) struct Erasing<'e> {
 }
 
 impl Erasing<'_> {
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
-    pub(super) fn elsewhere() -> Error {
-        Error::transient("another maintain or erase is at work on this database; try again when it has ended")
+    /// What is recorded of it, when so many rows have the tombstone in the place of the key.
+    pub(super) fn removing<'r>(&'r self, tombstone: &'r str, rows: u64) -> Removing<'r> {
+        Removing::Erase { key: tombstone, rows, by: self.by, note: self.note }
+    }
+
+    /// What is told of it.
+    pub(super) fn told(&self, tombstone: String, rows: u64, removal: Removal) -> Erased {
+        let Removal { removed_at, login, .. } = removal;
+        Erased { zone: self.zone.to_owned(), key: tombstone, rows, erased_at: removed_at, login }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct BucketAt {
     pub last: Option<(i64, Hash)>,
     /// Rows up to a later one than that were dropped: it is not known.
     pub is_lost: bool,
+    /// `seq` of the last row that was dropped, and when that was decided, in microseconds since 1970.
+    pub dropped: Option<(i64, i64)>,
 }
 
 /// A zone as it stood at a time.

@@ -1,11 +1,15 @@
 //! From a driver's error to ours: which are the caller's, which pass, and what to do about the others.
 
+use std::error::Error as _;
+
 use crate::error::Error;
 
 /// What a database's own code means.
 pub(super) enum Fault {
     /// The request is wrong; the database's message says how.
     Invalid,
+    /// There is no such zone.
+    UnknownZone,
     /// The transaction was decided with another cost.
     Conflict,
     /// Trying again may help.
@@ -28,12 +32,13 @@ pub(super) fn translate(
             let message = database.message();
             match judge(&**database) {
                 Fault::Invalid => Error::invalid(message),
+                Fault::UnknownZone => Error::unknown_zone(message),
                 Fault::Conflict => Error::conflict(message),
                 Fault::Transient => {
                     Error::transient(format!("the database could not finish now: {message}; try again"))
                 }
                 Fault::Unmigrated => unmigrated(),
-                Fault::Refused => Error::database(format!("the database refused: {message}")),
+                Fault::Refused => Error::refused(format!("the database refused: {message}")),
                 Fault::Other => Error::database(format!("the database failed: {message}")),
             }
         }
@@ -59,6 +64,16 @@ pub(super) fn translate(
         _ => Error::database(format!("the database's answer could not be used: {error}")),
     };
     translated.caused_by(error)
+}
+
+/// True of what passes when the server itself told it, and so took the call back. What became of a call whose connection
+/// broke is not known.
+pub(crate) fn was_taken_back(error: &Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    // A class of its own are connections that broke behind a pooler.
+    let told =
+        |said: &dyn sqlx::error::DatabaseError| !said.code().is_some_and(|code| code.starts_with("08"));
+    error.is_transient() && matches!(source, Some(sqlx::Error::Database(said)) if told(&**said))
 }
 
 /// What every call on a database without our tables and routines ends with.

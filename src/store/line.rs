@@ -3,15 +3,15 @@
 use chrono::{DateTime, Utc};
 
 use crate::decision::Reason;
-use crate::entry::Cursor;
+use crate::entry::{Cursor, Kind};
 
-/// One row; each field as in [`Entry`](crate::Entry).
+/// One row; each field as in [`Entry`](crate::ledger::Entry).
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub id: i64,
     pub decided_at: DateTime<Utc>,
     pub key: String,
-    pub kind: String,
+    pub kind: Kind,
     pub checks: i32,
     pub blocked: bool,
     pub reason: Reason,
@@ -22,6 +22,7 @@ pub(crate) struct Line {
     pub ends_at: Option<DateTime<Utc>>,
     pub note: Option<String>,
     pub actor: Option<String>,
+    pub login: Option<String>,
 }
 
 /// Rows of one zone, oldest first.

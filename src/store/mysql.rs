@@ -6,9 +6,12 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+mod removal;
+mod routine;
 mod upkeep;
 mod zones;
 
+use std::error::Error as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -22,7 +25,7 @@ use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Found, Of, Span, Terms};
+use super::{Address, Found, Of, Schema, Span, Terms};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 
@@ -37,9 +40,9 @@ impl MySql {
         Self { connections: Connections::shared(pool) }
     }
 
-    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+    pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
-        connect(address).await?.close().await.map_err(error)?;
+        connect(address, until).await?.close().await.map_err(error)?;
         let pool = PoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
@@ -54,17 +57,22 @@ impl MySql {
         self.connections.most()
     }
 
-    pub async fn schema_version(&self) -> Result<Option<i32>> {
-        let rows =
-            sqlx::query_scalar("call tallygate_schema_version()").fetch_all(&mut *self.lease().await?).await;
-        match rows.map_err(error) {
-            Err(error) if error.is_schema() => Ok(None),
-            rows => Ok(rows?.into_iter().next().flatten()),
-        }
+    pub async fn close(&self) {
+        self.connections.close().await;
+    }
+
+    pub async fn schema(&self) -> Result<Option<Schema>> {
+        schema(&mut *self.lease().await?).await
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
-        find_zone(&mut *self.lease().await?, name).await
+        self.find_zone_in(&mut *self.lease().await?, name).await
+    }
+
+    pub async fn find_zone_in(&self, connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
+        let call = "call zone_find(?)";
+        let rows = called(connection, call, sqlx::query(call).bind(name)).await?;
+        rows.first().map(|row| found!(row)).transpose()
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
@@ -99,14 +107,34 @@ impl MySql {
     }
 }
 
-pub(crate) async fn find_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
-    let rows = sqlx::query("call zone_find(?)").bind(name).fetch_all(connection).await.map_err(error)?;
-    rows.first().map(|row| found!(row)).transpose()
+/// None where there is no schema.
+pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Schema>> {
+    let call = "call tallygate_schema_version()";
+    let row = match called(connection, call, sqlx::query(call)).await {
+        Ok(rows) => rows.into_iter().next(),
+        Err(error) if error.is_schema() => None,
+        Err(error) => return Err(error),
+    };
+    let told = |row: MySqlRow| Ok((row.try_get(0).map_err(error)?, row.try_get(1).map_err(error)?));
+    row.map_or(Ok(None), |row| Schema::told(told(row)))
+}
+
+/// Ends a call. A statement that is killed ends a routine where it stands, with its transaction open: its connection is
+/// not used again.
+fn ended<T>(mut lease: Leased<sqlx::MySql>, result: Result<T>) -> Result<T> {
+    let cause = result.as_ref().err().and_then(Error::source).and_then(|cause| cause.downcast_ref());
+    if cause.and_then(sqlx::Error::as_database_error).is_some_and(|error| KILLED.contains(&number_of(error)))
+    {
+        lease.close();
+    }
+    lease.end(result)
 }
 
 /// Opens one connection, outside any pool.
-pub(crate) async fn connect(address: &Address) -> Result<MySqlConnection> {
-    options(address)?.connect().await.map_err(|e| error(e).at(address))
+pub(crate) async fn connect(address: &Address, until: Instant) -> Result<MySqlConnection> {
+    let options = options(address)?;
+    let connecting = async { options.connect().await.map_err(error) };
+    super::in_time(until, connecting).await.map_err(|error| error.at(address))
 }
 
 fn options(address: &Address) -> Result<MySqlConnectOptions> {
@@ -127,13 +155,44 @@ fn lock_wait_s(terms: Terms) -> i32 {
     i32::try_from(wait.as_secs() + 1).unwrap_or(i32::MAX)
 }
 
-/// Always `fetch_all`: the driver's single-row calls return before a late error of the procedure is read.
+/// The rows of a routine, by the text of its call. Always `fetch_all`: the driver's single-row calls return before a late
+/// error of the procedure is read.
+///
+/// MySQL cannot replace a routine: while a migration makes it anew it is gone for a moment, and then its rights are. That
+/// passes, where a routine that is missing or a right that was never given does not.
+async fn called(
+    connection: &mut MySqlConnection,
+    call: &str,
+    query: Query<'_, sqlx::MySql, MySqlArguments>,
+) -> Result<Vec<MySqlRow>> {
+    let fault = match query.fetch_all(&mut *connection).await {
+        Ok(rows) => return Ok(rows),
+        Err(fault) => fault,
+    };
+    if ![1305, 1370].contains(&number(&fault)) {
+        return Err(error(fault));
+    }
+    let name = call.trim_start_matches("call ").split('(').next().unwrap_or_default();
+    let passes: Vec<bool> = sqlx::query_scalar(include_str!("mysql/made_anew.sql"))
+        .bind(name)
+        .fetch_all(connection)
+        .await
+        .map_err(error)?;
+    if passes.contains(&true) {
+        let anew = format!("a migration makes the routine {name} anew: {fault}; try again");
+        return Err(Error::transient(anew).caused_by(fault));
+    }
+    Err(error(fault))
+}
+
+/// The rows of a routine that answers each request.
 async fn rows(
     connection: &mut MySqlConnection,
+    call: &str,
     query: Query<'_, sqlx::MySql, MySqlArguments>,
     asked: usize,
 ) -> Result<Vec<MySqlRow>> {
-    let rows = query.fetch_all(connection).await.map_err(error)?;
+    let rows = called(connection, call, query).await?;
     if rows.len() != asked {
         return Err(Error::database(format!("{asked} requests got {} answers", rows.len())));
     }
@@ -163,16 +222,31 @@ pub(crate) fn error(error: sqlx::Error) -> Error {
     fault::translate(error, judge)
 }
 
+/// A server's error number; 0 for what is no error of a server.
+pub(crate) fn number(fault: &sqlx::Error) -> u16 {
+    fault.as_database_error().map_or(0, number_of)
+}
+
+/// A statement was killed (MySQL's joined updates say 1105 then), took longer than it may, or found no memory: the server
+/// runs no handler of the routine. And what the next one on such a connection fails with.
+const KILLED: [u16; 8] = [1317, 1105, 3024, 1969, 1037, 1038, 1041, 1568];
+
+fn number_of(error: &dyn DatabaseError) -> u16 {
+    error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
+}
+
 /// The servers' error numbers, and our own.
 fn judge(error: &dyn DatabaseError) -> Fault {
-    match error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number) {
-        31001 | 31003 | 31004 | 31006 => Fault::Invalid,
+    match number_of(error) {
+        31001 => Fault::UnknownZone,
+        31003 | 31004 | 31006 => Fault::Invalid,
         31002 => Fault::Conflict,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many
         // sessions, a node that only reads.
         31007 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031 | 1040 | 1290 | 1836 => {
             Fault::Transient
         }
+        killed if KILLED.contains(&killed) => Fault::Transient,
         // No such procedure, table, database, or no database chosen.
         1305 | 1146 => Fault::Unmigrated,
         1044 | 1045 | 1049 | 1046 | 1142 | 1370 => Fault::Refused,

@@ -6,6 +6,8 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+mod removal;
+mod routine;
 mod upkeep;
 mod zones;
 
@@ -13,14 +15,14 @@ use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row};
+use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Address, Found, Of, Span};
+use super::{Address, Found, Of, Schema, Span};
 use crate::entry::Entry;
 use crate::error::Result;
 
@@ -35,9 +37,9 @@ impl Postgres {
         Self { connections: Connections::shared(pool) }
     }
 
-    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+    pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
-        connect(address).await?.close().await.map_err(error)?;
+        connect(address, until).await?.close().await.map_err(error)?;
         let pool = PoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
@@ -52,18 +54,23 @@ impl Postgres {
         self.connections.most()
     }
 
-    pub async fn schema_version(&self) -> Result<Option<i32>> {
-        let version = sqlx::query_scalar("select tallygate_schema_version()")
-            .fetch_one(&mut *self.lease().await?)
-            .await;
-        match version.map_err(error) {
-            Err(error) if error.is_schema() => Ok(None),
-            version => version,
-        }
+    pub async fn close(&self) {
+        self.connections.close().await;
+    }
+
+    pub async fn schema(&self) -> Result<Option<Schema>> {
+        schema(&mut *self.lease().await?).await
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
-        find_zone(&mut *self.lease().await?, name).await
+        self.find_zone_in(&mut *self.lease().await?, name).await
+    }
+
+    pub async fn find_zone_in(&self, connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
+        let find = "select z.id, z.version, z.blocked_rows, z.bans, z.on_outage from zone_find($1) z";
+        let find = sqlx::query(find).bind(name);
+        let row = find.fetch_optional(connection).await.map_err(error)?;
+        row.map(|row| found!(row)).transpose()
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
@@ -100,22 +107,30 @@ impl Postgres {
     }
 }
 
-pub(crate) async fn find_zone(connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
-    let find = "select z.id, z.version, z.blocked_rows, z.bans, z.on_outage from zone_find($1) z";
-    let find = sqlx::query(find).bind(name);
-    let row = find.fetch_optional(connection).await.map_err(error)?;
-    row.map(|row| found!(row)).transpose()
+/// None where there is no schema.
+pub(crate) async fn schema(connection: &mut PgConnection) -> Result<Option<Schema>> {
+    let ask = "select s.version, s.breaking from tallygate_schema_version() s";
+    Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
 
 /// Opens one connection, outside any pool.
-pub(crate) async fn connect(address: &Address) -> Result<PgConnection> {
-    options(address)?.connect().await.map_err(|e| error(e).at(address))
+pub(crate) async fn connect(address: &Address, until: Instant) -> Result<PgConnection> {
+    let options = options(address)?;
+    let connecting = async { options.connect().await.map_err(error) };
+    super::in_time(until, connecting).await.map_err(|error| error.at(address))
 }
 
 fn options(address: &Address) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(address.secret()).map_err(error)?;
     // No floating point travels, and PgBouncer refuses this start-up parameter.
     Ok(options.extra_float_digits(None).log_statements(log::LevelFilter::Trace))
+}
+
+/// Said now: a rollback that is left to the driver waits for the connection's next user.
+async fn end<T>(tx: Transaction<'_, sqlx::Postgres>, result: Result<T>) -> Result<T> {
+    let ended = if result.is_ok() { tx.commit().await } else { tx.rollback().await };
+    ended.map_err(error)?;
+    result
 }
 
 fn time(row: &PgRow, column: &str) -> Result<DateTime<Utc>> {
@@ -141,7 +156,8 @@ pub(crate) fn error(error: sqlx::Error) -> crate::Error {
 /// PostgreSQL's SQLSTATEs, and our own.
 fn judge(error: &dyn DatabaseError) -> Fault {
     match error.code().as_deref().unwrap_or_default() {
-        "TG001" | "TG003" | "TG004" => Fault::Invalid,
+        "TG001" => Fault::UnknownZone,
+        "TG003" | "TG004" => Fault::Invalid,
         "TG002" => Fault::Conflict,
         // Conflicts and lock waits, a server that ends or begins, a session that idled, a node that only reads, and
         // 53200: no room for the locks of SERIALIZABLE, which a smaller call or a later one has.

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Store, StoredHead, ZoneAt,
+    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Removal, Store, StoredHead,
+    ZoneAt,
 };
 use crate::decide::{BucketOverride, Hold};
 use crate::entry::LedgerRow;
@@ -49,6 +50,11 @@ impl Store {
     /// Was a head of the zone ever removed by upkeep?
     pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
         each!(self, s => s.heads_removed(zone_id).await)
+    }
+
+    /// What owners removed from the ledger of a zone, after a place: a page, in order.
+    pub async fn removals(&self, zone_id: i32, after: i64) -> Result<Vec<Removal>> {
+        each!(self, s => s.removals(zone_id, after).await)
     }
 
     /// What a bucket holds, and the seq of its head at that moment; 0 without a head.

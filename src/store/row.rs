@@ -14,13 +14,12 @@ macro_rules! decision {
         decision!($row, $request, get!($row, "blocked"))
     };
     ($row:ident, $request:ident, $blocked:expr) => {{
-        let reason: &str = get!($row, "reason");
         Ok(Decision {
             zone: $request.zone.clone(),
             key: $request.key.clone(),
             txn_id: get!($row, "txn_id"),
             blocked: $blocked,
-            reason: reason.parse()?,
+            reason: choice!($row, "reason"),
             limit: get!($row, "zone_limit"),
             remaining: get!($row, "remaining"),
             retry_after_us: get!($row, "retry_after_us"),
@@ -143,7 +142,7 @@ macro_rules! bind_action {
         match *what {
             What::Undo(undo) => {
                 let cost = if let Undo::Settle(cost) = undo { Some(cost) } else { None };
-                query.bind(what.kind()).bind(cost)
+                query.bind(what.kind().as_str()).bind(cost)
             }
             What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
             _ => {
@@ -155,7 +154,7 @@ macro_rules! bind_action {
                     _ => (None, None, false),
                 };
                 query
-                    .bind(what.kind())
+                    .bind(what.kind().as_str())
                     .bind(None::<i64>)
                     .bind(for_us)
                     .bind(limit.map(|Limit { rate, .. }| rate))
@@ -199,10 +198,10 @@ macro_rules! zone_reads {
     };
 }
 
-/// Keeps the version that a zone is at now, with its calendar, unless it is kept already. The statements tell the last
-/// version that is kept, and add one and its calendar.
+/// Keeps the version that a zone is at now, with its calendar, unless it is kept already. The statements tell who is
+/// logged in, which the table writes down by itself, tell the last version that is kept, and add one and its calendar.
 macro_rules! keep_version {
-    ($tx:ident, $zone:ident, $by:ident, $last:expr, $add:expr, $add_calendar:expr) => {{
+    ($tx:ident, $zone:ident, $by:ident, $login:expr, $last:expr, $add:expr, $add_calendar:expr) => {{
         let kept = sqlx::query($last).bind($zone.id).fetch_all(&mut *$tx).await.map_err(error)?;
         let (kept, before) = match kept.first() {
             Some(row) => {
@@ -212,6 +211,8 @@ macro_rules! keep_version {
             None => (0, chain::zone($zone.id, &$zone.name)),
         };
         if kept < $zone.version {
+            let login: Option<String> =
+                sqlx::query_scalar($login).fetch_one(&mut *$tx).await.map_err(error)?;
             let clock = clock_of(&$zone.policy);
             let version = chain::Version {
                 version: $zone.version,
@@ -219,6 +220,7 @@ macro_rules! keep_version {
                 description: &$zone.description,
                 changed_us: $zone.updated_at.timestamp_micros(),
                 changed_by: $by,
+                login: login.as_deref(),
                 clock: &clock,
             };
             let hash = version.hash(&before);
@@ -252,9 +254,23 @@ macro_rules! spending {
         Ok(Spending {
             zone: get!($row, "zone"),
             key: text($row, "bucket_key")?,
-            kind: get!($row, "kind"),
+            kind: choice!($row, "kind"),
             spent: get!($row, "spent"),
             holds: get!($row, "holds"),
+        })
+    };
+}
+
+/// What `check_velocity` tells.
+macro_rules! velocity {
+    ($row:ident) => {
+        Ok(Velocity {
+            blocked: get!($row, "blocked"),
+            id: get!($row, "id"),
+            zone_id: get!($row, "zone_id"),
+            key: text($row, "bucket_key")?,
+            rate: get!($row, "rate"),
+            window_seconds: get!($row, "window_seconds"),
         })
     };
 }
@@ -285,6 +301,7 @@ macro_rules! overridden {
             ends_at: time_if($row, "ends_at")?,
             note: get!($row, "note"),
             set_by: get!($row, "actor"),
+            login: get!($row, "login"),
             set_at: time($row, "created_at")?,
         })
     };
@@ -314,6 +331,7 @@ macro_rules! zone_version {
             policy: policy!($row),
             changed_at: time($row, "changed_at")?,
             changed_by: get!($row, "changed_by"),
+            login: get!($row, "login"),
         })
     };
 }
@@ -321,7 +339,6 @@ macro_rules! zone_version {
 /// An entry from a row of `zone_txn` joined with its zone's name.
 macro_rules! entry {
     ($row:ident) => {{
-        let reason: &str = get!($row, "reason");
         Ok(Entry {
             id: get!($row, "id"),
             decided_at: time($row, "created_at")?,
@@ -329,10 +346,10 @@ macro_rules! entry {
             key: text($row, "bucket_key")?,
             seq: get!($row, "seq"),
             txn_id: get!($row, "txn_id"),
-            kind: get!($row, "kind"),
+            kind: choice!($row, "kind"),
             checks: get!($row, "checks"),
             blocked: get!($row, "blocked"),
-            reason: reason.parse()?,
+            reason: choice!($row, "reason"),
             cost: get!($row, "cost"),
             spent: get!($row, "spent"),
             spent_total: get!($row, "spent_total"),
@@ -346,6 +363,7 @@ macro_rules! entry {
             ends_at: time_if($row, "ends_at")?,
             note: get!($row, "note"),
             actor: get!($row, "actor"),
+            login: get!($row, "login"),
             zone_version: get!($row, "zone_version"),
         })
     }};
@@ -354,21 +372,21 @@ macro_rules! entry {
 /// A row of `zone_txn` as a report reads it.
 macro_rules! line {
     ($row:ident) => {{
-        let reason: &str = get!($row, "reason");
         Ok(Line {
             id: get!($row, "id"),
             decided_at: time($row, "created_at")?,
             key: text($row, "bucket_key")?,
-            kind: get!($row, "kind"),
+            kind: choice!($row, "kind"),
             checks: get!($row, "checks"),
             blocked: get!($row, "blocked"),
-            reason: reason.parse()?,
+            reason: choice!($row, "reason"),
             cost: get!($row, "cost"),
             remaining: get!($row, "remaining"),
             limit: get!($row, "zone_limit"),
             ends_at: time_if($row, "ends_at")?,
             note: get!($row, "note"),
             actor: get!($row, "actor"),
+            login: get!($row, "login"),
         })
     }};
 }

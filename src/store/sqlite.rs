@@ -1,5 +1,21 @@
 //! SQLite, embedded: the core decides, under the database's write lock.
 
+/// Does work under the write lock, in a transaction of its own.
+macro_rules! alone {
+    ($store:expr, $terms:expr, $tx:ident => $work:expr) => {{
+        let _turn = $store.turn($terms.until).await?;
+        let mut lease = $store.connections.lease($terms.until).await.map_err(error)?;
+        let done = async {
+            let mut $tx = lease.begin_with("begin immediate").await.map_err(error)?;
+            let done = $work?;
+            $tx.commit().await.map_err(error)?;
+            Ok(done)
+        };
+        let done = done.await;
+        lease.end(done)
+    }};
+}
+
 mod action;
 mod batch;
 mod bucket;
@@ -11,6 +27,8 @@ mod lines;
 mod list;
 mod load;
 mod relaxed;
+mod removal;
+mod routine;
 mod settle;
 mod statement;
 mod upkeep;
@@ -33,7 +51,7 @@ use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Of, Request, Span, Spending, Terms};
+use super::{Action, Address, Found, Of, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -42,8 +60,6 @@ use crate::retry::Tries;
 use crate::zone::{Durability, Limit};
 use batch::Passing;
 use relaxed::Relaxed;
-
-pub(crate) use zones::find_zone;
 
 /// How long SQLite itself waits for another process before a call is tried again.
 pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
@@ -65,16 +81,16 @@ pub(crate) struct Sqlite {
 pub(crate) enum Clock {
     #[default]
     Host,
-    #[cfg(feature = "test-clock")]
-    Test(Arc<std::sync::atomic::AtomicI64>),
+    #[cfg(feature = "testing")]
+    Test(crate::testing::Clock),
 }
 
 impl Clock {
     fn now_us(&self) -> i64 {
         match self {
             Self::Host => Utc::now().timestamp_micros(),
-            #[cfg(feature = "test-clock")]
-            Self::Test(us) => us.load(std::sync::atomic::Ordering::SeqCst),
+            #[cfg(feature = "testing")]
+            Self::Test(clock) => clock.now().timestamp_micros(),
         }
     }
 }
@@ -88,14 +104,22 @@ impl Sqlite {
         Self { connections, quick, relaxed: Arc::default(), writer: Arc::default(), clock: Clock::Host }
     }
 
-    #[cfg(feature = "test-clock")]
-    pub fn set_clock(&mut self, us: Arc<std::sync::atomic::AtomicI64>) {
-        self.clock = Clock::Test(us);
+    #[cfg(feature = "testing")]
+    pub fn set_clock(&mut self, clock: crate::testing::Clock) {
+        self.clock = Clock::Test(clock);
     }
 
-    /// Opens the file, makes it when it is not there, and gives an empty one its schema.
-    pub async fn connect(address: &Address, connections: u32) -> Result<Self> {
+    /// Opens the file. With `create` one that is not there is made, and an empty one gets its schema.
+    pub async fn connect(address: &Address, connections: u32, create: bool) -> Result<Self> {
         let options = options(address)?;
+        let is_there = || options.get_filename().metadata().is_ok_and(|file| file.len() > 0);
+        if !create && !in_memory(&options) && !is_there() {
+            return Err(Error::schema(format!(
+                "there is no database in the file {:?}; look at its name, or make one with: tallygate migrate --database \
+                 {address}",
+                options.get_filename()
+            )));
+        }
         // Until a file is in WAL mode, connections that open it together can find it locked, and the pool
         // opens several: so the first one comes before the pool, and stays until the pool has its own.
         let mut first = None;
@@ -122,18 +146,19 @@ impl Sqlite {
         self.connections.most()
     }
 
-    pub async fn schema_version(&self) -> Result<Option<i32>> {
-        let version = sqlx::query_scalar("select max(version) from tallygate_schema_history")
-            .fetch_one(&mut *self.lease().await?)
-            .await;
-        match version.map_err(error) {
-            Err(error) if error.is_schema() => Ok(None),
-            version => version,
+    pub async fn close(&self) {
+        if let Some(quick) = &self.quick {
+            quick.close().await;
         }
+        self.connections.close().await;
+    }
+
+    pub async fn schema(&self) -> Result<Option<Schema>> {
+        schema(&mut *self.lease().await?).await
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
-        find_zone(&mut *self.lease().await?, name).await
+        self.find_zone_in(&mut *self.lease().await?, name).await
     }
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -211,26 +236,34 @@ impl Sqlite {
         Ok(batch::check(connection, requests, Passing::Each, &self.clock).await?.decisions)
     }
 
+    pub async fn check_all_in(
+        &self,
+        connection: &mut SqliteConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
+        Ok(batch::check(connection, requests, Passing::Together, &self.clock).await?.decisions)
+    }
+
     /// Waits for the disk whatever the zones say: people who act can wait.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
-        let _turn = self.turn(terms.until).await?;
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let recorded = async {
-            let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
-            let recorded = action::act(&mut tx, actions, &self.clock).await?;
-            tx.commit().await.map_err(error)?;
-            Ok(recorded)
-        };
-        let recorded = recorded.await;
-        lease.end(recorded)
+        alone!(self, terms, tx => self.act_in(&mut tx, actions).await)
+    }
+
+    pub async fn act_in(
+        &self,
+        connection: &mut SqliteConnection,
+        actions: &[Action],
+    ) -> Result<Vec<Recorded>> {
+        action::act(connection, actions, &self.clock).await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
-        let rows = sqlx::query(include_str!("sqlite/charges.sql"))
-            .bind(txn)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
+        self.charges_in(&mut *self.lease().await?, txn).await
+    }
+
+    pub async fn charges_in(&self, connection: &mut SqliteConnection, txn: Uuid) -> Result<Vec<Spending>> {
+        let charges = sqlx::query(include_str!("sqlite/charges.sql")).bind(txn);
+        let rows = charges.fetch_all(connection).await.map_err(error)?;
         rows.iter().map(|row| spending!(row)).collect()
     }
 
@@ -280,6 +313,13 @@ impl Sqlite {
     async fn lease(&self) -> Result<Leased<sqlx::Sqlite>> {
         self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
     }
+}
+
+/// None where there is no schema.
+pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<Schema>> {
+    let ask =
+        "select max(version), max(iif(name glob 'breaking_*', version, null)) from tallygate_schema_history";
+    Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
 
 /// Opens one connection, outside any pool.

@@ -43,6 +43,7 @@ macro_rules! ledger_row {
             member: text_if($row, "member")?,
             note: get!($row, "note"),
             actor: get!($row, "actor"),
+            login: get!($row, "login"),
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
         })
@@ -165,6 +166,37 @@ macro_rules! chained_versions {
     }};
 }
 
+/// What an owner removed, from a row of `zone_removal`.
+macro_rules! removal {
+    ($row:ident) => {
+        Ok(Removal {
+            seq: get!($row, "seq"),
+            kind: get!($row, "kind"),
+            removed_at: time($row, "removed_at")?,
+            cut_at: time_if($row, "cut_at")?,
+            bucket_key: text_if($row, "bucket_key")?,
+            buckets: get!($row, "buckets"),
+            ledger_rows: get!($row, "ledger_rows"),
+            actor: get!($row, "actor"),
+            login: get!($row, "login"),
+            note: get!($row, "note"),
+            row_hash: hash_of(get!($row, "row_hash"))?,
+        })
+    };
+}
+
+/// What a removal follows, from a row of `removal/last.sql`.
+macro_rules! before_removal {
+    ($row:ident) => {{
+        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
+        Before {
+            last: seq.zip(hash).map(|(seq, hash)| Ok::<_, Error>((seq, hash_of(hash)?))).transpose()?,
+            removed_at: time(&$row, "removed_at")?,
+            login: get!($row, "login"),
+        }
+    }};
+}
+
 /// A zone as it stood at a time.
 macro_rules! zone_at {
     ($row:ident) => {
@@ -185,6 +217,7 @@ macro_rules! bucket_at {
             key: text($row, "bucket_key")?,
             salt: salt!($row),
             is_lost: false,
+            dropped: None,
             last: seq.zip(hash).map(|(seq, hash)| Ok((seq, hash_of(hash)?))).transpose()?,
         })
     }};
@@ -256,6 +289,12 @@ macro_rules! ledger_reads {
                 let removed = sqlx::query_scalar(include_str!("heads_removed.sql")).bind(zone_id);
                 let removed = removed.fetch_optional(&mut *self.lease().await?).await.map_err(error)?;
                 Ok(removed.unwrap_or(false))
+            }
+
+            pub async fn removals(&self, zone_id: i32, after: i64) -> Result<Vec<Removal>> {
+                let rows = sqlx::query(include_str!("removals.sql")).bind(zone_id).bind(after);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.iter().map(|row| removal!(row)).collect()
             }
 
             pub async fn bucket_holds(&self, (zone_id, key): &Bucket) -> Result<(i64, Vec<Hold>)> {

@@ -1,18 +1,20 @@
 //! Upkeep: what is made ahead, what is removed, and what must stay.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, TimeDelta, Utc};
 use serde::Serialize;
 
+use super::removal::Removing;
 use crate::error::{Error, Result};
 use crate::zone::{RunningBuckets, ZoneVersion};
 
-/// What upkeep does, see [`Limiter::maintain`](crate::Limiter::maintain).
+/// What upkeep does, see [`Owner::maintain`](crate::schema::Owner::maintain).
 ///
 /// ```
 /// use std::time::Duration;
-/// use tallygate::Upkeep;
+/// use tallygate::schema::Upkeep;
 /// let day = Duration::from_secs(86_400);
 /// let upkeep = Upkeep { keep: Some(400 * day), idle: Some(90 * day), ..Upkeep::default() };
 /// # let _ = upkeep;
@@ -38,11 +40,10 @@ impl Default for Upkeep {
 
 /// What upkeep did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Maintained {
     /// Nothing was done.
     pub dry_run: bool,
-    /// Somebody else was at it, and nothing was done here.
-    pub elsewhere: bool,
     /// Partitions of the ledger that were made.
     pub partitions_made: Vec<String>,
     /// Partitions that were removed, and those that an earlier run had left behind.
@@ -128,6 +129,38 @@ impl Needed {
             self.zone
         )))
     }
+}
+
+/// Rows that are to go: of how many buckets, and how many, by zone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Going(BTreeMap<i32, (u64, u64)>);
+
+impl Going {
+    pub fn add(&mut self, zone_id: i32, rows: u64) {
+        if rows > 0 {
+            let zone = self.0.entry(zone_id).or_default();
+            *zone = (zone.0 + 1, zone.1 + rows);
+        }
+    }
+
+    /// What is recorded of each zone, before the first row goes.
+    pub(super) fn removing(&self, cut_at: DateTime<Utc>) -> impl Iterator<Item = (i32, Removing<'static>)> {
+        let zones = self.0.iter();
+        zones.map(move |(id, &(buckets, rows))| (*id, Removing::Drop { cut_at, buckets, rows }))
+    }
+}
+
+/// Somebody else is at it. How long ago one came to its end tells whether that is as usual.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn elsewhere(finished: Option<DateTime<Utc>>) -> Error {
+    let last = match finished {
+        Some(at) => format!("maintain last came to its end at {}", at.format("%FT%TZ")),
+        None => "no maintain has come to its end yet".to_owned(),
+    };
+    Error::transient(format!(
+        "another maintain or erase is at work on this database and nothing was done here; try again when it has ended; \
+         {last}"
+    ))
 }
 
 /// A partition of the ledger: the rows from one time up to another one.

@@ -1,14 +1,10 @@
 //! What a policy chooses, each by its name.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Serialize, Serializer};
-
-use crate::error::{Error, Result};
+use crate::names::names;
 
 /// How a zone counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// At most `rate` units in any window, exactly: what was spent at t is free again at t + window.
     SlidingLog,
@@ -35,6 +31,7 @@ pub enum Algorithm {
 
 /// How long an answer waits for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Durability {
     /// Until the decision is on the disk.
     #[default]
@@ -45,6 +42,7 @@ pub enum Durability {
 
 /// What a flood of blocked checks leaves in the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BlockedRows {
     /// A row for every check.
     #[default]
@@ -55,6 +53,7 @@ pub enum BlockedRows {
 
 /// What becomes of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Mode {
     /// It holds.
     #[default]
@@ -67,6 +66,7 @@ pub enum Mode {
 
 /// What is answered when the database does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnOutage {
     /// An error: nothing passes unchecked.
     #[default]
@@ -77,6 +77,7 @@ pub enum OnOutage {
 
 /// What a change of policy does to the buckets that are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RunningBuckets {
     /// Windows judge what was spent by the new policy; a level keeps its tokens, up to the new capacity.
     #[default]
@@ -110,51 +111,6 @@ pub enum CalendarUnit {
     /// From the first to the first.
     Month,
 }
-
-/// The names of a choice in SQL, in JSON and on the command line.
-macro_rules! names {
-    ($choice:ident, $what:literal, $($value:ident $name:literal),+) => {
-        impl $choice {
-            /// Each of them.
-            pub const ALL: &[Self] = &[$(Self::$value),+];
-
-            /// Its name in SQL, in JSON and on the command line.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$value => $name,)+
-                }
-            }
-        }
-
-        impl fmt::Display for $choice {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $choice {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<Self> {
-                match name {
-                    $($name => Ok(Self::$value),)+
-                    _ => {
-                        let names = [$($name),+].join(", ");
-                        Err(Error::invalid(format!("unknown {} {name:?}; there are {names}", $what)))
-                    }
-                }
-            }
-        }
-
-        impl Serialize for $choice {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
-    };
-}
-
-pub(crate) use names;
 
 names!(
     Algorithm, "algorithm",

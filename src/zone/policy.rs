@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::calendar::{Calendar, TimeZoneName};
 use super::choice::{
@@ -14,17 +14,30 @@ use crate::error::{Error, Result};
 /// How much a zone admits, and what is done around it.
 ///
 /// The constructors refuse what cannot be decided exactly. Options are set by the `with_…` methods; those that do not
-/// go together are refused where the policy is stored, by [`Limiter::set_zone`](crate::Limiter::set_zone).
+/// go together are refused where the policy is stored, by [`Operator::set_zone`](crate::policy::Operator::set_zone).
 ///
 /// ```
 /// use std::time::Duration;
-/// use tallygate::{Mode, Policy};
+/// use tallygate::policy::Mode;
+/// use tallygate::Policy;
 /// let logins = Policy::sliding_log(5, Duration::from_secs(60))?.with_mode(Mode::Shadow);
 /// assert_eq!(logins.limit(), 5);
 /// assert!(Policy::sliding_log(0, Duration::from_secs(60)).unwrap_err().is_invalid());
 /// # Ok::<(), tallygate::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+///
+/// As JSON it is an object of what it chooses; what is left out is as a constructor leaves it, and what cannot be decided
+/// exactly or does not go together is refused.
+///
+/// ```
+/// # use tallygate::Policy;
+/// # use std::time::Duration;
+/// let policy: Policy = serde_json::from_str(r#"{"algorithm":"sliding-log","rate":5,"window_us":60000000}"#)?;
+/// assert_eq!(policy, Policy::sliding_log(5, Duration::from_secs(60)).unwrap());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Said")]
 pub struct Policy {
     algorithm: Algorithm,
     rate: i64,
@@ -44,6 +57,62 @@ pub struct Policy {
     /// The greatest common divisor of rate and window, found once and not with each decision.
     #[serde(skip)]
     gcd: i64,
+}
+
+/// A policy as JSON says it, before anybody looked whether it can be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    algorithm: Algorithm,
+    rate: i64,
+    window_us: Option<i64>,
+    burst: Option<i64>,
+    slots: Option<i32>,
+    calendar: Option<Calendar>,
+    soft_rate: Option<i64>,
+    #[serde(default)]
+    reserve: i64,
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    count_blocked: bool,
+    ban: Option<BanRule>,
+    #[serde(default)]
+    on_outage: OnOutage,
+    #[serde(default)]
+    running_buckets: RunningBuckets,
+    #[serde(default)]
+    durability: Durability,
+    #[serde(default)]
+    blocked_rows: BlockedRows,
+}
+
+impl TryFrom<Said> for Policy {
+    type Error = Error;
+
+    fn try_from(said: Said) -> Result<Self> {
+        let window_us = match (said.window_us, said.calendar) {
+            (Some(window_us), _) => window_us,
+            (None, Some(calendar)) => calendar.longest_us(),
+            (None, None) => {
+                return Err(Error::invalid("the policy has neither a window nor a calendar; give it one"));
+            }
+        };
+        let policy = Self::from_columns(said.algorithm, said.rate, window_us, said.burst)?
+            .with_slots(said.slots)
+            .with_calendar(said.calendar)
+            .with_soft_rate(said.soft_rate)
+            .with_reserve(said.reserve)
+            .with_mode(said.mode)
+            .with_count_blocked(said.count_blocked)
+            .with_ban(said.ban)
+            .with_on_outage(said.on_outage)
+            .with_running_buckets(said.running_buckets)
+            .with_durability(said.durability)
+            .with_blocked_rows(said.blocked_rows);
+        policy.validate()?;
+        Ok(policy)
+    }
 }
 
 impl Policy {
@@ -80,6 +149,25 @@ impl Policy {
     /// 63 bits; the error names the largest burst that does.
     pub fn token_bucket(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         Self::new(Algorithm::TokenBucket, rate, window, burst)
+    }
+
+    /// A bucket of `burst` units (1 to 2^40; `None` means `rate`) that drains at `rate` units (1 to 2^40) per `window` (1 µs
+    /// to 10 years); a check that would overflow it is blocked. What fits in integers is bounded as for
+    /// [`token_bucket`](Self::token_bucket).
+    pub fn leaky_bucket(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
+        Self::new(Algorithm::LeakyBucket, rate, window, burst)
+    }
+
+    /// A queue of `burst` units (1 to 2^40; `None` means `rate`) that is served at `rate` units (1 to 2^40) per `window`
+    /// (1 µs to 10 years); a check that finds room is told when its turn is. Bounded as
+    /// [`token_bucket`](Self::token_bucket).
+    pub fn leaky_queue(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
+        Self::new(Algorithm::LeakyQueue, rate, window, burst)
+    }
+
+    /// One unit at a time, `rate` of them (1 to 2^40) per `window` (1 µs to 10 years), at even distances.
+    pub fn uniform(rate: i64, window: Duration) -> Result<Self> {
+        Self::new(Algorithm::Uniform, rate, window, None)
     }
 
     /// At most `limit` different members (1 to 2^40) in a `window` (1 µs to 10 years).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::choice::BanFrom;
 use super::{Policy, UNITS_MAX, WINDOW_US_MAX};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 ///
 /// Checks that are blocked by a ban do not count. A ban that begins within `longest` of the end of the one before takes
 /// `factor` times as long as that, up to `longest`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BanRule {
     /// Blocked checks that bring a ban about: 1 to 2^31 - 1.
     pub after: i32,

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use tallygate::{Algorithm, Ask, Backtest, Check, History, Policy};
-use tokio::process::Command;
+use tallygate::backtest::Backtest;
+use tallygate::decide::Ask;
+use tallygate::ledger::History;
+use tallygate::policy::Algorithm;
+use tallygate::{Check, Policy};
 
 use crate::db::{Db, log};
+use crate::program;
 
 pub async fn the_policy_that_decided_finds_in_the_ledger_what_it_decided(db: Db) {
     let limiter = db.limiter().await;
     for algorithm in [Algorithm::SlidingLog, Algorithm::TokenBucket, Algorithm::SlidingCounter] {
         let policy = Policy::new(algorithm, 20, Duration::from_millis(300), None).unwrap();
         let zone = algorithm.as_str();
-        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
         for n in 0..30 {
             let check = |k: i64| Check::new(zone, format!("key {}", k % 3)).cost(1 + k % 2);
             limiter.check_many((n..n + 8).map(check).collect()).await.unwrap();
@@ -23,7 +27,7 @@ pub async fn the_policy_that_decided_finds_in_the_ledger_what_it_decided(db: Db)
         let mut history = oldest_first.clone();
         let mut rows = Vec::new();
         loop {
-            let page = limiter.history(&history).await.unwrap();
+            let page = limiter.auditor().history(&history).await.unwrap();
             rows.extend(page.rows);
             match page.next {
                 Some(next) => history.before = Some(next),
@@ -43,7 +47,7 @@ pub async fn the_policy_that_decided_finds_in_the_ledger_what_it_decided(db: Db)
 
         let key = History { key: Some("key 1".into()), ..oldest_first.clone() };
         for refused in [key, History { zone: None, ..oldest_first }] {
-            let error = limiter.history(&refused).await.unwrap_err();
+            let error = limiter.auditor().history(&refused).await.unwrap_err();
             assert!(error.is_invalid() && error.to_string().contains("name a zone"), "{error}");
         }
     }
@@ -52,7 +56,7 @@ pub async fn the_policy_that_decided_finds_in_the_ledger_what_it_decided(db: Db)
 pub async fn the_command_tests_another_policy_on_recorded_checks(db: Db) {
     let limiter = db.limiter().await;
     for zone in ["login", "other"] {
-        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
     }
     // More than a page, refunds among them.
     for _ in 0..12 {
@@ -64,7 +68,7 @@ pub async fn the_command_tests_another_policy_on_recorded_checks(db: Db) {
         limiter.check(Check::new("other", "user 0")).await.unwrap();
     }
     for (rate, allowed, blocked_keys) in [("5", 500, 100), ("11", 1_100, 100), ("12", 1_200, 0)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tallygate"));
+        let mut command = program::tallygate(&db.url);
         command.args([
             "backtest",
             "--from-ledger",
@@ -76,7 +80,6 @@ pub async fn the_command_tests_another_policy_on_recorded_checks(db: Db) {
             "--rate",
             rate,
         ]);
-        command.env("TALLYGATE_DATABASE_URL", &db.url).env_remove("RUST_LOG");
         let output = command.output().await.unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

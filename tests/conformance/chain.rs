@@ -1,7 +1,8 @@
 //! The chain of hashes, by a reckoning of its own: from the bytes that docs/chain.md tells, and the rows.
 
 use sha2::{Digest, Sha256};
-use tallygate::{Algorithm, BanRule, CalendarUnit, Charged, Check, Limit, Override, Policy};
+use tallygate::policy::{Algorithm, BanRule, CalendarUnit, Limit, Override};
+use tallygate::{Charged, Check, Policy};
 
 use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
 
@@ -58,6 +59,7 @@ pub fn row_text(engine: Engine) -> String {
         text("t.member"),
         text("t.note"),
         text("t.actor"),
+        text("t.login"),
         number("o.rate"),
         number("o.window_us"),
         number("o.burst"),
@@ -106,14 +108,14 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
             );
         }
         if new && number(2) > 1 {
-            assert_eq!(number(33), number(2) - 1, "what is gone before {row}");
-            salt = unhex(columns[34].trim_start_matches('-'));
-            hash = unhex(columns[35]);
+            assert_eq!(number(34), number(2) - 1, "what is gone before {row}");
+            salt = unhex(columns[35].trim_start_matches('-'));
+            hash = unhex(columns[36]);
         } else if let Some(start) = erased(columns[1]).filter(|_| new) {
-            assert_eq!(columns[30], "-", "a salt in {row}");
+            assert_eq!(columns[31], "-", "a salt in {row}");
             (salt, hash) = (Vec::new(), start);
         } else if new {
-            salt = unhex(columns[30]);
+            salt = unhex(columns[31]);
             assert_eq!(salt.len(), 16);
             let start = |salt: &[u8]| {
                 let zone = (number(0) as i32).to_be_bytes();
@@ -122,7 +124,7 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
             hash = start(&salt);
             unsalted = start(&[0; 16]);
         } else {
-            assert_eq!(columns[30], "-", "a salt in {row}");
+            assert_eq!(columns[31], "-", "a salt in {row}");
         }
         let link = |before: &[u8], salt: &[u8]| {
             let mut bytes = before.to_vec();
@@ -137,7 +139,7 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
             bytes.extend(unhex(columns[20]));
             bytes.push(b'|');
             bytes.extend(unhex(columns[21]));
-            for text in &columns[22..25] {
+            for text in &columns[22..26] {
                 if *text == "-" {
                     bytes.push(0);
                 } else {
@@ -148,19 +150,19 @@ pub fn assert_rows_chained(rows: &[String]) -> (usize, String) {
                     );
                 }
             }
-            if columns[29] == "-" {
+            if columns[30] == "-" {
                 bytes.push(0);
             } else {
                 bytes.push(1);
-                (25..29).for_each(|at| bytes.extend(or_least(at).to_be_bytes()));
-                bytes.push(number(29) as u8);
+                (26..30).for_each(|at| bytes.extend(or_least(at).to_be_bytes()));
+                bytes.push(number(30) as u8);
             }
             Sha256::digest(bytes).to_vec()
         };
         hash = link(&hash, &salt);
         unsalted = link(&unsalted, &[0; 16]);
-        assert!(columns[31].eq_ignore_ascii_case(&hex(&hash)), "the hash of {row} is {}", hex(&hash));
-        head = columns[32].to_owned();
+        assert!(columns[32].eq_ignore_ascii_case(&hex(&hash)), "the hash of {row} is {}", hex(&hash));
+        head = columns[33].to_owned();
         all.update(&unsalted);
     }
     assert!(["", "-"].contains(&&*head) || head.eq_ignore_ascii_case(&hex(&hash)), "the last head");
@@ -198,7 +200,7 @@ pub async fn the_same_rows_have_the_same_hashes_everywhere(db: Db) {
         ("queue", Policy::new(Algorithm::LeakyQueue, 2, day, Some(3)).unwrap()),
     ];
     for (name, policy) in &zones {
-        limiter.set_zone(name, policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(name, policy, None, "test").await.unwrap();
     }
     let mut n = 0;
     for step in 0..12 {
@@ -228,7 +230,7 @@ pub async fn the_same_rows_have_the_same_hashes_everywhere(db: Db) {
     let (rows, hash) = assert_chained(db.engine, &mut connection).await;
     assert_eq!(
         (rows, hash.as_str()),
-        (75, "0f18e211a44d12d06ac60942fe0bcee900f17d947d2f83c4a016d530228ac2cb")
+        (75, "af5dfe241380dd452990810ffdc2d132b362a9736be5b08a392736f464760394")
     );
     for name in ["ban", "reserve", "settle", "refund"] {
         let of_kind = format!("select count(*) from zone_txn where kind = '{name}'");
@@ -236,11 +238,11 @@ pub async fn the_same_rows_have_the_same_hashes_everywhere(db: Db) {
     }
 
     // What people do has ids of the library's own, so these hashes are different each time.
-    limiter.ban("log", "x", day, "zu oft: ß", "alice").await.unwrap();
+    limiter.operator().ban("log", "x", day, "zu oft: ß", "alice").await.unwrap();
     let limit = Limit::new(7, day, None).unwrap();
     let over = Override { limit: Some(limit), ban_exempt: true, for_us: Some(5_000_000) };
-    limiter.set_override("log", "x", over, "a note", "bob").await.unwrap();
-    limiter.remove_override("log", "x", "back", "bob").await.unwrap();
+    limiter.operator().set_override("log", "x", over, "a note", "bob").await.unwrap();
+    limiter.operator().remove_override("log", "x", "back", "bob").await.unwrap();
     assert_eq!(assert_chained(db.engine, &mut connection).await.0, rows + 3);
 }
 
@@ -248,11 +250,11 @@ pub async fn the_same_rows_have_the_same_hashes_everywhere(db: Db) {
 pub async fn every_version_of_a_zone_is_chained(db: Db) {
     let limiter = db.limiter().await;
     let day = std::time::Duration::from_secs(86_400);
-    limiter.set_zone("log", &log(5, 60), Some("d|ö"), "alice").await.unwrap();
+    limiter.operator().set_zone("log", &log(5, 60), Some("d|ö"), "alice").await.unwrap();
     let monthly = Policy::calendar(5, CalendarUnit::Month, "Europe/Berlin".parse().unwrap()).unwrap();
     let monthly = monthly.with_soft_rate(Some(3)).with_ban(Some(BanRule::new(2, day, day)));
-    limiter.set_zone("log", &monthly, None, "bob").await.unwrap();
-    limiter.set_zone("log", &monthly, None, "nobody, since nothing changes").await.unwrap();
+    limiter.operator().set_zone("log", &monthly, None, "bob").await.unwrap();
+    limiter.operator().set_zone("log", &monthly, None, "nobody, since nothing changes").await.unwrap();
     if db.engine != Engine::Sqlite {
         let call = if db.engine == Engine::Postgres { "select" } else { "call" };
         db.execute(&format!("{call} rate_limiting_request('k', 2, 60)")).await;
@@ -279,7 +281,7 @@ pub async fn every_version_of_a_zone_is_chained(db: Db) {
         text.replace("{}", "v.description"),
         text.replace("{}", "v.changed_by"),
         us.to_owned(),
-        flag.to_owned(),
+        text.replace("{}", "coalesce(v.login, '')"),
         "v.version".to_owned(),
     ];
     let policy = [
@@ -333,6 +335,7 @@ pub async fn every_version_of_a_zone_is_chained(db: Db) {
         let mut line = vec![before, columns[7].to_owned()];
         line.extend(columns[8..].iter().map(|column| (*column).to_owned()));
         line.extend([columns[5].to_owned(), digest(&unhex(columns[3])), digest(&unhex(columns[4]))]);
+        line.push(if columns[6].is_empty() { String::new() } else { digest(&unhex(columns[6])) });
         line.push(if spans.is_empty() { String::new() } else { digest(spans.as_bytes()) });
         before = digest(line.join("|").as_bytes());
         assert!(before.eq_ignore_ascii_case(columns[2]), "{row}");

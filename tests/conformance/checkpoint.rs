@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tallygate::chain::{self, Hash, hex, unhex};
-use tallygate::{Changed, Charged, Check, Checkpoint, Entry, History, Proof, Verify};
+use tallygate::audit::chain::{self, Hash, hex, unhex};
+use tallygate::audit::checkpoint::{Changed, Checkpoint, Proof};
+use tallygate::audit::verify::Verify;
+use tallygate::ledger::{Entry, History};
+use tallygate::{Charged, Check, Limiter};
 use tempfile::TempDir;
 
 use crate::chain::unhex as bytes;
 use crate::db::{Db, Engine, bucket, log};
-use crate::staff::Staff;
+use crate::removals::record_a_drop;
 use crate::verify::verify;
 
 /// Two zones with eight buckets of three rows each, a checkpoint of them, and its heads.
 struct World {
     db: Db,
-    limiter: Staff,
+    limiter: Limiter,
     checkpoint: Checkpoint,
     heads: PathBuf,
     _dir: TempDir,
@@ -26,9 +29,9 @@ struct World {
 impl World {
     async fn create(db: Db) -> Self {
         let limiter = db.limiter().await;
-        limiter.set_zone("log", &log(2, 60), None, "test").await.unwrap();
-        limiter.set_zone("level", &bucket(3, 7, 4), Some("tokens"), "test").await.unwrap();
-        limiter.set_zone("empty", &log(1, 60), None, "test").await.unwrap();
+        limiter.operator().set_zone("log", &log(2, 60), None, "test").await.unwrap();
+        limiter.operator().set_zone("level", &bucket(3, 7, 4), Some("tokens"), "test").await.unwrap();
+        limiter.operator().set_zone("empty", &log(1, 60), None, "test").await.unwrap();
         for zone in ["log", "level"] {
             for n in 0..8 {
                 for _ in 0..3 {
@@ -38,7 +41,7 @@ impl World {
         }
         let dir = TempDir::new().unwrap();
         let heads = dir.path().join("heads");
-        let checkpoint = limiter.checkpoint(Duration::ZERO, Some(&heads), |_| ()).await.unwrap();
+        let checkpoint = limiter.auditor().checkpoint(Duration::ZERO, Some(&heads), |_| ()).await.unwrap();
         assert_eq!((checkpoint.buckets, checkpoint.rows, checkpoint.zones.len()), (16, 48, 3));
         assert_eq!(std::fs::metadata(&heads).unwrap().len(), 16 * 76);
         Self { db, limiter, checkpoint, heads, _dir: dir }
@@ -46,8 +49,9 @@ impl World {
 
     /// What a check finds, without the heads and with them: zone, what changed, and the key.
     async fn found(&self) -> (Vec<Changed>, Vec<(String, Changed, Option<String>)>) {
-        let zones = self.limiter.compare(&self.checkpoint, None, |_| ()).await.unwrap();
-        let named = self.limiter.compare(&self.checkpoint, Some(&self.heads), |_| ()).await.unwrap();
+        let auditor = self.limiter.auditor();
+        let zones = auditor.compare(&self.checkpoint, None, |_| ()).await.unwrap().differences;
+        let named = auditor.compare(&self.checkpoint, Some(&self.heads), |_| ()).await.unwrap().differences;
         let named = named.into_iter().map(|found| (found.zone, found.changed, found.key)).collect();
         (zones.into_iter().map(|found| found.changed).collect(), named)
     }
@@ -89,22 +93,22 @@ pub async fn a_ledger_that_went_on_is_unaltered(db: Db) {
             limiter.check(Check::new(zone, format!("key {n}"))).await.unwrap();
         }
     }
-    limiter.set_zone("log", &log(9, 60), None, "test").await.unwrap();
-    limiter.set_zone("new", &log(9, 60), None, "test").await.unwrap();
+    limiter.operator().set_zone("log", &log(9, 60), None, "test").await.unwrap();
+    limiter.operator().set_zone("new", &log(9, 60), None, "test").await.unwrap();
     limiter.check(Check::new("new", "key 1")).await.unwrap();
-    limiter.ban("log", "key 1", Duration::from_secs(5), "why", "who").await.unwrap();
+    limiter.operator().ban("log", "key 1", Duration::from_secs(5), "why", "who").await.unwrap();
     assert_eq!(world.found().await, (vec![], vec![]));
     // Nor when what follows from the ledger is made anew.
     world.execute("delete from zone_bucket_lock where bucket_key = 'key 2'").await;
     assert_eq!(world.found().await, (vec![], vec![]));
-    let later = limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    let later = limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
     assert_eq!((later.buckets, later.rows), (16 + 8 + 8 + 1 - 8 + 8, 48 + 24 + 1 + 1));
     // Buckets come in pages.
     let many = (0..2_100).map(|n| Check::new("empty", format!("many {n}"))).collect();
     limiter.check_many(many).await.unwrap();
-    let later = limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    let later = limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
     assert_eq!(later.buckets, 33 + 2_100);
-    assert_eq!(limiter.compare(&later, None, |_| ()).await.unwrap(), []);
+    assert_eq!(limiter.auditor().compare(&later, None, |_| ()).await.unwrap().differences, []);
 }
 
 /// A row of a zone that has no bans, as it is hashed.
@@ -128,11 +132,12 @@ fn row_of(entry: &Entry) -> chain::Row<'_> {
         target_us: None,
         decided_us: entry.decided_at.timestamp_micros(),
         ends_us: None,
-        kind: &entry.kind,
+        kind: entry.kind.as_str(),
         reason: entry.reason.as_str(),
         member: None,
         note: None,
         actor: None,
+        login: None,
         exception: None,
     }
 }
@@ -142,7 +147,7 @@ pub async fn a_chain_that_was_rewritten_with_right_hashes_is_found(db: Db) {
     let world = World::create(db).await;
     let of =
         |key: &str| History { zone: Some("log".into()), key: Some(key.to_owned()), ..History::default() };
-    let mut rows = world.limiter.history(&of("key 3")).await.unwrap().rows;
+    let mut rows = world.limiter.auditor().history(&of("key 3")).await.unwrap().rows;
     rows.reverse();
     let bucket = "zone_id = 1 and bucket_key = 'key 3'";
     let salt =
@@ -218,26 +223,29 @@ pub async fn what_was_dropped_is_compared_as_far_as_it_is_known(db: Db) {
         world.limiter.check(Check::new("log", "key 1")).await.unwrap();
         world.limiter.check(Check::new("log", "key 3")).await.unwrap();
     }
+    // By a run that may have dropped them: the zone needs the last two minutes before it.
+    let now_us = chrono::Utc::now().timestamp_micros();
+    record_a_drop(&world.db, 1, now_us + 86_400_000_000, now_us + 3_600_000_000, 2 + 3 + 3 + 4).await;
     drop_up_to("key 0", 2).await;
     drop_up_to("key 1", 3).await;
     drop_up_to("key 2", 3).await;
     world.execute("delete from zone_bucket_lock where zone_id = 1 and bucket_key <= 'key 2'").await;
     assert_eq!(world.found().await, (vec![], vec![]));
-    let later = world.limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    let later = world.limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
     assert_eq!((later.buckets, later.rows), (16, 48 + 4));
 
     drop_up_to("key 3", 4).await;
     let dropped = ("log".to_owned(), Changed::BucketsDropped, None);
     assert_eq!(world.found().await, (vec![Changed::BucketsDropped], vec![dropped.clone()]));
-    let told = world.limiter.compare(&world.checkpoint, None, |_| ()).await.unwrap();
+    let told = world.limiter.auditor().compare(&world.checkpoint, None, |_| ()).await.unwrap().differences;
     assert_eq!((told[0].was, told[0].is), (8, 1));
     // Its last row was decided by them: that is neither a fault nor explained.
     let only = Verify { zone: Some("log".into()), key: Some("key 3".into()), ..Verify::default() };
     let (verified, faults) = verify(&world.limiter, &only).await;
     assert_eq!((faults, verified.rows, verified.not_derivable), (vec![], 1, 1));
     let of = History { zone: only.zone, key: only.key, ..History::default() };
-    let last = world.limiter.history(&of).await.unwrap().rows.remove(0);
-    let explained = world.limiter.explain(last.txn_id, 9).await.unwrap().rows.remove(0);
+    let last = world.limiter.auditor().history(&of).await.unwrap().rows.remove(0);
+    let explained = world.limiter.auditor().explain(last.txn_id, 9).await.unwrap().rows.remove(0);
     assert_eq!((explained.reproduced, explained.counted), (None, None));
     assert!(explained.missing.unwrap().contains("rows that were dropped"));
 
@@ -273,10 +281,10 @@ pub async fn a_transaction_is_proven_by_two_files_alone(db: Db) {
     let of =
         |key: &str| History { zone: Some("log".into()), key: Some(key.to_owned()), ..History::default() };
     for (key, seq) in [("key 0", 1), ("key 4", 2), ("key 7", 3)] {
-        let mut rows = limiter.history(&of(key)).await.unwrap().rows;
+        let mut rows = limiter.auditor().history(&of(key)).await.unwrap().rows;
         rows.retain(|row| row.seq == seq);
         let row = &rows[0];
-        let proof = limiter.prove(row.txn_id, &world.checkpoint, true, 100).await.unwrap();
+        let proof = limiter.auditor().prove(row.txn_id, &world.checkpoint, true, 100).await.unwrap();
         let text = serde_json::to_string(&proof).unwrap();
         let proven = Proof::parse(&text).unwrap().check(&world.checkpoint).unwrap();
         assert_eq!(proven.len(), 1);
@@ -287,29 +295,29 @@ pub async fn a_transaction_is_proven_by_two_files_alone(db: Db) {
         assert_eq!((proven.kind.as_str(), proven.reason.as_str()), ("check", row.reason.as_str()));
 
         // Without disclosure nothing tells the key, nor does the salt that could be tried with.
-        let proof = limiter.prove(row.txn_id, &world.checkpoint, false, 100).await.unwrap();
+        let proof = limiter.auditor().prove(row.txn_id, &world.checkpoint, false, 100).await.unwrap();
         assert_eq!(proof.buckets[0].disclosed, None);
         assert_eq!(proof.check(&world.checkpoint).unwrap()[0].key, None);
     }
     // With what came of it later, and no more rows than are allowed.
-    let first = limiter.history(&of("key 4")).await.unwrap().rows.remove(2);
+    let first = limiter.auditor().history(&of("key 4")).await.unwrap().rows.remove(2);
     limiter.refund(Charged::by(first.txn_id)).await.unwrap();
-    let later = limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
-    let proof = limiter.prove(first.txn_id, &later, false, 4).await.unwrap();
+    let later = limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    let proof = limiter.auditor().prove(first.txn_id, &later, false, 4).await.unwrap();
     let kinds: Vec<_> = proof.check(&later).unwrap().into_iter().map(|row| row.kind).collect();
     assert_eq!(kinds, ["check", "refund"]);
-    assert!(limiter.prove(first.txn_id, &later, false, 3).await.unwrap_err().is_invalid());
+    assert!(limiter.auditor().prove(first.txn_id, &later, false, 3).await.unwrap_err().is_invalid());
     // Of another checkpoint, or of a younger transaction, there is no proof.
     assert!(proof.check(&world.checkpoint).unwrap_err().to_string().contains("is of the checkpoint"));
     let young = limiter.check(Check::new("log", "key 4")).await.unwrap();
-    let refused = limiter.prove(young.txn_id, &later, false, 100).await.unwrap_err();
+    let refused = limiter.auditor().prove(young.txn_id, &later, false, 100).await.unwrap_err();
     assert!(refused.to_string().contains("is younger than the checkpoint"), "{refused}");
     // Nor of a ledger that is not what it was.
     world.execute("update zone_txn set cost = cost + 1 where bucket_key = 'key 4' and seq = 2").await;
-    let refused = limiter.prove(first.txn_id, &later, false, 100).await.unwrap_err();
+    let refused = limiter.auditor().prove(first.txn_id, &later, false, 100).await.unwrap_err();
     assert!(refused.to_string().contains("not what their hashes say"), "{refused}");
     world.execute("delete from zone_txn where zone_id = 1 and bucket_key = 'key 5' and seq = 3").await;
-    let refused = limiter.prove(first.txn_id, &later, false, 100).await.unwrap_err();
+    let refused = limiter.auditor().prove(first.txn_id, &later, false, 100).await.unwrap_err();
     assert!(refused.to_string().contains("not what it was at the checkpoint"), "{refused}");
 }
 
@@ -323,9 +331,9 @@ pub async fn a_checkpoint_and_a_proof_are_what_the_document_says(db: Db) {
         let columns: Vec<&str> = row.split('|').collect();
         let (zone, seq): (i32, u64) = (columns[0].parse().unwrap(), columns[2].parse().unwrap());
         if seq == 1 {
-            start = digest(&[&bytes(columns[30]), &zone.to_be_bytes(), &bytes(columns[1])]);
+            start = digest(&[&bytes(columns[31]), &zone.to_be_bytes(), &bytes(columns[1])]);
         }
-        heads.insert((zone, start.clone()), (seq, bytes(columns[31])));
+        heads.insert((zone, start.clone()), (seq, bytes(columns[32])));
     }
     let head = |zone: i32, start: &[u8], seq: u64, hash: &[u8]| {
         digest(&[&[0], &zone.to_be_bytes(), start, &seq.to_be_bytes(), hash])
@@ -352,6 +360,8 @@ pub async fn a_checkpoint_and_a_proof_are_what_the_document_says(db: Db) {
             &zone.buckets.to_be_bytes(),
             &zone.rows.to_be_bytes(),
             &tree(&leaves),
+            &0_u64.to_be_bytes(),
+            &digest(&[format!("removals|{id}").as_bytes()]),
         ]));
     }
     let Checkpoint { made_at, cut_at, root, .. } = &world.checkpoint;
@@ -362,8 +372,8 @@ pub async fn a_checkpoint_and_a_proof_are_what_the_document_says(db: Db) {
 
     // The proof of a second row of three, in a tree of eight.
     let of = History { zone: Some("log".into()), key: Some("key 5".into()), ..History::default() };
-    let row = world.limiter.history(&of).await.unwrap().rows.remove(1);
-    let proof = world.limiter.prove(row.txn_id, &world.checkpoint, true, 9).await.unwrap();
+    let row = world.limiter.auditor().history(&of).await.unwrap().rows.remove(1);
+    let proof = world.limiter.auditor().prove(row.txn_id, &world.checkpoint, true, 9).await.unwrap();
     let bucket = &proof.buckets[0];
     let hash = bucket.rows.iter().fold(bytes(&bucket.before), |hash, row| digest(&[&hash, &bytes(row)]));
     let mut up = head(bucket.zone_id, &bytes(&bucket.start), 3, &hash);

@@ -1,7 +1,9 @@
 //! P5: the database's clock decides, and nobody else's.
 
 use chrono::{TimeDelta, Utc};
-use tallygate::Check;
+use tallygate::policy::CalendarUnit;
+use tallygate::schema::{Migrator, Upkeep};
+use tallygate::{Check, Limiter, Policy};
 use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
@@ -10,8 +12,8 @@ const NOON_US: i64 = 1_793_534_400_000_000; // 2026-11-01 12:00 UTC
 
 pub async fn a_clock_that_goes_backwards_never_moves_a_bucket_back(db: Db) {
     let clocked = Clocked::create(&db).await;
-    clocked.limiter.set_zone("log", &log(2, 60), None, "test").await.unwrap();
-    clocked.limiter.set_zone("bucket", &bucket(60, 60, 2), None, "test").await.unwrap();
+    clocked.limiter.operator().set_zone("log", &log(2, 60), None, "test").await.unwrap();
+    clocked.limiter.operator().set_zone("bucket", &bucket(60, 60, 2), None, "test").await.unwrap();
     for zone in ["log", "bucket"] {
         let check = async |us: i64| {
             clocked.set(us).await;
@@ -31,7 +33,7 @@ pub async fn a_clock_that_goes_backwards_never_moves_a_bucket_back(db: Db) {
 /// The only thing of the client's clock that reaches the database is inside the transaction ids it makes.
 pub async fn a_skewed_client_changes_nothing(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(3, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(3, 3600), None, "test").await.unwrap();
     let before = server_now(&db).await;
     let mut blocked = Vec::new();
     for skew_s in [-300, 300, 0, -86_400 * 365, 86_400 * 365] {
@@ -47,7 +49,7 @@ pub async fn a_skewed_client_changes_nothing(db: Db) {
 /// A window of an hour over the hour that a clock in New York shows twice.
 pub async fn the_sessions_time_zone_changes_nothing(db: Db) {
     let clocked = Clocked::create(&db).await;
-    clocked.limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    clocked.limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let first_us = NOON_US - 23_400_000_000; // 05:30 UTC, 01:30 in New York, half an hour before the change
     let mut session = db.connect().await;
     let mut check = async |us: i64, zone: &str| {
@@ -71,14 +73,58 @@ pub async fn the_sessions_time_zone_changes_nothing(db: Db) {
     assert!(check(first_us + 1_800_000_000, "Asia/Kolkata").await);
     assert!(check(first_us + 3_599_999_999, "America/New_York").await);
     assert!(!check(first_us + 3_600_000_000, "Asia/Kolkata").await);
-    let page = clocked.limiter.history(&tallygate::History::default()).await.unwrap();
+    let page = clocked.limiter.auditor().history(&tallygate::ledger::History::default()).await.unwrap();
     assert_eq!(page.rows.last().unwrap().decided_at.timestamp_micros(), first_us, "stored in UTC");
+}
+
+/// From PostgreSQL 18 on an abbreviation of the session's own time zone goes before all others.
+pub async fn a_time_zone_that_calls_itself_utc_changes_nothing(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let month = Policy::calendar(1, CalendarUnit::Month, "UTC".parse().unwrap()).unwrap();
+    clocked.limiter.operator().set_zone("export", &month, None, "test").await.unwrap();
+    let day_us = 86_400_000_000;
+    let december_us = NOON_US + 30 * day_us - day_us / 2;
+    for (zone, key) in [("UTC+167", "west"), ("UTC-167", "east")] {
+        clocked.execute(&format!("set timezone = '{zone}'")).await;
+        clocked.set(NOON_US).await;
+        assert!(clocked.limiter.check(Check::new("export", key)).await.unwrap().is_allowed());
+        for at_us in [NOON_US + 10 * day_us, december_us - 1] {
+            clocked.set(at_us).await;
+            let told = clocked.limiter.check(Check::new("export", key)).await.unwrap();
+            assert_eq!((told.blocked, told.retry_after_us), (true, Some(december_us - at_us)), "{zone}");
+        }
+        clocked.set(december_us).await;
+        assert!(clocked.limiter.check(Check::new("export", key)).await.unwrap().is_allowed(), "{zone}");
+    }
+
+    let empty = Db::create_empty(db.engine, "partitions").await;
+    let mut session = empty.connect().await;
+    session.execute("set timezone = 'UTC+3'").await.unwrap();
+    // The program's own record of what is applied.
+    session
+        .execute(&format!(
+            "create table tallygate_schema_history as table {}.tallygate_schema_history",
+            db.name()
+        ))
+        .await
+        .unwrap();
+    for migration in Migrator::new(&empty.url).unwrap().migrations() {
+        session.execute(&migration.sql).await.unwrap();
+    }
+    let ahead = std::time::Duration::from_secs(200 * 86_400);
+    let owner = Limiter::connect(&format!("{}&options[timezone]=UTC%2B3", empty.url)).await.unwrap();
+    let done = owner.owner().maintain(Upkeep { ahead, ..Upkeep::default() }).await.unwrap();
+    assert!(done.partitions_made.len() >= 4, "{done:?}");
+    let bounds = "select pg_get_expr(c.relpartbound, c.oid) from pg_class c
+        where c.relispartition and c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace";
+    let bounds = empty.connect().await.texts(bounds).await.join("\n");
+    assert_eq!(bounds.matches("-01 00:00:00+00'").count(), 2 * (done.partitions_made.len() + 1), "{bounds}");
 }
 
 pub async fn set_timestamp_changes_nothing(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("log", &log(1, 3600), None, "test").await.unwrap();
-    limiter.set_zone("bucket", &bucket(1, 3600, 1), None, "test").await.unwrap();
+    limiter.operator().set_zone("log", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("bucket", &bucket(1, 3600, 1), None, "test").await.unwrap();
     let before = server_now(&db).await;
     let mut session = db.connect().await;
     for zone in ["log", "bucket"] {
@@ -86,7 +132,7 @@ pub async fn set_timestamp_changes_nothing(db: Db) {
         session.execute("set timestamp = 2000000000").await.unwrap();
         assert!(blocked(&mut session, zone).await, "the session's time is not ours");
         session.execute("set timestamp = 2000000000").await.unwrap();
-        let joined = "start transaction; call zone_check((select max(id) from zone_master), 'joined', null, 1, 1, 0, null, null, 0, null, null); commit";
+        let joined = "start transaction; call zone_check((select max(id) from zone_master), 'joined', null, 1, 0, null, null, 0, null, null); commit";
         session.execute(joined).await.unwrap();
         session.execute("set timestamp = 2000000000").await.unwrap();
         session.execute("call rate_limiting_request('u', 1, 10)").await.unwrap();
@@ -99,7 +145,7 @@ pub async fn set_timestamp_changes_nothing(db: Db) {
 
 pub async fn a_hostile_search_path_changes_nothing(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let mut session = db.connect().await;
     let schema = db.url.rsplit_once('=').unwrap().1;
     session
@@ -118,7 +164,7 @@ pub async fn a_hostile_search_path_changes_nothing(db: Db) {
         "select blocked from {schema}.check_velocity(1, 'a')",
         "select blocked::int from {schema}.zone_check(1, 'b')",
         "select blocked::int
-         from {schema}.zone_check_many(array[1], array['c'], array[null::uuid], array[1], array[true], array[false])",
+         from {schema}.zone_check_many(array[1], array['c'], array[null::uuid], array[1], array[false])",
     ] {
         let call = call.replace("{schema}", schema);
         assert_eq!([session.number(&call).await, session.number(&call).await], [0, 1], "{call}");

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
-use tallygate::{Config, Decision, History, Isolation, Limiter, Migrator, Policy, Role};
+use tallygate::ledger::History;
+use tallygate::schema::{Migrator, Role};
+use tallygate::testing::Clock;
+use tallygate::{Config, Decision, Isolation, Limiter, Policy};
 
 use crate::server::{self, Durability, Server};
-use crate::staff::Staff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -124,12 +124,22 @@ impl Db {
         if self.engine == Engine::Sqlite { self.url.clone() } else { server::url_as(role, &self.url) }
     }
 
-    pub async fn limiter(&self) -> Staff {
+    /// A limiter as a house has it: it checks as *app*, sets zones and bans as *operator*, and reads the ledger as
+    /// *auditor*. No test has more rights than it needs.
+    pub async fn limiter(&self) -> Limiter {
         self.limiter_with(Config::default()).await
     }
 
-    pub async fn limiter_with(&self, config: Config) -> Staff {
-        Staff::of(self, Limiter::connect_with(&self.url_as(Role::App), config).await.unwrap())
+    pub async fn limiter_with(&self, config: Config) -> Limiter {
+        self.with_staff(Limiter::connect_with(&self.url_as(Role::App), config).await.unwrap()).await
+    }
+
+    pub async fn with_staff(&self, app: Limiter) -> Limiter {
+        if self.engine == Engine::Sqlite {
+            return app;
+        }
+        let connect = async |role| Limiter::connect(&self.url_as(role)).await.unwrap();
+        app.with_operator(&connect(Role::Operator).await).with_auditor(&connect(Role::Auditor).await)
     }
 
     /// A URL whose sessions [`kill_a_session`](Self::kill_a_session) knows from all others.
@@ -149,17 +159,7 @@ impl Db {
                 order by random() limit 1",
                 self.name()
             ),
-            // Its information_schema.processlist fails on statements with binary arguments.
-            Engine::MySql => format!(
-                "select cast(processlist_id as signed) from performance_schema.threads
-                where processlist_db = '{}' and processlist_id <> connection_id() order by rand() limit 1",
-                self.name()
-            ),
-            _ => format!(
-                "select cast(id as signed) from information_schema.processlist
-                where db = '{}' and id <> connection_id() order by rand() limit 1",
-                self.name()
-            ),
+            _ => format!("select p.id from ({}) p order by rand() limit 1", self.sessions()),
         };
         let id = killer.number(&format!("select coalesce(({one}), 0)")).await;
         let kill = match self.engine {
@@ -170,8 +170,68 @@ impl Db {
         id > 0 && killer.execute(&kill).await.is_ok()
     }
 
+    /// How many sessions of this database wait for a lock.
+    pub async fn waiting(&self, observer: &mut Connected) -> i64 {
+        let waiting = match self.engine {
+            Engine::Postgres => "select count(distinct w.pid)
+                from pg_locks w
+                where not w.granted and exists (
+                    select from pg_locks l
+                    join pg_class c on c.oid = l.relation
+                    where l.pid = w.pid and c.relnamespace = current_schema()::regnamespace
+                )"
+            .to_owned(),
+            Engine::MySql | Engine::MariaDb => format!(
+                "select count(*) from ({}) p
+                join information_schema.innodb_trx t on t.trx_mysql_thread_id = p.id and t.trx_state = 'LOCK WAIT'",
+                self.sessions()
+            ),
+            Engine::Sqlite => unreachable!("who waits for the file polls"),
+        };
+        observer.number(&waiting).await
+    }
+
+    /// Ends the one statement of this test's own that waits for a lock, as a DBA would, and leaves its session.
+    pub async fn kill_the_waiting_statement(&self, killer: &mut Connected) {
+        let id = self.wait_for_a_lock_wait(killer).await;
+        killer.execute(&format!("kill query {id}")).await.unwrap();
+    }
+
+    /// The session of this test's own that waits for a lock, as soon as one does, on MySQL and MariaDB.
+    pub async fn wait_for_a_lock_wait(&self, watcher: &mut Connected) -> i64 {
+        let waiting = format!(
+            "select coalesce(max(p.id), 0) from ({}) p
+            join information_schema.innodb_trx t on t.trx_mysql_thread_id = p.id and t.trx_state = 'LOCK WAIT'",
+            self.sessions()
+        );
+        loop {
+            match watcher.number(&waiting).await {
+                // InnoDB shows what it showed before until nobody has looked for a tenth of a second.
+                0 => tokio::time::sleep(Duration::from_millis(200)).await,
+                id => return id,
+            }
+        }
+    }
+
+    /// The sessions of this test's own but the one that asks, on MySQL and MariaDB.
+    fn sessions(&self) -> String {
+        match self.engine {
+            // Its information_schema.processlist fails on statements with binary arguments.
+            Engine::MySql => format!(
+                "select cast(processlist_id as signed) as id from performance_schema.threads
+                where processlist_db = '{}' and processlist_id <> connection_id()",
+                self.name()
+            ),
+            _ => format!(
+                "select cast(id as signed) as id from information_schema.processlist
+                where db = '{}' and id <> connection_id()",
+                self.name()
+            ),
+        }
+    }
+
     /// The name of the schema or database.
-    fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.url.rsplit(['/', '=']).next().unwrap_or_default()
     }
 
@@ -302,7 +362,7 @@ impl Db {
         let mut history = History { zone: Some(zone.to_owned()), limit: 10_000, ..History::default() };
         let mut rows = HashMap::new();
         loop {
-            let page = limiter.history(&history).await.unwrap();
+            let page = limiter.auditor().history(&history).await.unwrap();
             rows.extend(page.rows.into_iter().map(|row| ((row.key.clone(), row.txn_id.to_string()), row)));
             history.before = page.next;
             if history.before.is_none() {
@@ -477,17 +537,15 @@ impl Connected {
 
 /// A limiter whose clock a test sets.
 pub struct Clocked {
-    pub limiter: Staff,
+    pub limiter: Limiter,
     session: Session,
-    /// The pool for what only a store can do, on SQLite.
-    file: Option<sqlx::SqlitePool>,
 }
 
 /// The app's session, and the operator's.
 enum Session {
     Postgres([sqlx::PgPool; 2]),
     MySql([sqlx::MySqlPool; 2]),
-    Counter(Arc<AtomicI64>),
+    Counter(Clock),
 }
 
 impl Clocked {
@@ -508,20 +566,19 @@ impl Clocked {
                 };
                 let pools: [$pool; 2] = [pool(Role::App).await, pool(Role::Operator).await];
                 let [app, operator] = [pools[0].clone(), pools[1].clone()];
-                let limiter = Staff::of(db, Limiter::with_pool(app, config).await.unwrap());
-                let limiter = limiter.with_operator(Limiter::with_pool(operator, config).await.unwrap());
-                Self { limiter, session: Session::$session(pools), file: None }
+                let limiter = db.with_staff(Limiter::with_pool(app, config).await.unwrap()).await;
+                let limiter = limiter.with_operator(&Limiter::with_pool(operator, config).await.unwrap());
+                Self { limiter, session: Session::$session(pools) }
             }};
         }
         match db.engine {
             Engine::Postgres => pooled!(sqlx::PgPool, Postgres),
             Engine::MySql | Engine::MariaDb => pooled!(sqlx::MySqlPool, MySql),
             Engine::Sqlite => {
-                let counter = Arc::new(AtomicI64::new(0));
+                let counter = Clock::at(DateTime::UNIX_EPOCH);
                 let limiter = Limiter::connect_with(&db.url, config).await.unwrap();
-                let limiter = Staff::of(db, limiter.with_test_clock(Arc::clone(&counter)));
-                let file = sqlx::SqlitePool::connect(&db.url).await.unwrap();
-                Self { limiter, session: Session::Counter(counter), file: Some(file) }
+                let limiter = limiter.with_clock(&counter).unwrap();
+                Self { limiter, session: Session::Counter(counter) }
             }
         }
     }
@@ -547,20 +604,7 @@ impl Clocked {
                         .unwrap();
                 }
             }
-            Session::Counter(counter) => counter.store(us, Ordering::SeqCst),
-        }
-    }
-
-    /// The store itself, by the same clock.
-    pub fn pool(&self) -> tallygate::Pool {
-        match &self.session {
-            Session::Postgres([app, _]) => app.clone().into(),
-            Session::MySql([app, _]) => app.clone().into(),
-            Session::Counter(counter) => {
-                let mut pool = tallygate::Pool::from(self.file.clone().unwrap());
-                pool.set_test_clock(Arc::clone(counter));
-                pool
-            }
+            Session::Counter(clock) => clock.set(at),
         }
     }
 

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tallygate::{
-    Algorithm, BanFrom, BanRule, CalendarUnit, Charged, Check, Durability, FaultKind, Limit, Mode, Override,
-    Policy, RunningBuckets, UNITS_MAX, Undo, Verify,
+use tallygate::audit::verify::{FaultKind, Verify};
+use tallygate::decide::Undo;
+use tallygate::policy::{
+    Algorithm, BanFrom, BanRule, BlockedRows, CalendarUnit, Durability, Limit, Mode, Override,
+    RunningBuckets, UNITS_MAX,
 };
+use tallygate::{Charged, Check, Policy};
 use uuid::Uuid;
 
 use crate::chain::assert_chained;
@@ -104,10 +107,10 @@ impl World {
     /// Whatever happened to a bucket, its rows can be derived again.
     async fn assert_explained(&mut self, clocked: &Clocked) {
         for bucket in self.model.buckets.values().filter(|bucket| bucket.head.seq > 0) {
-            // FaultKind people do has a transaction that the library makes.
+            // An act of people has a transaction that the library makes.
             let decided = bucket.rows.iter().filter(|row| row.decided.is_some());
             for row in self.rng.choose_multiple(decided, 5) {
-                let explained = clocked.limiter.explain(row.txn, 5).await.unwrap();
+                let explained = clocked.limiter.auditor().explain(row.txn, 5).await.unwrap();
                 for row in &explained.rows {
                     assert_eq!(row.reproduced, Some(true), "{row:?} in world {}", self.seed);
                 }
@@ -115,7 +118,7 @@ impl World {
         }
     }
 
-    /// FaultKind the database keeps of each bucket is what the core left behind.
+    /// The database keeps of each bucket what the core left behind.
     async fn assert_heads(&self, connection: &mut Connected, engine: Engine) {
         let us = |column: &str| match engine {
             Engine::Postgres => format!("(extract(epoch from {column}) * 1000000)::bigint"),
@@ -277,10 +280,12 @@ impl World {
         let expected = self.model.act(&asked, act, self.now_us);
         let (limiter, zone, key) = (&clocked.limiter, asked.zone.as_str(), asked.key.as_str());
         let recorded = match act {
-            Act::Ban(us) => limiter.ban(zone, key, Duration::from_micros(us as u64), "why", "who").await,
-            Act::Unban => limiter.unban(zone, key, "why", "who").await,
-            Act::Override(Some(over)) => limiter.set_override(zone, key, over, "why", "who").await,
-            Act::Override(None) => limiter.remove_override(zone, key, "why", "who").await,
+            Act::Ban(us) => {
+                limiter.operator().ban(zone, key, Duration::from_micros(us as u64), "why", "who").await
+            }
+            Act::Unban => limiter.operator().unban(zone, key, "why", "who").await,
+            Act::Override(Some(over)) => limiter.operator().set_override(zone, key, over, "why", "who").await,
+            Act::Override(None) => limiter.operator().remove_override(zone, key, "why", "who").await,
             Act::Undo(_) => unreachable!(),
         };
         self.assert_noted(recorded, expected, &(act, &asked));
@@ -312,10 +317,18 @@ impl World {
 
     /// Records checks that nobody decided, and asks what was recorded.
     async fn record_blocked(&mut self, clocked: &Clocked) -> usize {
-        let asked = Asked { critical: false, member: None, ttl_us: None, ..self.ask() };
-        let id = clocked.limiter.zone(&asked.zone).await.unwrap().unwrap().id;
+        let mut asked = Asked { critical: false, member: None, ttl_us: None, ..self.ask() };
+        // Often of a bucket that has just blocked one.
+        let blocked = self.model.buckets.iter().filter(|(_, bucket)| {
+            let last = bucket.rows.last().filter(|row| self.now_us - row.at_us <= 60_000_000);
+            last.is_some_and(|row| row.decided.is_some_and(|told| told.blocked))
+        });
+        if let Some((zone, key)) = blocked.map(|(names, _)| names).min().filter(|_| self.rng.bool()) {
+            (asked.zone, asked.key) = (zone.clone(), key.clone());
+        }
+        let id = clocked.limiter.operator().zone(&asked.zone).await.unwrap().unwrap().id;
         let checks = self.rng.u32(1..1_000);
-        let recorded = clocked.pool().record_blocked(id, &asked.key, asked.txn, asked.cost, checks).await;
+        let recorded = clocked.limiter.record_blocked(id, &asked.key, asked.txn, asked.cost, checks).await;
         match self.model.record_blocked(&asked, self.now_us) {
             Ok(()) => {
                 recorded.unwrap();
@@ -383,7 +396,7 @@ impl World {
             14 => UNITS_MAX,
             _ => self.rng.i64(1..=limit / 3 + 1),
         };
-        let mut txn = Uuid::now_v7();
+        let (mut txn, mut about) = (Uuid::now_v7(), None);
         let past = self.model.buckets.get(&(zone.clone(), key.clone())).filter(|b| !b.rows.is_empty());
         if let Some(bucket) = past
             && self.rng.u8(..8) == 0
@@ -391,6 +404,7 @@ impl World {
             let row = &bucket.rows[self.rng.usize(..bucket.rows.len())];
             cost = if self.rng.u8(..4) == 0 { row.cost % UNITS_MAX + 1 } else { row.cost };
             txn = row.txn;
+            about = (self.rng.u8(..8) > 0).then(|| row.member.clone());
         }
         let distinct = policy.algorithm() == Algorithm::Distinct;
         // Once in a while what has no meaning: a cost of a member, a member where none is counted.
@@ -399,6 +413,7 @@ impl World {
             cost = cost.min(1);
         }
         let member = (distinct != strange).then(|| format!("member {}", self.rng.u8(..12)));
+        let member = about.unwrap_or(member);
         let held = matches!(policy.algorithm(), Algorithm::Distinct | Algorithm::Concurrency);
         let reserves = cost > 0 && (!held || strange) && self.rng.u8(..6) < if self.crowded { 4 } else { 1 };
         let ttl_us = reserves.then(|| self.rng.i64(1..=policy.window_us().saturating_mul(2).min(UNITS_MAX)));
@@ -422,7 +437,9 @@ impl World {
                 1 => Policy::fixed_window(rate, window),
                 _ => Policy::sliding_counter(rate, window, 3),
             };
-            return policy.unwrap().with_count_blocked(self.rng.u8(..4) == 0);
+            let counts = self.rng.u8(..4) == 0;
+            let rows = if counts { BlockedRows::Each } else { BlockedRows::Coalesced };
+            return policy.unwrap().with_count_blocked(counts).with_blocked_rows(rows);
         }
         let windows = [1, 7, 1_000, 999_983, 1_000_000, 60_000_000, 3_600_000_000, 2_592_000_000_000];
         let window = Duration::from_micros(self.rng.choice(windows).unwrap());
@@ -453,6 +470,8 @@ impl World {
         };
         // Half of the policies are plain: they are decided in ways of their own.
         let policy = policy.with_running_buckets(*self.rng.choice(RunningBuckets::ALL).unwrap());
+        let rows = *self.rng.choice(BlockedRows::ALL).unwrap();
+        let policy = policy.with_blocked_rows(rows);
         if self.rng.bool() {
             return policy;
         }
@@ -479,7 +498,7 @@ impl World {
                     .choice([Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Off].as_slice())
                     .unwrap(),
             )
-            .with_count_blocked(window && self.rng.u8(..4) == 0)
+            .with_count_blocked(window && rows == BlockedRows::Each && self.rng.u8(..4) == 0)
             .with_ban(ban)
     }
 
@@ -495,7 +514,7 @@ impl World {
         if before > 0 && self.model.policy(zone).with_running_buckets(running) == policy {
             return;
         }
-        let stored = clocked.limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        let stored = clocked.limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
         assert_eq!(stored.version as usize, before + 1);
         let at = match engine {
             Engine::Postgres => {

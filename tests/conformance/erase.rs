@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tallygate::{Check, Limiter, Override, Policy, Upkeep, Verify};
+use tallygate::audit::verify::Verify;
+use tallygate::policy::Override;
+use tallygate::schema::Upkeep;
+use tallygate::{Check, Limiter, Policy};
 
 use crate::chain::assert_chained;
 use crate::db::{Connected, Db, Engine, log};
@@ -47,17 +50,17 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     const KEY: &str = "secret-key ä%_";
     const TEXTS: [&str; 5] = [KEY, "secret-member", "secret-note ö", "secret-actor", "secret-note 2"];
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(9, 3600), None, "test").await.unwrap();
-    limiter.set_zone("cards", &Policy::distinct(3, HOUR).unwrap(), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(9, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("cards", &Policy::distinct(3, HOUR).unwrap(), None, "test").await.unwrap();
     let mut txns = Vec::new();
     for key in [KEY, "other"] {
         let first = limiter.check(Check::new("login", key)).await.unwrap().txn_id;
         limiter.refund(first).await.unwrap();
         limiter.reserve(Check::new("login", key).cost(2), HOUR).await.unwrap();
-        limiter.ban("login", key, HOUR, "secret-note ö", "secret-actor").await.unwrap();
-        limiter.unban("login", key, "secret-note 2", "secret-actor").await.unwrap();
+        limiter.operator().ban("login", key, HOUR, "secret-note ö", "secret-actor").await.unwrap();
+        limiter.operator().unban("login", key, "secret-note 2", "secret-actor").await.unwrap();
         let over = Override { limit: None, ban_exempt: true, for_us: None };
-        limiter.set_override("login", key, over, "secret-note ö", "secret-actor").await.unwrap();
+        limiter.operator().set_override("login", key, over, "secret-note ö", "secret-actor").await.unwrap();
         for member in ["secret-member", "another", "secret-member"] {
             let check = Check::new("cards", key).member(member);
             txns.push(limiter.check(check).await.unwrap().txn_id);
@@ -81,13 +84,13 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     assert!(salts.len() == 4 && everything(&db, &mut connection).await.contains(&salts[0]));
     let (rows, _) = assert_chained(db.engine, &mut connection).await;
 
-    let checkpoint = limiter.checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
+    let checkpoint = limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
     assert_eq!(checkpoint.rows, rows as u64);
 
     let owner = Limiter::connect(&db.url).await.unwrap();
     let mut erased = Vec::new();
     for zone in ["login", "cards"] {
-        erased.push(owner.erase(zone, KEY, "request 117", "privacy").await.unwrap());
+        erased.push(owner.owner().erase(zone, KEY, "request 117", "privacy").await.unwrap());
         assert_eq!(limiter.peek(zone, KEY).await.unwrap().remaining, if zone == "login" { 9 } else { 3 });
     }
     assert_eq!([erased[0].rows, erased[1].rows], [7, 3]);
@@ -96,7 +99,7 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     assert!(cells.iter().any(|cell| cell.contains(&hex("secret-actor"))), "another bucket was touched");
     assert_eq!(connection.number("select count(*) from zone_txn where bucket_key = 'other'").await, 10);
     for zone in ["login", "cards"] {
-        erased.push(owner.erase(zone, "other", "request 118", "privacy").await.unwrap());
+        erased.push(owner.owner().erase(zone, "other", "request 118", "privacy").await.unwrap());
     }
     let cells = everything(&db, &mut connection).await;
     for text in TEXTS {
@@ -110,36 +113,36 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     }
 
     assert_eq!(assert_chained(db.engine, &mut connection).await.0, rows);
-    assert_eq!(limiter.compare(&checkpoint, None, |_| ()).await.unwrap(), []);
+    assert_eq!(limiter.auditor().compare(&checkpoint, None, |_| ()).await.unwrap().differences, []);
     let (verified, faults) = verify(&limiter, &Verify::default()).await;
     assert_eq!((faults, verified.rows), (Vec::new(), rows as u64));
     for txn in txns {
-        let explained = limiter.explain(txn, 10).await.unwrap();
+        let explained = limiter.auditor().explain(txn, 10).await.unwrap();
         for row in &explained.rows {
             assert!(row.row.key.starts_with("erased:"));
             assert_eq!(row.reproduced, Some(true));
         }
     }
-    let kept = "select count(*) from zone_erasure where erased_by = 'privacy' and note like 'request 11%'";
+    let kept = "select count(*) from zone_removal where actor = 'privacy' and note like 'request 11%'";
     assert_eq!(connection.number(kept).await, 4);
 }
 
 pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
     let owner = Limiter::connect(&db.url).await.unwrap();
-    let error = owner.erase("login", "42", "n", "b").await.unwrap_err();
+    let error = owner.owner().erase("login", "42", "n", "b").await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("no bucket \"42\""), "{error}");
     let spent = limiter.check(Check::new("login", "42").cost(2)).await.unwrap().txn_id;
-    let erased = owner.erase("login", "42", "n", "b").await.unwrap();
-    let error = owner.erase("login", "42", "n", "b").await.unwrap_err();
+    let erased = owner.owner().erase("login", "42", "n", "b").await.unwrap();
+    let error = owner.owner().erase("login", "42", "n", "b").await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("no bucket \"42\""), "{error}");
 
     let refused = [
         limiter.check(Check::new("login", &erased.key)).await.map(drop).unwrap_err(),
         limiter.refund(spent).await.map(drop).unwrap_err(),
-        limiter.ban("login", &erased.key, HOUR, "n", "b").await.map(drop).unwrap_err(),
-        owner.erase("login", &erased.key, "n", "b").await.map(drop).unwrap_err(),
+        limiter.operator().ban("login", &erased.key, HOUR, "n", "b").await.map(drop).unwrap_err(),
+        owner.owner().erase("login", &erased.key, "n", "b").await.map(drop).unwrap_err(),
     ];
     for error in refused {
         assert!(
@@ -148,13 +151,13 @@ pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
         );
     }
     let key = &erased.key;
-    let mut app = db.connect_as(tallygate::Role::App).await;
+    let mut app = db.connect_as(tallygate::schema::Role::App).await;
     let calls = match db.engine {
         Engine::Postgres => vec![
             format!("select zone_check(1, '{key}')"),
             format!(
                 "select zone_check_many(array[1, 1], array['43', '{key}'], array[gen_random_uuid(), gen_random_uuid()],
-                    array[1, 1], null, null)"
+                    array[1, 1], null)"
             ),
             format!("select check_velocity(1, '{key}')"),
         ],
@@ -178,7 +181,7 @@ pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     assert_eq!(faults, []);
     // Each time it has another salt, so one cannot see that it is the same.
-    let again = owner.erase("login", "42", "n", "b").await.unwrap();
+    let again = owner.owner().erase("login", "42", "n", "b").await.unwrap();
     assert_ne!(again.key, erased.key);
     assert_chained(db.engine, &mut connection).await;
 }
@@ -186,7 +189,7 @@ pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
 /// A bucket whose row was removed, and one of whose rows only the last is remembered.
 pub async fn what_maintain_left_of_a_bucket_is_erased_with_it(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(9, 1), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(9, 1), None, "test").await.unwrap();
     for _ in 0..3 {
         limiter.check(Check::new("login", "secret")).await.unwrap();
     }
@@ -203,16 +206,20 @@ pub async fn what_maintain_left_of_a_bucket_is_erased_with_it(db: Db) {
         .await
         .unwrap();
     connection.execute("delete from zone_bucket_lock").await.unwrap();
-    connection.execute("update zone_master set heads_removed = true").await.unwrap();
+    crate::maintain::note_removed_heads(&db).await;
     connection.execute("delete from zone_txn where seq <= 2").await.unwrap();
     let owner = Limiter::connect(&db.url).await.unwrap();
-    let erased = owner.erase("login", "secret", "n", "b").await.unwrap();
+    let erased = owner.owner().erase("login", "secret", "n", "b").await.unwrap();
     assert_eq!(erased.rows, 1);
     let cells = everything(&db, &mut connection).await;
     assert!(!cells.iter().any(|cell| cell.contains(&hex("secret"))));
     assert_eq!(connection.number("select count(*) from zone_txn_dropped where salt is null").await, 1);
     assert_chained(db.engine, &mut connection).await;
     // And upkeep goes on with what is left.
-    owner.maintain(Upkeep { keep: Some(24 * HOUR), idle: Some(HOUR), ..Upkeep::default() }).await.unwrap();
+    owner
+        .owner()
+        .maintain(Upkeep { keep: Some(24 * HOUR), idle: Some(HOUR), ..Upkeep::default() })
+        .await
+        .unwrap();
     assert_chained(db.engine, &mut connection).await;
 }

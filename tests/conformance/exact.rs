@@ -39,7 +39,7 @@ async fn hot_key(db: &Db, config: Config, policy: Policy) {
 
 async fn clients(db: &Db, config: Config, zone: &str, policy: Policy) {
     let limiters = join_all((0..4).map(|_| db.limiter_with(config))).await;
-    limiters[0].set_zone(zone, &policy, None, "test").await.unwrap();
+    limiters[0].operator().set_zone(zone, &policy, None, "test").await.unwrap();
     let calls = (0..64).map(|client| {
         let (limiter, zone) = (limiters[client % limiters.len()].clone(), zone.to_owned());
         async move {
@@ -62,7 +62,7 @@ pub async fn batches_from_many_clients_get_exactly_the_limit(db: Db) {
     for &isolation in db.engine.isolations() {
         let limiter = db.limiter_with(config(isolation, 16)).await;
         let zone = format!("{isolation:?}");
-        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
         let calls = (0..16).map(|client: usize| {
             let (limiter, zone) = (limiter.clone(), zone.clone());
             async move {
@@ -98,11 +98,11 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
         (Isolation::Serializable, vec!["hot", "mild", "hot"]),
     ] {
         let zone = format!("{isolation:?} {}", keys.len());
-        limiter.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
         let serializable = isolation == Isolation::Serializable;
         let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
         let work = Work {
-            url: db.url_as(tallygate::Role::App),
+            url: db.url_as(tallygate::schema::Role::App),
             zone: zone.clone(),
             keys: keys.clone(),
             serializable,
@@ -129,7 +129,7 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
 /// A batch is as deep as a bucket has checks in it.
 pub async fn a_batch_of_thousands_on_one_key_gets_exactly_the_limit(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(1_700, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(1_700, 3600), None, "test").await.unwrap();
     let decisions = limiter.check_many(vec![Check::new("login", "42"); 2_000]).await.unwrap();
     assert!(decisions.iter().enumerate().all(|(n, decision)| decision.blocked == (n >= 1_700)));
     db.assert_first_come(1_700).await;
@@ -148,7 +148,7 @@ pub async fn a_thousand_serializable_callers_with_new_keys_all_get_an_answer(db:
 /// 1,000 callers at once over a pool of 64, each with a key that was never seen: alone, then in batches.
 async fn new_keys(db: &Db, config: Config) {
     let limiter = db.limiter_with(config).await;
-    limiter.set_zone("new", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("new", &log(5, 3600), None, "test").await.unwrap();
     for round in 0..rounds(3, 30) {
         let call = |caller: usize| {
             let limiter = limiter.clone();
@@ -178,7 +178,8 @@ pub async fn no_window_of_a_random_load_holds_more_than_the_limit(db: Db) {
         let limiter = db.limiter_with(config(isolation, 16)).await;
         let window_us = 200_000;
         let policy = Policy::sliding_log(20, Duration::from_micros(window_us)).unwrap();
-        let zone = limiter.set_zone(&format!("{isolation:?}"), &policy, None, "test").await.unwrap();
+        let zone =
+            limiter.operator().set_zone(&format!("{isolation:?}"), &policy, None, "test").await.unwrap();
         let calls = (0..16).map(|client| {
             let (limiter, name) = (limiter.clone(), zone.name.clone());
             async move {

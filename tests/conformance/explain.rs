@@ -5,10 +5,11 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tallygate::{
-    Algorithm, Ask, BanRule, CalendarUnit, Charged, Check, Durability, Explained, ExplainedRow, History,
-    Policy,
-};
+use tallygate::audit::explain::{Explained, ExplainedRow};
+use tallygate::decide::Ask;
+use tallygate::ledger::{History, Kind};
+use tallygate::policy::{Algorithm, BanRule, CalendarUnit, Durability};
+use tallygate::{Charged, Check, Policy};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db, Engine, log};
@@ -31,7 +32,7 @@ pub async fn what_counted_is_what_a_plain_count_finds(db: Db) {
         clocked.set(START_US).await;
         let relaxed = if db.engine.is_mysql() { Durability::Durable } else { Durability::Relaxed };
         let policy = &policy.with_durability(relaxed);
-        clocked.limiter.set_zone(&zone, policy, None, "test").await.unwrap();
+        clocked.limiter.operator().set_zone(&zone, policy, None, "test").await.unwrap();
         for bucket in 0..transactions / policies.len() / TRANSACTIONS + 1 {
             let key = format!("key {bucket}");
             let seed = (n * 1_000 + bucket) as u64;
@@ -104,7 +105,7 @@ async fn assert_explained(clocked: &Clocked, zone: &str, key: &str, policy: &Pol
         limit: 10_000,
         ..History::default()
     };
-    let mut rows = clocked.limiter.history(&history).await.unwrap().rows;
+    let mut rows = clocked.limiter.auditor().history(&history).await.unwrap().rows;
     rows.reverse();
     let mut explained: HashMap<Uuid, Explained> = HashMap::new();
     let mut naive = Naive::new(*policy);
@@ -112,7 +113,7 @@ async fn assert_explained(clocked: &Clocked, zone: &str, key: &str, policy: &Pol
     let mut charges: HashMap<Uuid, (i64, i64)> = HashMap::new();
     for row in &rows {
         if let Entry::Vacant(place) = explained.entry(row.txn_id) {
-            place.insert(clocked.limiter.explain(row.txn_id, 1_000).await.unwrap());
+            place.insert(clocked.limiter.auditor().explain(row.txn_id, 1_000).await.unwrap());
         }
         let found = explained[&row.txn_id].rows.iter().find(|found| found.row.seq == row.seq).unwrap();
         assert_eq!(found.row, *row);
@@ -124,7 +125,7 @@ async fn assert_explained(clocked: &Clocked, zone: &str, key: &str, policy: &Pol
                     cost: row.cost,
                     critical: row.critical,
                     member: row.member.as_deref(),
-                    ttl_us: (row.kind == "reserve")
+                    ttl_us: (row.kind == Kind::Reserve)
                         .then(|| row.ends_at.map_or(1, |at| at.timestamp_micros() - now_us)),
                     held_back: false,
                 };
@@ -174,17 +175,17 @@ fn assert_counted(found: &ExplainedRow, policy: &Policy, naive: &Naive, now_us: 
 /// Somebody changes a row: it is not what the rows before it lead to, and the explanation says what differs.
 pub async fn a_row_that_was_changed_is_not_reproduced(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
     let mut txns = Vec::new();
     for _ in 0..3 {
         txns.push(limiter.check(Check::new("login", "a")).await.unwrap().txn_id);
     }
-    let explained = limiter.explain(txns[2], 1).await.unwrap();
+    let explained = limiter.auditor().explain(txns[2], 1).await.unwrap();
     let counted = explained.rows[0].counted.as_ref().unwrap();
     assert_eq!((counted.used, counted.transactions, counted.charges.len()), (2, 2, 1));
     assert_eq!(counted.charges[0].txn_id, Some(txns[1]));
     db.execute("update zone_txn set remaining = 2 where seq = 2").await;
-    let changed = limiter.explain(txns[1], 1).await.unwrap();
+    let changed = limiter.auditor().explain(txns[1], 1).await.unwrap();
     assert_eq!(changed.rows[0].reproduced, Some(false));
     assert_eq!(changed.rows[0].differences.len(), 1);
     let difference = &changed.rows[0].differences[0];
@@ -193,10 +194,10 @@ pub async fn a_row_that_was_changed_is_not_reproduced(db: Db) {
         ("remaining", "2", "0")
     );
     // The row after it is still what it should be.
-    assert_eq!(limiter.explain(txns[2], 1).await.unwrap().rows[0].reproduced, Some(true));
+    assert_eq!(limiter.auditor().explain(txns[2], 1).await.unwrap().rows[0].reproduced, Some(true));
     db.execute("delete from zone_txn where seq = 1").await;
-    let orphan = limiter.explain(txns[2], 1).await.unwrap();
+    let orphan = limiter.auditor().explain(txns[2], 1).await.unwrap();
     assert_eq!((orphan.rows[0].reproduced, orphan.rows[0].left_before), (None, None));
     assert!(orphan.rows[0].missing.as_ref().unwrap().contains("missing"));
-    assert!(limiter.explain(Uuid::now_v7(), 1).await.unwrap_err().is_invalid());
+    assert!(limiter.auditor().explain(Uuid::now_v7(), 1).await.unwrap_err().is_invalid());
 }

@@ -9,15 +9,16 @@ use chrono::{DateTime, Utc};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use sha2::{Digest, Sha256};
-use tallygate::{BanRule, Charged, Check, Export, ExportFormat, Limit, Manifest, Override, Policy};
+use tallygate::audit::export::{Export, ExportFormat, Manifest};
+use tallygate::policy::{BanRule, Limit, Override};
+use tallygate::{Charged, Check, Limiter, Policy};
 use tempfile::TempDir;
 
 use crate::chain::{assert_rows_chained, hex, row_text};
 use crate::db::{Db, bucket, log};
-use crate::staff::Staff;
 
 /// Rows of every kind that fills a column, in three zones.
-async fn live(limiter: &Staff) {
+async fn live(limiter: &Limiter) {
     let day = Duration::from_secs(86_400);
     let zones = [
         ("log, \"quoted\"", log(2, 60).with_ban(Some(BanRule::new(3, day, day)))),
@@ -25,7 +26,7 @@ async fn live(limiter: &Staff) {
         ("members", Policy::distinct(2, day).unwrap()),
     ];
     for (name, policy) in &zones {
-        limiter.set_zone(name, policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(name, policy, None, "test").await.unwrap();
     }
     for n in 0..40 {
         let key = ["a", "a,b", "line \"1\"", "naïve", "'"][n % 5];
@@ -39,11 +40,11 @@ async fn live(limiter: &Staff) {
     }
     let limit = Limit::new(9, Duration::from_secs(60), None).unwrap();
     let over = Override { limit: Some(limit), ban_exempt: true, for_us: None };
-    limiter.set_override("level", "naïve", over, "ß", "ada").await.unwrap();
+    limiter.operator().set_override("level", "naïve", over, "ß", "ada").await.unwrap();
     let over = Override { limit: None, ..over };
-    limiter.set_override("level", "'", over, "why", "ada").await.unwrap();
-    limiter.ban(zones[0].0, "a", day, "he said \"no\",\nthen left", "ada").await.unwrap();
-    limiter.unban(zones[0].0, "a", "", "bob").await.unwrap();
+    limiter.operator().set_override("level", "'", over, "why", "ada").await.unwrap();
+    limiter.operator().ban(zones[0].0, "a", day, "he said \"no\",\nthen left", "ada").await.unwrap();
+    limiter.operator().unban(zones[0].0, "a", "", "bob").await.unwrap();
 }
 
 fn of(to: &Path, format: ExportFormat, part_rows: u32) -> Export {
@@ -110,6 +111,7 @@ fn read(to: &Path, manifest: &Manifest) -> Vec<HashMap<String, String>> {
                     );
                 }
             }
+            other => panic!("{other:?} is read by no test"),
         }
         assert_eq!((rows.len() - before) as u64, part.rows);
         for (place, row) in [(&part.first, &rows[before]), (&part.last, rows.last().unwrap())] {
@@ -164,6 +166,7 @@ fn text(row: &HashMap<String, String>, head: &str) -> String {
         texts("member"),
         texts("note"),
         texts("actor"),
+        texts("login"),
         plain("override_rate"),
         plain("override_window_us"),
         plain("override_burst"),
@@ -193,7 +196,7 @@ pub async fn what_is_exported_is_the_ledger_and_its_chain_in_every_format(db: Db
     assert!(ledger.len() > 5_620, "{}", ledger.len());
     for format in [ExportFormat::Csv, ExportFormat::JsonLines, ExportFormat::Parquet] {
         let dir = TempDir::new().unwrap();
-        let manifest = limiter.export(&of(dir.path(), format, 2_300), |_| ()).await.unwrap();
+        let manifest = limiter.auditor().export(&of(dir.path(), format, 2_300), |_| ()).await.unwrap();
         assert_eq!((manifest.complete, manifest.rows, manifest.parts.len()), (true, ledger.len() as u64, 3));
         let rows = read(dir.path(), &manifest);
         let bucket = |row: &HashMap<String, String>| (row["zone_id"].clone(), row["bucket_key"].clone());
@@ -209,7 +212,11 @@ pub async fn what_is_exported_is_the_ledger_and_its_chain_in_every_format(db: Db
     }
     // A part of it, by zone and time.
     let dir = TempDir::new().unwrap();
-    let whole = limiter.export(&of(&dir.path().join("1"), ExportFormat::Csv, 10_000), |_| ()).await.unwrap();
+    let whole = limiter
+        .auditor()
+        .export(&of(&dir.path().join("1"), ExportFormat::Csv, 10_000), |_| ())
+        .await
+        .unwrap();
     let rows = read(&dir.path().join("1"), &whole);
     let of_level: Vec<_> = rows.iter().filter(|row| row["zone"] == "level").collect();
     let mut times: Vec<&String> = of_level.iter().map(|row| &row["created_at"]).collect();
@@ -221,7 +228,7 @@ pub async fn what_is_exported_is_the_ledger_and_its_chain_in_every_format(db: Db
         until: Some(until.parse().unwrap()),
         ..of(&dir.path().join("2"), ExportFormat::Csv, 3)
     };
-    let manifest = limiter.export(&part, |_| ()).await.unwrap();
+    let manifest = limiter.auditor().export(&part, |_| ()).await.unwrap();
     let wanted = of_level.into_iter().filter(|row| row["created_at"] >= *since && row["created_at"] < *until);
     assert_eq!(read(&part.to, &manifest).iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
 }
@@ -234,7 +241,7 @@ pub async fn what_was_interrupted_is_gone_on_with_to_the_same_bytes(db: Db) {
         let name = format!("{format:?}");
         let (whole, cut) = (dir.path().join(&name), dir.path().join(name + " cut"));
         let export = of(&whole, format, 11);
-        let manifest = limiter.export(&export, |_| ()).await.unwrap();
+        let manifest = limiter.auditor().export(&export, |_| ()).await.unwrap();
         let parts = manifest.parts.len();
         assert!(parts > 9);
         for kept in [0, 1, 5, parts - 1, parts] {
@@ -255,11 +262,11 @@ pub async fn what_was_interrupted_is_gone_on_with_to_the_same_bytes(db: Db) {
             // What comes meanwhile is younger.
             limiter.check(Check::new("level", "a")).await.unwrap();
             let export = Export { to: cut.clone(), until: None, ..export.clone() };
-            limiter.export(&export, |_| ()).await.unwrap();
+            limiter.auditor().export(&export, |_| ()).await.unwrap();
             let mut names: Vec<_> =
                 fs::read_dir(&cut).unwrap().map(|file| file.unwrap().file_name()).collect();
             names.sort();
-            assert_eq!(names.len(), parts + 1, "{names:?}");
+            assert_eq!(names.len(), parts + 2, "{names:?}");
             for name in names {
                 assert!(
                     fs::read(whole.join(&name)).unwrap() == fs::read(cut.join(&name)).unwrap(),
@@ -270,15 +277,15 @@ pub async fn what_was_interrupted_is_gone_on_with_to_the_same_bytes(db: Db) {
         }
         // Again, there is nothing to do; something else is refused, and so is a file that was changed.
         let again = Export { until: None, ..export.clone() };
-        assert_eq!(limiter.export(&again, |_| ()).await.unwrap(), manifest);
+        assert_eq!(limiter.auditor().export(&again, |_| ()).await.unwrap(), manifest);
         let other = Export { part_rows: 12, ..again.clone() };
-        let refused = limiter.export(&other, |_| ()).await.unwrap_err();
+        let refused = limiter.auditor().export(&other, |_| ()).await.unwrap_err();
         assert!(refused.is_invalid() && refused.to_string().contains("other rows"), "{refused}");
         fs::write(whole.join(&manifest.parts[2].file), "less").unwrap();
-        let refused = limiter.export(&again, |_| ()).await.unwrap_err();
+        let refused = limiter.auditor().export(&again, |_| ()).await.unwrap_err();
         assert!(refused.to_string().contains("is not as it was written"), "{refused}");
     }
     let other = of(dir.path(), ExportFormat::Csv, 11);
-    let refused = limiter.export(&other, |_| ()).await.unwrap_err();
+    let refused = limiter.auditor().export(&other, |_| ()).await.unwrap_err();
     assert!(refused.to_string().contains("has other files"), "{refused}");
 }

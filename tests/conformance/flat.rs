@@ -9,8 +9,8 @@ use crate::proxy::Proxy;
 
 pub async fn a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("wide", &log(1_000_000, 3600), None, "test").await.unwrap();
-    limiter.set_zone("full", &log(3_000, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("wide", &log(1_000_000, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("full", &log(3_000, 3600), None, "test").await.unwrap();
     // As on a busy day: the statistics know many buckets of one row, and then one of them gets hot.
     for chunk in 0..4 {
         let other = |n| Check::new("wide", format!("other {chunk} {n}"));
@@ -64,7 +64,7 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
     let limiter = db.limiter().await;
     let token = crate::db::bucket(1_000_000, 3600, 1_000_000);
     for (zone, policy) in [("wide", log(1_000_000, 3600)), ("full", log(1_000, 3600)), ("token", token)] {
-        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
     }
     let mut session = db.connect().await;
     for (zone_id, zone) in [(1, "wide"), (2, "full"), (3, "token")] {
@@ -101,7 +101,7 @@ pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about
     // for half of them.
     for (zone, ends_at, share) in [("refunds", later("0"), 1_000), ("reservations", later("1000 + t.seq"), 2)]
     {
-        limiter.set_zone(zone, &log(2_000, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(2_000, 3600), None, "test").await.unwrap();
         let mut read = Vec::new();
         for pieces in [250, 1_000] {
             let key = format!("{pieces} pieces");
@@ -134,11 +134,11 @@ pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about
 
 /// One for a check, alone or in a batch, whoever chose its id; three under SERIALIZABLE.
 pub async fn a_check_is_one_round_trip(db: Db) {
-    let proxy = Proxy::before(&db.url_as(tallygate::Role::App)).await;
+    let proxy = Proxy::before(&db.url_as(tallygate::schema::Role::App)).await;
     for (isolation, trips) in [(Isolation::RowLock, 1), (Isolation::Serializable, 3)] {
         let config = Config { isolation, connections: 4, ..Config::default() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
-        db.limiter().await.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+        db.limiter().await.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
         let calls = async || {
             limiter.check(Check::new("login", "42")).await.unwrap();
             limiter.check(Check::new("login", "42").txn(Uuid::now_v7())).await.unwrap();
@@ -164,7 +164,7 @@ async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize)
         let call = format!(
             "select count(*) from zone_check_many(array_fill({zone_id}, array[{count}]), array[{}],
                 array(select gen_random_uuid() from generate_series(1, {count})),
-                array_fill(1::bigint, array[{count}]), null, null)",
+                array_fill(1::bigint, array[{count}]), null)",
             keys.join(",")
         );
         // What earlier transactions read is told as long as it was not handed over.
@@ -219,7 +219,7 @@ async fn rows_read(session: &mut Connected, zone: &str, key: &str, cost: i64) ->
         Connected::MySql(_) => {
             let txn = Uuid::now_v7().simple();
             let check = format!(
-                "call zone_check_own({zone_id}, '{key}', unhex('{txn}'), {cost}, 0, 0, 5, null, 0, null, null)"
+                "call zone_check_own({zone_id}, '{key}', unhex('{txn}'), {cost}, 0, 5, null, 0, null, null)"
             );
             session.execute(&check).await.unwrap();
             let check = check.replace(&txn.to_string(), &Uuid::now_v7().simple().to_string());

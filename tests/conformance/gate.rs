@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tallygate::{Limiter, Migrator};
+use tallygate::Limiter;
+use tallygate::schema::{Migrator, Role};
 use tokio::time::timeout;
 
 use crate::db::{Db, Engine};
@@ -21,24 +22,44 @@ pub async fn an_unmigrated_database_says_what_to_run(db: Db) {
     assert!(error.to_string().contains("tallygate migrate"), "{error}");
 }
 
-pub async fn a_newer_schema_says_that_the_program_is_old(db: Db) {
-    let applied = "'2026-01-01T00:00:00Z', '1'";
-    db.execute(&format!(
-        "insert into tallygate_schema_history (version, name, applied_on, checksum) values (99, 'future', {applied})"
-    ))
-    .await;
+pub async fn a_newer_schema_is_worked_with_unless_one_of_its_migrations_is_breaking(db: Db) {
+    let apply = async |version: i32, name: &str| {
+        db.execute(&format!(
+            "insert into tallygate_schema_history (version, name, applied_on, checksum)
+            values ({version}, '{name}', '2026-01-01T00:00:00Z', '1')"
+        ))
+        .await;
+    };
+    let migrator = Migrator::new(&db.url).unwrap();
+    apply(97, "future").await;
+    Limiter::connect(&db.url).await.unwrap();
+    assert!(migrator.pending().await.unwrap().is_empty());
+    assert!(migrator.apply().await.unwrap().is_empty());
+    apply(98, "breaking_future").await;
+    apply(99, "far_future").await;
     for error in [
         Limiter::connect(&db.url).await.err().unwrap(),
-        Migrator::new(&db.url).unwrap().pending().await.unwrap_err(),
+        migrator.pending().await.unwrap_err(),
+        migrator.apply().await.unwrap_err(),
     ] {
         assert!(error.is_schema(), "{error}");
+        let says = error.to_string();
         assert!(
-            error.to_string().contains("version 99") && error.to_string().contains("newer tallygate"),
-            "{error}"
+            says.contains("version 99") && says.contains("version 98") && says.contains("newer tallygate"),
+            "{says}"
         );
     }
-    let error = Migrator::new(&db.url).unwrap().apply().await.unwrap_err();
-    assert!(error.is_schema(), "{error}");
+}
+
+pub async fn whoever_has_a_role_may_ask_what_is_unapplied(db: Db) {
+    let last = db.number("select max(version) from tallygate_schema_history").await;
+    let pending = async |role| Migrator::new(&db.url_as(role)).unwrap().pending().await.unwrap().len();
+    for expected in [0, 1] {
+        for role in [Role::App, Role::Auditor, Role::Operator] {
+            assert_eq!(pending(role).await, expected, "{role}");
+        }
+        db.execute(&format!("delete from tallygate_schema_history where version = {last}")).await;
+    }
 }
 
 pub async fn an_older_schema_says_what_to_run(db: Db) {

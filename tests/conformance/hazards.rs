@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
-use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy, Reason, UNITS_MAX};
+use tallygate::policy::UNITS_MAX;
+use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy, Reason};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
 use crate::locks::hold;
-use crate::staff::Staff;
 
 const START_US: i64 = 1_800_000_000_000_000;
 const TEN_YEARS_S: u64 = 315_576_000;
@@ -20,9 +20,9 @@ fn both(limit: i64) -> [(&'static str, Policy); 2] {
     [("log", log(limit, TEN_YEARS_S)), ("bucket", bucket(1, TEN_YEARS_S, limit))]
 }
 
-async fn set(limiter: &Staff, zones: impl IntoIterator<Item = (&'static str, Policy)>) {
+async fn set(limiter: &Limiter, zones: impl IntoIterator<Item = (&'static str, Policy)>) {
     for (zone, policy) in zones {
-        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
     }
 }
 
@@ -69,7 +69,7 @@ pub async fn h02_a_waiter_sees_what_was_spent_while_it_waited(db: Db) {
             for _ in 0..seen {
                 limiter.check(Check::new(zone, &key)).await.unwrap();
             }
-            let mut caller = db.connect_as(tallygate::Role::App).await;
+            let mut caller = db.connect_as(tallygate::schema::Role::App).await;
             caller.begin().await;
             limiter.check_in(caller.joined(), Check::new(zone, &key).cost(60)).await.unwrap();
             let waiter = waiter(&limiter, Check::new(zone, &key).cost(60)).await;
@@ -85,17 +85,17 @@ pub async fn h02_a_waiter_sees_what_was_spent_while_it_waited(db: Db) {
 pub async fn h03_two_batches_in_one_transaction_both_count(db: Db) {
     let limiter = db.limiter().await;
     set(&limiter, [("log", log(3, 3600))]).await;
-    let mut caller = db.connect_as(tallygate::Role::App).await;
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
     caller.begin().await;
     for _ in 0..2 {
         let batch = match db.engine {
             Engine::Postgres => "select count(*) from zone_check_many(
-                array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[2, 1], array[true, true],
+                array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[2, 1],
                 array[false, false])"
                 .to_owned(),
             _ => format!(
-                r#"call zone_check_many('[{{"zone_id":1,"key":"a","txn":"{}","cost":2,"fresh":1,"record":0}},
-                    {{"zone_id":1,"key":"b","txn":"{}","cost":1,"fresh":1,"record":0}}]', null, false)"#,
+                r#"call zone_check_many('[{{"zone_id":1,"key":"a","txn":"{}","cost":2,"record":0}},
+                    {{"zone_id":1,"key":"b","txn":"{}","cost":1,"record":0}}]', null, false)"#,
                 Uuid::now_v7().simple(),
                 Uuid::now_v7().simple()
             ),
@@ -115,9 +115,12 @@ pub async fn h03_two_batches_in_one_transaction_both_count(db: Db) {
 /// A thousand blocked checks: no temporary table ever, no new relation, and the bucket's row is updated in
 /// place, within its page.
 pub async fn h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue(db: Db) {
-    let pool =
-        PgPoolOptions::new().max_connections(1).connect(&db.url_as(tallygate::Role::App)).await.unwrap();
-    let limiter = Staff::of(&db, Limiter::with_pool(pool.clone(), Config::default()).await.unwrap());
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .connect(&db.url_as(tallygate::schema::Role::App))
+        .await
+        .unwrap();
+    let limiter = db.with_staff(Limiter::with_pool(pool.clone(), Config::default()).await.unwrap()).await;
     set(&limiter, [("log", log(1, 3600))]).await;
     let number = async |sql: &'static str| -> i64 { sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap() };
     let relations = "select count(*) from pg_class where relnamespace = current_schema()::regnamespace";
@@ -147,7 +150,7 @@ pub async fn h04_keys_and_zones_do_not_wait_for_each_other(db: Db) {
     // a transaction has asked for that.
     let second = if db.engine == Engine::Postgres { "serializable" } else { "repeatable read" };
     for isolation in ["read committed", second] {
-        let mut caller = db.connect_as(tallygate::Role::App).await;
+        let mut caller = db.connect_as(tallygate::schema::Role::App).await;
         let begin = match db.engine {
             Engine::Postgres => format!("begin isolation level {isolation}"),
             _ => format!("set session transaction isolation level {isolation}; begin"),
@@ -187,7 +190,7 @@ pub async fn h06_one_zones_rejection_can_take_back_what_the_others_gave(db: Db) 
     let limiter = db.limiter().await;
     set(&limiter, [("user", log(5, 3600)), ("address", bucket(1, 3600, 3)), ("card", log(1, 3600))]).await;
     limiter.check(Check::new("card", "9f3c")).await.unwrap();
-    let mut caller = db.connect_as(tallygate::Role::App).await;
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
     let mut ask = async |zones: [(&str, &str); 3]| {
         caller.begin().await;
         let mut passes = true;
@@ -293,7 +296,7 @@ pub async fn h10_a_session_in_daylight_saving_time_changes_nothing(db: Db) {
 
     // The same sessions by the server's own clock.
     let limiter = db.limiter().await;
-    let mut caller = db.connect_as(tallygate::Role::App).await;
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
     caller.execute(after).await.unwrap();
     let utc_us = match db.engine {
         Engine::Postgres => "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
@@ -333,8 +336,8 @@ pub async fn h11_no_routine_takes_its_time_from_the_client(db: Db) {
         )"
     } else {
         "specific_schema = database() and specific_name in (
-            'check_velocity', 'rate_limiting_request', 'zone_find', 'zone_check', 'zone_check_own', 'zone_check_many',
-            'zone_check_many_own', 'zone_check_all', 'zone_check_all_own', 'zone_undo', 'zone_undo_own', 'zone_mark',
+            'check_velocity', 'check_velocity_in', 'rate_limiting_request', 'rate_limiting_request_in', 'zone_find',
+            'zone_check', 'zone_check_own', 'zone_check_many', 'zone_check_many_own', 'zone_check_all', 'zone_check_all_own', 'zone_undo', 'zone_undo_own', 'zone_mark',
             'zone_mark_own', 'zone_unchecked', 'zone_unchecked_own', 'zone_charges'
         )"
     };

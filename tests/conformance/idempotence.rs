@@ -1,7 +1,9 @@
 //! P6: the same transaction again gives the recorded decision and spends nothing.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
-use tallygate::{Check, Config, Isolation};
+use tallygate::{Check, Config, Isolation, Policy};
 use uuid::Uuid;
 
 use crate::db::{Db, Engine, log};
@@ -21,7 +23,7 @@ pub async fn eight_clients_with_one_txn_are_charged_once(db: Db) {
         };
         let limiter = db.limiter_with(config).await;
         let zone = format!("{isolation:?}");
-        limiter.set_zone(&zone, &log(1000, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &log(1000, 3600), None, "test").await.unwrap();
         let txn = random_id();
         let calls = (0..8).map(|client| {
             let (limiter, zone) = (limiter.clone(), zone.clone());
@@ -57,7 +59,7 @@ pub async fn a_txn_twice_in_one_batch_is_charged_once(db: Db) {
     for &isolation in db.engine.isolations() {
         let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
         let zone = format!("{isolation:?}");
-        limiter.set_zone(&zone, &log(10, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &log(10, 3600), None, "test").await.unwrap();
         let txn = Uuid::now_v7();
         let check = |key: &str, cost| Check::new(&zone, key).cost(cost).txn(txn);
         let batch = vec![check("42", 3), Check::new(&zone, "42").cost(5), check("43", 3), check("42", 3)];
@@ -90,7 +92,7 @@ pub async fn another_cost_is_a_conflict_and_writes_nothing(db: Db) {
 async fn another_cost(db: &Db, isolation: Isolation) {
     let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
     let before = db.rows().await;
-    limiter.set_zone("login", &log(10, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     let first = limiter.check(Check::new("login", "42").cost(2).txn(txn)).await.unwrap();
     let error = limiter.check(Check::new("login", "42").cost(3).txn(txn)).await.unwrap_err();
@@ -113,10 +115,103 @@ async fn another_cost(db: &Db, isolation: Isolation) {
     assert!(again.replayed);
 }
 
+/// Whoever repeats an id with somebody else in it would be told of a member that was never counted.
+pub async fn another_member_is_a_conflict_and_writes_nothing(db: Db) {
+    for &isolation in db.engine.isolations() {
+        let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
+        let zone = format!("{isolation:?}");
+        let cards = Policy::distinct(1, Duration::from_secs(3600)).unwrap();
+        limiter.operator().set_zone(&zone, &cards, None, "test").await.unwrap();
+        let check = |member: &str, txn| Check::new(&zone, "ip").member(member).txn(txn);
+        let txn = Uuid::now_v7();
+        let first = limiter.check(check("card:A", txn)).await.unwrap();
+        assert!(first.is_allowed());
+        assert!(limiter.check(check("card:B", Uuid::now_v7())).await.unwrap().blocked);
+        let before = db.rows().await;
+        let again = || vec![check("card:A", Uuid::now_v7()), check("card:B", txn)];
+        let new = Uuid::now_v7();
+        let refused = [
+            limiter.check(check("card:B", txn)).await.unwrap_err(),
+            limiter.check(Check::new(&zone, "ip").txn(txn)).await.unwrap_err(),
+            limiter.check_many(again()).await.unwrap_err(),
+            limiter.check_many(vec![check("card:A", new), check("card:B", new)]).await.unwrap_err(),
+            limiter.check_all(vec![check("card:B", txn)]).await.unwrap_err(),
+        ];
+        for refused in refused {
+            assert!(refused.is_conflict() && refused.to_string().contains("another member"), "{refused}");
+        }
+        assert_eq!(db.rows().await, before, "nothing was written, the batches' other checks included");
+        for again in [
+            limiter.check(check("card:A", txn)).await.unwrap(),
+            limiter.check_many(vec![check("card:A", txn); 2]).await.unwrap().remove(1),
+            limiter.check_all(vec![check("card:A", txn)]).await.unwrap().decisions.remove(0),
+        ] {
+            assert!(again.replayed && again.seq == first.seq, "{again:?}");
+        }
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// No argument says that an id is new: only the ledger does.
+pub async fn no_caller_can_have_an_id_decided_twice(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter
+        .operator()
+        .set_zone("cards", &Policy::distinct(5, Duration::from_secs(3600)).unwrap(), None, "test")
+        .await
+        .unwrap();
+    let mut app = db.connect_as(tallygate::schema::Role::App).await;
+    let txn = Uuid::now_v7();
+    let calls = match db.engine {
+        Engine::Postgres => vec![
+            format!("select zone_check(1, '42', '{txn}')"),
+            format!(
+                "select zone_check_many(array[1, 1], array['42', 'x'], array['{txn}', null]::uuid[], array[1, 0], null)"
+            ),
+            format!("select zone_check_all(array[1], array['42'], '{txn}', array[1])"),
+        ],
+        _ => {
+            let check = |zone: i32, member: &str| {
+                format!(
+                    r#"[{{"zone_id":{zone},"key":"42","txn":"{txn}","cost":1,"fresh":1{member}}},
+                    {{"zone_id":1,"key":"x","txn":"{}","cost":0,"fresh":1}}]"#,
+                    Uuid::now_v7()
+                )
+            };
+            let (plain, member) = (check(1, ""), check(2, r#","member":"a""#));
+            vec![
+                format!(
+                    "call zone_check_own(1, '42', unhex('{}'), 1, false, 5, null, 0, null, null)",
+                    txn.simple()
+                ),
+                format!("call zone_check_many_own('{plain}', 5, false)"),
+                format!("call zone_check_many_own('{member}', 5, false)"),
+                format!("start transaction; call zone_check_many('{plain}', 5, false); commit"),
+                format!(
+                    r#"call zone_check_all_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1,"fresh":1}}]', 5)"#
+                ),
+            ]
+        }
+    };
+    for call in calls.iter().chain(&calls) {
+        app.execute(call).await.unwrap();
+    }
+    assert_eq!(db.number("select count(*) from zone_txn where zone_id = 1").await, 1);
+    assert_eq!(db.rows().await, if db.engine == Engine::Postgres { 1 } else { 2 });
+    let schema = if db.engine == Engine::Postgres { "current_schema()" } else { "database()" };
+    let fresh = format!(
+        "select count(*) from information_schema.parameters
+        where specific_schema = {schema} and parameter_name = 'p_fresh'"
+    );
+    assert_eq!(db.number(&fresh).await, 0);
+    db.assert_ledger_is_whole().await;
+}
+
 pub async fn a_txn_is_its_own_in_each_bucket(db: Db) {
     let limiter = db.limiter().await;
     for zone in ["user", "address"] {
-        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
     }
     let txn = Uuid::now_v7();
     for (zone, key) in [("user", "a"), ("address", "a"), ("user", "b")] {

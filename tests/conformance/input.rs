@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use tallygate::{Check, History, Policy};
+use tallygate::audit::verify::Verify;
+use tallygate::ledger::History;
+use tallygate::{Charged, Check, ErrorKind, Policy};
 use uuid::Uuid;
 
 use crate::db::{Db, Engine, log};
 
 pub async fn what_cannot_be_stored_is_refused_and_writes_nothing(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
     let long = "k".repeat(256);
     let check = |key: &str| Check::new("login", key);
     for (check, value) in [
@@ -20,31 +22,38 @@ pub async fn what_cannot_be_stored_is_refused_and_writes_nothing(db: Db) {
         (check("a\u{85}"), "control character"),
         (check("42").cost(-1), "-1"),
         (check("42").cost(i64::MAX), &i64::MAX.to_string()),
-        (check("42").cost(tallygate::UNITS_MAX + 1), "1099511627777"),
+        (check("42").cost(tallygate::policy::UNITS_MAX + 1), "1099511627777"),
         (check("42").txn(Uuid::nil()), "nil UUID"),
         (Check::new("nobody", "42"), "\"nobody\""),
         (Check::new("", "42"), "zone name"),
     ] {
+        // That there is no zone is no fault of who checks.
+        let kind = if value == "\"nobody\"" { ErrorKind::UnknownZone } else { ErrorKind::Invalid };
         let error = limiter.check(check.clone()).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(value), "{check:?}: {error}");
+        assert!(error.kind() == kind && error.to_string().contains(value), "{check:?}: {error}");
         assert_eq!(error.to_string().lines().count(), 1, "{error}");
         let error = limiter.check_many(vec![Check::new("login", "good"), check]).await.unwrap_err();
-        assert!(error.is_invalid(), "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
     }
     for error in [
-        limiter.set_zone("", &log(1, 1), None, "test").await.unwrap_err(),
-        limiter.set_zone(" a", &log(1, 1), None, "test").await.unwrap_err(),
-        limiter.set_zone(&"z".repeat(101), &log(1, 1), None, "test").await.unwrap_err(),
-        limiter.set_zone("a", &log(1, 1), Some(&"d".repeat(1001)), "test").await.unwrap_err(),
-        limiter.history(&History { limit: 0, ..History::default() }).await.unwrap_err(),
-        limiter.history(&History { zone: Some("nobody".into()), ..History::default() }).await.unwrap_err(),
-        limiter.history(&History { key: Some("42".into()), ..History::default() }).await.unwrap_err(),
+        limiter.operator().set_zone("", &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.operator().set_zone(" a", &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.operator().set_zone(&"z".repeat(101), &log(1, 1), None, "test").await.unwrap_err(),
+        limiter.operator().set_zone("a", &log(1, 1), Some(&"d".repeat(1001)), "test").await.unwrap_err(),
+        limiter.auditor().history(&History { limit: 0, ..History::default() }).await.unwrap_err(),
+        limiter
+            .auditor()
+            .history(&History { key: Some("42".into()), ..History::default() })
+            .await
+            .unwrap_err(),
         Policy::sliding_log(-1, Duration::from_secs(1)).unwrap_err(),
         Policy::sliding_log(1, Duration::ZERO).unwrap_err(),
         Policy::token_bucket(7, Duration::from_secs(315_000_001), Some(1 << 40)).unwrap_err(),
     ] {
         assert!(error.is_invalid(), "{error}");
     }
+    let nobody = History { zone: Some("nobody".into()), ..History::default() };
+    assert!(limiter.auditor().history(&nobody).await.unwrap_err().is_unknown_zone());
     assert_eq!(db.rows().await, 0);
     assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 0);
     assert_eq!(db.number("select count(*) from zone_master").await, 1);
@@ -65,22 +74,22 @@ pub async fn meta_characters_are_plain_data(db: Db) {
         "\"",
     ];
     for name in odd {
-        let zone = limiter.set_zone(name, &log(1, 3600), Some(name), name).await.unwrap();
+        let zone = limiter.operator().set_zone(name, &log(1, 3600), Some(name), name).await.unwrap();
         assert_eq!((zone.name.as_str(), zone.description.as_str()), (name, name));
         assert!(limiter.check(Check::new(name, name)).await.unwrap().is_allowed());
         let many = limiter.check_many(odd.map(|key| Check::new(name, key)).to_vec()).await.unwrap();
         assert!(many.iter().all(|d| d.blocked == (d.key == name)), "{name}");
         let history = History { zone: Some(name.into()), key: Some(name.into()), ..History::default() };
-        let rows = limiter.history(&history).await.unwrap().rows;
+        let rows = limiter.auditor().history(&history).await.unwrap().rows;
         assert!(rows.len() == 2 && rows.iter().all(|row| row.key == name && row.zone == name));
     }
-    assert_eq!(limiter.zones().await.unwrap().len(), odd.len());
+    assert_eq!(limiter.operator().zones().await.unwrap().len(), odd.len());
     assert_eq!(db.rows().await as usize, odd.len() * (odd.len() + 1));
 }
 
 pub async fn keys_are_compared_byte_by_byte(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let long = "é".repeat(127);
     for key in
         ["a", "A", "a ", " a", "á", "a\u{301}", "ß", "ss", "1", "1.0", "01", &long, &format!("{long}x")]
@@ -96,15 +105,15 @@ pub async fn keys_are_compared_byte_by_byte(db: Db) {
 /// What a caller of plain SQL leaves out, or writes in another way, is the same transaction.
 pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
     let mut session = db.connect().await;
     if db.engine == Engine::Postgres {
         for call in [
-            format!("select zone_check(1, '42', '{txn}', 1, null, null)"),
+            format!("select zone_check(1, '42', '{txn}', 1, null)"),
             format!(
-                "select zone_check_many(array[1], array['42'], array['{}']::uuid[], array[1], null, null)",
+                "select zone_check_many(array[1], array['42'], array['{}']::uuid[], array[1], null)",
                 txn.simple()
             ),
         ] {
@@ -113,7 +122,7 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
     } else {
         for call in [
             format!(
-                "call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, null, 0, null, null)",
+                "call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, 0, null, null)",
                 txn.simple()
             ),
             format!(
@@ -223,27 +232,99 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
 
 pub async fn arrays_of_different_lengths_are_refused(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     let mut session = db.connect().await;
     for arguments in [
         "array[1, 1], array['a'], array[null, null]::uuid[], array[1, 1], null, null",
-        "array[1, 1], array['a', 'b'], array[null]::uuid[], array[1, 1], null, null",
-        "array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[1], null, null",
-        "array[1], array['a'], array[null]::uuid[], array[1], '{}', null",
-        "array[1], array['a'], array[null]::uuid[], array[1], null, array[true, true]",
-        "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null, null",
-        "array[1], null, array[null]::uuid[], array[1], null, null",
-        "null, array['a'], array[null]::uuid[], array[1], null, null",
-        "'{{1,1}}', '{{a,b}}', array[null, null]::uuid[], array[1, 1], null, null",
-        "array[1], array['a'], array[null]::uuid[], array[1], null, '{{true}}'",
+        "array[1, 1], array['a', 'b'], array[null]::uuid[], array[1, 1], null",
+        "array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[1], null",
+        "array[1], array['a'], array[null]::uuid[], array[1], '{}'",
+        "array[1], array['a'], array[null]::uuid[], array[1], array[true, true]",
+        "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null",
+        "array[1], null, array[null]::uuid[], array[1], null",
+        "null, array['a'], array[null]::uuid[], array[1], null",
+        "'{{1,1}}', '{{a,b}}', array[null, null]::uuid[], array[1, 1], null",
+        "array[1], array['a'], array[null]::uuid[], array[1], '{{true}}'",
     ] {
         let call = format!("select count(*) from zone_check_many({arguments})");
         let error = session.try_number(&call).await.unwrap_err().to_string();
         assert!(error.contains("differ in length"), "{arguments}: {error}");
     }
-    assert_eq!(
-        session.number("select count(*) from zone_check_many('{}', '{}', '{}', '{}', null, null)").await,
-        0
-    );
+    assert_eq!(session.number("select count(*) from zone_check_many('{}', '{}', '{}', '{}', null)").await, 0);
+    assert_eq!(db.rows().await, 0);
+}
+
+/// As a database that a later release has left, or somebody by hand.
+pub async fn an_algorithm_that_nobody_knows_is_an_error_everywhere(db: Db) {
+    let limiter = db.limiter().await;
+    let zone = limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let spent = limiter.check(Check::new("login", "42")).await.unwrap();
+    let mut owner = db.connect().await;
+    match db.engine {
+        Engine::Sqlite => owner.execute("pragma ignore_check_constraints = on").await.unwrap(),
+        _ => owner.execute("alter table zone_master drop constraint zone_master_algorithm_ck").await.unwrap(),
+    }
+    for table in ["zone_master", "zone_version"] {
+        owner.execute(&format!("update {table} set algorithm = 'guesswork'")).await.unwrap();
+    }
+    let rows = db.rows().await;
+    let check = |key: &str| Check::new("login", key);
+    let mut errors = vec![
+        limiter.check(check("42")).await.unwrap_err(),
+        limiter.check(check("new")).await.unwrap_err(),
+        limiter.peek("login", "42").await.unwrap_err(),
+        limiter.check_many(vec![check("42"), check("new"), check("newer")]).await.unwrap_err(),
+        limiter.check_all(vec![check("42")]).await.unwrap_err(),
+        limiter.refund(Charged::by(spent.txn_id)).await.unwrap_err(),
+        limiter.operator().ban("login", "42", Duration::from_secs(60), "why", "who").await.unwrap_err(),
+        limiter.operator().zones().await.unwrap_err(),
+        limiter.operator().zone_versions(&zone).await.unwrap_err(),
+    ];
+    errors.extend(limiter.auditor().verify(&Verify::default(), |_| {}).await.err());
+    assert_eq!(errors.len(), 10);
+    for (n, error) in errors.iter().enumerate() {
+        assert!(error.to_string().contains("guesswork") && !error.is_transient(), "{n}: {error}");
+    }
+    let call = match db.engine {
+        Engine::Postgres => "select blocked::int from check_velocity",
+        Engine::Sqlite => return,
+        _ => "call check_velocity",
+    };
+    let error = owner.execute(&format!("{call}({}, '42')", zone.id)).await.unwrap_err();
+    assert!(error.to_string().contains("guesswork"), "{error}");
+    assert_eq!(db.rows().await, rows);
+}
+
+/// Rounded or left out, they would be other checks than were meant; and who counts blocked rows must get rows.
+pub async fn checks_that_are_no_array_or_no_whole_numbers_are_refused(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    limiter.operator().set_zone("other", &log(5, 60), None, "test").await.unwrap();
+    let mut app = db.connect_as(tallygate::schema::Role::App).await;
+    let check = |more: &str| format!(r#"'[{{"key":"42",{more}}}]'"#);
+    for (checks, said) in [
+        (r#"'{"zone_id":1,"key":"42","cost":1}'"#.to_owned(), "type OBJECT"),
+        ("'null'".to_owned(), "type NULL"),
+        ("null".to_owned(), "type null"),
+        (r#"'"x"'"#.to_owned(), "type STRING"),
+        ("'1'".to_owned(), "type INTEGER"),
+        (check(r#""zone_id":1,"cost":1.6"#), "cost 1.6 "),
+        (check(r#""zone_id":1,"cost":true"#), "cost true "),
+        (check(r#""zone_id":1,"cost":null"#), "cost null "),
+        (check(r#""zone_id":1,"cost":"one""#), "cost one "),
+        (check(r#""zone_id":1,"cost":1e30"#), "cost 1"),
+        (check(r#""zone_id":1,"cost":1,"ttl_us":1.6"#), "reservation"),
+        (check(r#""cost":1,"zone_id":1.6"#), "no zone null"),
+        (check(r#""cost":1,"zone_id":true"#), "no zone null"),
+    ] {
+        let error = app.execute(&format!("call zone_check_many_own({checks}, 5, false)")).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{checks}: {error}");
+        let error = app.execute(&format!("call zone_check_all_own({checks}, 5)")).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{checks}: {error}");
+        app.begin().await;
+        let error = app.execute(&format!("call zone_check_many({checks}, 5, false)")).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{checks}: {error}");
+        app.execute("rollback").await.unwrap();
+    }
     assert_eq!(db.rows().await, 0);
 }

@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::join_all;
-use tallygate::{Check, Config, Durability, Limiter};
+use tallygate::audit::verify::Verify;
+use tallygate::policy::Durability;
+use tallygate::schema::Role;
+use tallygate::{Check, Config, Limiter, Policy};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::child::{Child, Work};
 use crate::db::{Db, Told, log, told};
+use crate::locks::hold;
 use crate::rounds;
+use crate::verify::verify;
 
 const LIMIT: i64 = 100;
 const CALLERS: usize = 32;
@@ -25,7 +30,7 @@ pub async fn a_killed_server_keeps_every_decision_it_gave(mut db: Db) {
     let mut rows = 0;
     for round in 0..rounds(2, 20) {
         let zone = format!("round {round}");
-        limiter.set_zone(&zone, &log(LIMIT, 86_400), None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &log(LIMIT, 86_400), None, "test").await.unwrap();
         let load = Load::start(&limiter, &zone);
         load.get(200).await;
         sleep(Duration::from_millis(fastrand::u64(0..500))).await;
@@ -52,9 +57,9 @@ pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_w
         let limiter = db.limiter_with(config).await;
         let (durable, relaxed) = (format!("durable {round}"), format!("relaxed {round}"));
         let policy = log(1_000_000, 86_400);
-        limiter.set_zone(&durable, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(&durable, &policy, None, "test").await.unwrap();
         let policy = policy.with_durability(Durability::Relaxed);
-        limiter.set_zone(&relaxed, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(&relaxed, &policy, None, "test").await.unwrap();
         // A connection at hand, so that the short while before the end is one of checks.
         limiter.peek(&durable, "0").await.unwrap();
         let clock = Arc::<AtomicUsize>::default();
@@ -187,12 +192,12 @@ async fn until_answered(limiter: &Limiter, check: Check) -> tallygate::Decision 
 /// The embedded engine has no server to kill: here the program that holds the file is killed.
 pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("killed", &log(LIMIT, 86_400), None, "test").await.unwrap();
+    limiter.operator().set_zone("killed", &log(LIMIT, 86_400), None, "test").await.unwrap();
     let mut rng = Rng::new();
     for round in 0..rounds(10, 100) {
         let keys = if round % 2 == 0 { 1 } else { 3 };
         let work = Work {
-            url: db.url_as(tallygate::Role::App),
+            url: db.url_as(tallygate::schema::Role::App),
             zone: "killed".to_owned(),
             keys: (0..keys).map(|n| format!("{n} of round {}", round / 4)).collect(),
             serializable: false,
@@ -207,4 +212,92 @@ pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
         db.assert_ledger_is_whole().await;
         db.assert_first_come(LIMIT).await;
     }
+}
+
+/// KILL QUERY, and a time limit of the server's, end a routine where it stands: no handler of it runs, and its transaction
+/// stays open.
+pub async fn a_connection_whose_statement_was_killed_is_not_used_again(db: Db) {
+    let config = Config { connections: 1, deadline: Duration::from_secs(30), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
+    limiter.operator().set_zone("login", &log(LIMIT, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    let mut killer = db.connect().await;
+
+    let mut holder = hold(&db, "42").await;
+    let waiting = tokio::spawn(async move { limiter.check(Check::new("login", "42")).await });
+    db.kill_the_waiting_statement(&mut killer).await;
+    holder.execute("rollback").await.unwrap();
+    assert!(!waiting.await.unwrap().unwrap().replayed, "it was tried again, on another connection");
+
+    // A pool of the caller's own, whose next user might begin a transaction, and commit what was left.
+    let pool = sqlx::MySqlPool::connect(&db.url_as(Role::App)).await.unwrap();
+    let config = Config { attempts: 1, ..config };
+    let limiter = Limiter::with_pool(pool.clone(), config).await.unwrap();
+    let mut holder = hold(&db, "42").await;
+    let waiting = tokio::spawn(async move { limiter.check(Check::new("login", "42")).await });
+    db.kill_the_waiting_statement(&mut killer).await;
+    holder.execute("rollback").await.unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let mut next = pool.acquire().await.unwrap();
+    sqlx::raw_sql("set transaction isolation level read committed").execute(&mut *next).await.unwrap();
+    db.assert_ledger_is_whole().await;
+}
+
+/// What such a session begins next commits what the routine had done so far. That must be whole decisions.
+pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("plain", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("soft", &log(2, 3600).with_soft_rate(Some(1)), None, "test").await.unwrap();
+    let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
+    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
+    let mut killer = db.connect().await;
+    let mut app = db.connect_as(Role::App).await;
+    let id = app.number("select cast(connection_id() as signed)").await;
+    let (mut killed, mut usual_us) = (0, 40_000);
+    for round in 0..rounds(60, 3000) {
+        // Plain ones together, or such as are decided one by one; in a transaction of their own, or in the session's.
+        let zones: &[i32] = if round % 2 == 0 { &[1] } else { &[2, 3] };
+        let checks = (0..60).map(|n| {
+            format!(r#"{{"zone_id":{},"key":"{}-{n}","cost":1}}"#, zones[n % zones.len()], round / 4)
+        });
+        let checks = checks.collect::<Vec<_>>().join(",");
+        let joins = round % 4 > 1;
+        let call = if joins { "zone_check_many" } else { "zone_check_many_own" };
+        if joins {
+            app.begin().await;
+        }
+        let sql = format!("call {call}('[{checks}]', 5, false)");
+        let kill = async {
+            sleep(Duration::from_micros(fastrand::u64(0..usual_us))).await;
+            killer.execute(&format!("kill query {id}")).await.unwrap();
+        };
+        let began = Instant::now();
+        let (called, ()) = tokio::join!(async { app.execute(&sql).await.map(|()| began.elapsed()) }, kill);
+        if let Ok(took) = called {
+            usual_us = (usual_us + took.as_micros() as u64) / 2;
+        } else {
+            killed += 1;
+        }
+        // The kill may have come when the call was over.
+        app.execute("begin").await.ok();
+        app.execute("begin").await.unwrap();
+        app.execute("commit").await.unwrap();
+    }
+    assert!(killed > 10, "only {killed} calls were killed");
+    // Further checks follow what was left, if it counts.
+    for key in 0..30 {
+        for zone in ["plain", "soft", "slots"] {
+            for _ in 0..3 {
+                limiter.check(Check::new(zone, format!("{key}-{key}"))).await.unwrap();
+            }
+        }
+    }
+    let (verified, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(verified.rows > 0 && faults.is_empty(), "{} faults: {:?}", faults.len(), faults.first());
+    let over = "select count(*) from (
+            select sum(spent) as spent from zone_txn_view group by zone_id, bucket_key
+        ) b
+        where spent > 2";
+    assert_eq!(db.number(over).await, 0, "buckets that got more than their limit");
 }

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::Utc;
-use tallygate::{Check, Cursor, History};
+use tallygate::Check;
+use tallygate::ledger::{Cursor, History};
 use uuid::Uuid;
 
 use crate::db::{Db, bucket, log};
@@ -11,7 +12,7 @@ use crate::db::{Db, bucket, log};
 pub async fn history_pages_through_every_row_once(db: Db) {
     let limiter = db.limiter().await;
     for zone in ["a", "b"] {
-        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
         for n in 0..23 {
             limiter.check(Check::new(zone, format!("key {}", n % 2))).await.unwrap();
         }
@@ -28,7 +29,7 @@ pub async fn history_pages_through_every_row_once(db: Db) {
         let mut before: Option<Cursor> = None;
         let mut rows = Vec::new();
         loop {
-            let page = limiter.history(&History { before, ..history.clone() }).await.unwrap();
+            let page = limiter.auditor().history(&History { before, ..history.clone() }).await.unwrap();
             rows.extend(page.rows);
             before = page.next;
             if before.is_none() {
@@ -43,8 +44,8 @@ pub async fn history_pages_through_every_row_once(db: Db) {
 
 pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("a", &log(2, 3600), None, "test").await.unwrap();
-    limiter.set_zone("b", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("a", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("b", &log(2, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     for (zone, key) in [("a", "x"), ("a", "y"), ("b", "x")] {
         for _ in 0..3 {
@@ -52,9 +53,9 @@ pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
         }
         limiter.check(Check::new(zone, key).txn(txn)).await.unwrap();
     }
-    let all = limiter.history(&History::default()).await.unwrap().rows;
+    let all = limiter.auditor().history(&History::default()).await.unwrap().rows;
     assert_eq!(all.len(), 12);
-    let count = async |history: History| limiter.history(&history).await.unwrap().rows.len();
+    let count = async |history: History| limiter.auditor().history(&history).await.unwrap().rows.len();
     let (zone, key) = (Some("a".to_owned()), Some("x".to_owned()));
     assert_eq!(count(History { zone: zone.clone(), ..Default::default() }).await, 8);
     assert_eq!(count(History { zone: zone.clone(), key: key.clone(), ..Default::default() }).await, 4);
@@ -80,8 +81,8 @@ pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
 
 pub async fn a_peek_leaves_no_row_unless_asked(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("log", &log(3, 3600), None, "test").await.unwrap();
-    limiter.set_zone("bucket", &bucket(1, 315_576_000, 3), None, "test").await.unwrap();
+    limiter.operator().set_zone("log", &log(3, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("bucket", &bucket(1, 315_576_000, 3), None, "test").await.unwrap();
     for zone in ["log", "bucket"] {
         let peek = limiter.peek(zone, "42").await.unwrap();
         assert_eq!((peek.remaining, peek.blocked, peek.seq), (3, false, None));
@@ -96,30 +97,35 @@ pub async fn a_peek_leaves_no_row_unless_asked(db: Db) {
 
 pub async fn a_zone_keeps_every_version_and_no_empty_one(db: Db) {
     let limiter = db.limiter().await;
-    let first = limiter.set_zone("login", &log(5, 60), Some("logins"), "alice").await.unwrap();
-    assert_eq!(limiter.set_zone("login", &log(5, 60), None, "bob").await.unwrap(), first, "nothing changed");
+    let first = limiter.operator().set_zone("login", &log(5, 60), Some("logins"), "alice").await.unwrap();
+    assert_eq!(
+        limiter.operator().set_zone("login", &log(5, 60), None, "bob").await.unwrap(),
+        first,
+        "nothing changed"
+    );
     limiter.check(Check::new("login", "42").cost(5)).await.unwrap();
-    let second = limiter.set_zone("login", &log(6, 60), None, "carol").await.unwrap();
+    let second = limiter.operator().set_zone("login", &log(6, 60), None, "carol").await.unwrap();
     assert_eq!((second.id, second.version, second.description.as_str()), (first.id, 2, "logins"));
     let decision = limiter.check(Check::new("login", "42")).await.unwrap();
     assert!(decision.is_allowed(), "the history is judged by the new policy");
     assert_eq!((decision.zone_version, decision.limit), (2, 6));
-    let third = limiter.set_zone("login", &bucket(1, 60, 9), Some("now a bucket"), "dave").await.unwrap();
-    let versions = limiter.zone_versions(&third).await.unwrap();
+    let third =
+        limiter.operator().set_zone("login", &bucket(1, 60, 9), Some("now a bucket"), "dave").await.unwrap();
+    let versions = limiter.operator().zone_versions(&third).await.unwrap();
     let seen: Vec<_> =
         versions.iter().map(|v| (v.version, v.changed_by.as_str(), v.description.as_str())).collect();
     assert_eq!(seen, [(1, "alice", "logins"), (2, "carol", "logins"), (3, "dave", "now a bucket")]);
     assert!(versions.is_sorted_by_key(|v| v.changed_at));
     assert_eq!(versions[2].policy, bucket(1, 60, 9));
-    assert_eq!(limiter.zones().await.unwrap(), std::slice::from_ref(&third));
-    assert_eq!(limiter.zone("login").await.unwrap(), Some(third));
-    assert_eq!(limiter.zone("logins").await.unwrap(), None);
+    assert_eq!(limiter.operator().zones().await.unwrap(), std::slice::from_ref(&third));
+    assert_eq!(limiter.operator().zone("login").await.unwrap(), Some(third));
+    assert_eq!(limiter.operator().zone("logins").await.unwrap(), None);
 }
 
 /// Whoever decides beside the write lock cannot write what was decided.
 pub async fn a_row_that_does_not_follow_its_buckets_head_is_refused(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     limiter.check_many(vec![Check::new("login", "42"); 2]).await.unwrap();
     let mut connection = db.connect().await;
     for (key, seq) in [("42", 1), ("42", 2), ("42", 4), ("43", 0), ("43", 2)] {

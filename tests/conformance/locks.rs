@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::db::{Connected, Db, Engine, bucket, log, told};
 use crate::proxy::Proxy;
 use crate::rounds;
-use crate::staff::Staff;
+use crate::verify::verify;
 
 /// Holds the bucket as a paused client would. On SQLite that holds the whole file.
 pub async fn hold(db: &Db, key: &str) -> Connected {
@@ -38,7 +38,7 @@ pub async fn a_held_bucket_delays_no_other_when_serializable(db: Db) {
 async fn held(db: &Db, isolation: Isolation) {
     let config = Config { isolation, connections: 4, ..Config::default() };
     let limiter = db.limiter_with(config).await;
-    limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "held")).await.unwrap();
     let mut holder = hold(db, "held").await;
 
@@ -89,7 +89,7 @@ async fn held(db: &Db, isolation: Isolation) {
 pub async fn a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it(db: Db) {
     let config = Config { connections: 2, deadline: Duration::from_secs(20), ..Config::default() };
     let limiter = db.limiter_with(config).await;
-    limiter.set_zone("login", &log(100_000, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(100_000, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "42")).await.unwrap();
 
     // While it waits for the lock: what the server finishes later is found by the txn.
@@ -132,7 +132,7 @@ pub async fn the_clock_is_read_after_the_lock_is_held(db: Db) {
 
 pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
     while_held(&db, async |limiter, mut holder, waiting| {
-        limiter.set_zone("login", &log(7, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone("login", &log(7, 3600), None, "test").await.unwrap();
         holder.execute("rollback").await.unwrap();
         for decision in waiting.await {
             assert_eq!((decision.zone_version, decision.limit), (2, 7));
@@ -144,14 +144,14 @@ pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
 /// A first attempt that lost its caller may still wait for the lock when the second one is decided.
 pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "42")).await.unwrap();
     let txn = Uuid::now_v7();
     let mut second = hold(&db, "42").await;
     let first = match db.engine {
-        Engine::Postgres => format!("select zone_check(1, '42', '{txn}', 1, true)"),
+        Engine::Postgres => format!("select zone_check(1, '42', '{txn}')"),
         _ => format!(
-            "call zone_check_own(1, '42', unhex('{}'), 1, true, false, 10, null, 0, null, null)",
+            "call zone_check_own(1, '42', unhex('{}'), 1, false, 10, null, 0, null, null)",
             txn.simple()
         ),
     };
@@ -167,8 +167,8 @@ pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
 
 /// The last limiter may go when its runtime has gone.
 pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
-    db.limiter().await.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
-    let url = db.url_as(tallygate::Role::App);
+    db.limiter().await.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    let url = db.url_as(tallygate::schema::Role::App);
     let dropped = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let limiter = runtime.block_on(async {
@@ -186,7 +186,7 @@ pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
 /// A cleaner may remove the row that somebody waits for; the waiter must end up with a row that it holds.
 pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
     let limiter = db.limiter_with(Config { attempts: 1, ..Config::default() }).await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     for (key, batch) in [("one", 1), ("many", 2)] {
         let key_and_other = [key, "other"];
         db.execute(&format!(
@@ -211,7 +211,7 @@ pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
 /// Where the caller asks for it, what somebody else holds is left undecided and the rest is decided.
 pub async fn a_held_bucket_is_left_out_of_a_batch_that_skips(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
     for key in ["held", "free"] {
         limiter.check(Check::new("login", key)).await.unwrap();
     }
@@ -256,20 +256,20 @@ pub async fn a_held_bucket_is_left_out_of_a_batch_that_skips(db: Db) {
 async fn while_held(
     db: &Db,
     then: impl AsyncFnOnce(
-        Staff,
+        Limiter,
         Connected,
         std::pin::Pin<Box<dyn Future<Output = Vec<tallygate::Decision>> + Send>>,
     ),
 ) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     for key in ["42", "other"] {
         limiter.check(Check::new("login", key)).await.unwrap();
     }
     let holder = hold(db, "42").await;
     // Another limiter's gate: both wait in the database, and a call of plain SQL beside them.
     let (one, many) = (limiter.clone(), db.limiter().await);
-    let mut sql = db.connect_as(tallygate::Role::App).await;
+    let mut sql = db.connect_as(tallygate::schema::Role::App).await;
     let velocity = match db.engine {
         Engine::Postgres => "select blocked from check_velocity(1, '42')",
         _ => "call check_velocity(1, '42')",
@@ -295,7 +295,7 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
         Config { connections: 16, attempts: 1, deadline: Duration::from_secs(60), ..Config::default() };
     let limiter = db.limiter_with(config).await;
     for zone in ["a", "b"] {
-        limiter.set_zone(zone, &log(1_000_000, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(1_000_000, 3600), None, "test").await.unwrap();
     }
     let calls = (0..16).map(|client| {
         let limiter = limiter.clone();
@@ -322,10 +322,10 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
 pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
         let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
-        let proxy = Proxy::before(&db.url_of_own_sessions(tallygate::Role::App)).await;
+        let proxy = Proxy::before(&db.url_of_own_sessions(tallygate::schema::Role::App)).await;
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         let zone = format!("{isolation:?}");
-        db.limiter().await.set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
+        db.limiter().await.operator().set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
         let (ending, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let callers = (0..16).map(|caller: usize| {
             let (limiter, zone) = (limiter.clone(), zone.clone());
@@ -377,14 +377,14 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
 /// A procedure that fails after it took locks must not leave them with the session.
 pub async fn a_failed_call_gives_its_locks_back(db: Db) {
     let limiter = db.limiter_with(Config { isolation: Isolation::RowLock, ..Config::default() }).await;
-    limiter.set_zone("login", &bucket(1, 3600, 5), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &bucket(1, 3600, 5), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
     let mut session = db.connect().await;
     let failing = [
-        format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 0, 5, null, 0, null, null)", txn.simple()),
+        format!("call zone_check_own(1, '42', unhex('{}'), 2, 0, 5, null, 0, null, null)", txn.simple()),
         format!(
-            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"fresh":0,"record":0}}]', 5, false)"#,
+            r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":2,"record":0}}]', 5, false)"#,
             txn.simple()
         ),
     ];
@@ -405,4 +405,37 @@ pub async fn a_failed_call_gives_its_locks_back(db: Db) {
             )
             .await;
     }
+}
+
+/// The zone becomes one of slots while the batch decides the buckets before it: whichever version decides, it decides as
+/// that version says.
+pub async fn a_batch_decides_by_the_policy_that_it_chose_its_way_by(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("slow", &bucket(5, 3600, 5), None, "test").await.unwrap();
+    limiter.operator().set_zone("fast", &bucket(100, 3600, 100), None, "test").await.unwrap();
+    limiter.check(Check::new("slow", "42")).await.unwrap();
+    limiter.check(Check::new("fast", "42")).await.unwrap();
+    // Its bucket is brought through the change, for which that version is read with a lock.
+    limiter.operator().set_zone("slow", &bucket(6, 3600, 6), None, "test").await.unwrap();
+    let mut holder = db.connect().await;
+    holder.begin().await;
+    holder.number("select version from zone_version where zone_id = 1 and version = 2 for update").await;
+    let mut app = db.connect_as(tallygate::schema::Role::App).await;
+    let fast = r#",{"zone_id":2,"key":"42","cost":1}"#.repeat(10);
+    let batch =
+        format!(r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","cost":1}}{fast}]', 20, false)"#);
+    let batch = tokio::spawn(async move { app.execute(&batch).await });
+    db.wait_for_a_lock_wait(&mut db.connect().await).await;
+    let slots = tallygate::Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
+    limiter.operator().set_zone("fast", &slots, None, "test").await.unwrap();
+    holder.execute("rollback").await.unwrap();
+    batch.await.unwrap().unwrap();
+    assert_eq!(db.rows().await, 2 + 11);
+    let (_, faults) = verify(&limiter, &tallygate::audit::verify::Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:?}");
+    for _ in 0..3 {
+        limiter.check(Check::new("fast", "42")).await.unwrap();
+    }
+    let slots = "select count(*) from zone_txn where zone_id = 2 and zone_version = 2 and not blocked";
+    assert_eq!(db.number(slots).await, 2, "two at once");
 }

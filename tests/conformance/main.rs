@@ -35,17 +35,21 @@ mod model;
 mod naive;
 mod patience;
 mod pgbouncer;
+mod program;
 mod proxy;
 mod real;
 mod refunds;
+mod removal;
+mod removals;
 mod reports;
 mod retries;
 mod rights;
 mod schema;
 mod seeds;
 mod server;
-mod staff;
+mod sessions;
 mod together;
+mod upgrade;
 mod vectors;
 mod verify;
 mod waiting;
@@ -106,6 +110,7 @@ fn main() -> std::process::ExitCode {
         clock::a_clock_that_goes_backwards_never_moves_a_bucket_back,
         coalesced::a_coalesced_row_stands_for_many_checks_and_spends_nothing,
         coalesced::what_comes_after_a_coalesced_row_is_decided_as_without_it,
+        coalesced::a_row_for_many_follows_a_blocked_check_of_a_zone_that_chose_it,
         coalesced::a_row_that_stands_for_no_check_is_refused,
         durability::a_zone_keeps_its_choices_in_every_version,
         differential::the_database_decides_what_the_core_decides,
@@ -127,22 +132,31 @@ fn main() -> std::process::ExitCode {
         flat::a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one,
         floods::a_change_of_policy_ends_what_was_remembered,
         floods::a_flood_of_blocked_checks_is_counted_in_a_few_rows,
+        floods::a_joined_refund_ends_what_was_remembered,
         floods::a_txn_of_the_callers_own_always_has_its_row,
         floods::a_zone_may_choose_it_while_it_is_in_use,
         floods::what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough,
         gate::an_unmigrated_database_says_what_to_run,
-        gate::a_newer_schema_says_that_the_program_is_old,
+        gate::a_newer_schema_is_worked_with_unless_one_of_its_migrations_is_breaking,
         gate::an_older_schema_says_what_to_run,
+        gate::whoever_has_a_role_may_ask_what_is_unapplied,
         idempotence::eight_clients_with_one_txn_are_charged_once,
+        idempotence::another_member_is_a_conflict_and_writes_nothing,
         idempotence::another_cost_is_a_conflict_and_writes_nothing,
         idempotence::a_txn_is_its_own_in_each_bucket,
         idempotence::a_txn_twice_in_one_batch_is_charged_once,
+        input::an_algorithm_that_nobody_knows_is_an_error_everywhere,
         input::what_cannot_be_stored_is_refused_and_writes_nothing,
         input::meta_characters_are_plain_data,
         input::keys_are_compared_byte_by_byte,
         input::the_tables_refuse_what_the_library_refuses,
         joined::a_pool_of_one_connection_is_enough,
+        joined::a_payment_with_two_limits_commits_or_rolls_back_both_together,
+        joined::a_refund_sees_the_charge_of_its_own_transaction,
+        joined::a_reservation_and_its_end_join_the_callers_transaction,
+        joined::a_reversal_in_its_own_transaction_gives_both_back_or_neither,
         joined::a_rollback_takes_the_decision_away_and_a_commit_keeps_it,
+        joined::joined_calls_with_overlapping_buckets_never_deadlock,
         ledger::history_pages_through_every_row_once,
         ledger::history_filters_by_zone_key_txn_outcome_and_time,
         ledger::a_peek_leaves_no_row_unless_asked,
@@ -170,6 +184,18 @@ fn main() -> std::process::ExitCode {
         refunds::what_cannot_be_given_back_is_refused_and_writes_nothing,
         rights::a_grantee_that_cannot_be_is_one_clear_error,
         rights::hostile_text_is_only_text,
+        removal::a_check_that_came_before_keeps_its_zone,
+        removal::a_zone_that_anything_names_stays,
+        removal::a_zone_that_was_never_used_is_removed_and_its_number_is_not_given_again,
+        removal::who_knew_a_zone_that_was_removed_is_told_and_finds_the_new_one,
+        removals::a_bucket_that_was_erased_by_hand_is_found,
+        removals::a_run_that_was_cut_off_is_finished_and_counted_once,
+        removals::an_erasure_that_was_rewritten_with_its_hash_is_found_by_a_checkpoint,
+        removals::each_change_of_an_erasure_is_found,
+        removals::each_change_of_what_was_dropped_is_found,
+        removals::rows_that_no_run_of_upkeep_dropped_are_missing,
+        removals::what_upkeep_drops_is_recorded_and_chained_and_a_checkpoint_tells_how_much_it_was,
+        rights::who_is_logged_in_is_recorded_beside_who_is_said_to_act,
         reports::a_report_says_what_a_recount_of_the_ledger_says,
         reports::what_cannot_be_reported_on_is_refused,
         schema::twenty_migrators_at_once_all_succeed,
@@ -183,13 +209,19 @@ fn main() -> std::process::ExitCode {
         hazards::h09_the_first_call_of_a_bucket_is_held_to_the_limit,
         hazards::h12_blocked_checks_consume_nothing,
         hazards::h13_a_long_idle_gives_no_extra_token,
+        seeds::the_typed_calls_answer_as_the_routines_do,
+        seeds::the_typed_calls_join_the_callers_transaction,
         together::a_bad_check_fails_alone,
         together::a_runtime_may_end_while_checks_wait,
         together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,
         together::callers_that_leave_harm_no_other,
+        upgrade::a_database_with_data_is_upgraded_and_keeps_its_data_and_its_rights,
+        upgrade::an_older_migrator_leaves_a_newer_schema_as_it_is,
+        upgrade::old_and_new_programs_check_side_by_side_while_it_is_upgraded,
         vectors::every_vector_is_decided_as_written,
         verify::a_change_of_a_zone_is_found,
         verify::a_decision_that_does_not_follow_from_the_rows_before_it_is_found,
+        verify::an_override_that_was_lengthened_is_found,
         verify::each_change_of_a_ledger_is_found_where_it_is,
         verify::every_column_of_a_row_is_held,
         waiting::the_promised_wait_is_the_least_that_passes,
@@ -206,6 +238,7 @@ fn main() -> std::process::ExitCode {
         flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
         flat::a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much,
+        idempotence::no_caller_can_have_an_id_decided_twice,
         input::a_txn_in_plain_sql_is_charged_once_however_it_is_written,
         locks::a_late_first_attempt_finds_what_the_second_one_decided,
         locks::a_held_bucket_delays_no_other_and_its_waiters_end_at_their_deadline,
@@ -217,24 +250,33 @@ fn main() -> std::process::ExitCode {
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
+        maintain::nobody_but_the_owner_can_hold_upkeep_up,
         maintain::one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes,
         patience::what_passes_unchecked_is_in_the_ledger_afterwards_once,
+        verify::a_lost_connection_does_not_end_a_verification,
         together::a_bucket_keeps_its_order_when_its_call_is_split,
         together::a_held_bucket_delays_none_that_travel_with_it,
         together::an_uncommitted_new_bucket_delays_none_that_travel_with_it,
         together::each_caller_has_its_own_deadline,
         together::what_waits_is_bounded,
+        removal::a_check_that_comes_meanwhile_finds_no_zone,
         rights::a_role_gives_its_rights_to_its_members,
         rights::an_app_executes_the_public_routines_and_touches_no_table,
         rights::an_auditor_reads_every_view_and_writes_nothing,
+        rights::an_operator_changes_nothing_of_a_zone_but_what_its_versions_keep,
+        rights::an_operator_reads_all_of_a_bucket_but_its_salt,
         rights::an_operator_writes_zones_and_marks_and_does_not_see_the_ledger,
         rights::an_owner_migrates_an_empty_database_and_gives_the_other_roles,
         rights::each_role_does_its_work_and_is_refused_that_of_the_others,
         rights::every_view_shows_every_column_of_its_table,
         rights::granting_twice_changes_nothing,
+        rights::a_routine_that_one_may_not_call_is_no_reason_to_wait,
         rights::the_command_shows_what_it_would_do_and_does_it,
+        rights::who_is_no_more_is_forgotten_and_the_others_keep_their_rights,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,
+        seeds::a_typed_call_whose_answer_is_lost_is_not_made_again,
+        seeds::serializable_typed_calls_are_tried_again_until_they_are_decided,
         seeds::the_first_calls_of_a_new_id_never_fail,
         seeds::half_tokens_are_not_lost,
         seeds::a_refused_call_costs_nothing,
@@ -242,23 +284,33 @@ fn main() -> std::process::ExitCode {
     );
     on!([Postgres] =>
         clock::a_hostile_search_path_changes_nothing,
+        clock::a_time_zone_that_calls_itself_utc_changes_nothing,
         durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own,
         hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         input::arrays_of_different_lengths_are_refused,
         joined::two_checks_in_one_transaction_both_count,
         together::many_who_leave_before_their_turn_are_passed_over,
+        schema::a_database_that_is_not_in_utf8_is_refused_in_one_sentence,
         rights::no_routine_is_everybodys_and_each_has_a_fixed_search_path,
         seeds::serializable_by_default_changes_nothing,
     );
     on!([MySql, MariaDb] =>
         clock::set_timestamp_changes_nothing,
+        input::checks_that_are_no_array_or_no_whole_numbers_are_refused,
         joined::a_routine_that_owns_its_transaction_refuses_to_run_in_one,
         joined::a_routine_that_joins_refuses_to_run_without_one,
         joined::an_old_snapshot_locks_no_unrelated_bucket,
         joined::an_old_snapshot_of_what_is_held_must_be_retried,
         joined::what_is_held_locks_no_unrelated_bucket,
+        kill::a_connection_whose_statement_was_killed_is_not_used_again,
+        kill::a_killed_statement_leaves_no_half_of_a_decision,
+        locks::a_batch_decides_by_the_policy_that_it_chose_its_way_by,
         locks::a_failed_call_gives_its_locks_back,
         locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
+        sessions::a_number_that_the_session_sets_is_no_rows,
+        sessions::no_temporary_table_outlives_a_batch,
+        sessions::settings_of_the_session_fail_no_call,
+        sessions::temporary_tables_that_were_there_before_are_not_believed,
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,

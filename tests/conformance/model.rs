@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use tallygate::{
-    Algorithm, Ask, Charge, Decision, Event, Happened, Head, Hold, Ledger, Mode, Need, Outcome, Override,
-    Policy, Reason, Recorded, Undo, Version, decide, happen,
+use tallygate::decide::{
+    Ask, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Undo, Version, decide, happen,
 };
+use tallygate::policy::{Algorithm, BlockedRows, Mode, Override};
+use tallygate::{Decision, Policy, Reason, Recorded};
 use uuid::Uuid;
 
 #[derive(Default)]
@@ -33,7 +34,7 @@ pub struct Row {
     spent_total: i64,
     strikes: i64,
     ends_us: Option<i64>,
-    member: Option<String>,
+    pub member: Option<String>,
     /// What was told of a check.
     pub decided: Option<Expected>,
     /// What was told of anything else.
@@ -112,7 +113,7 @@ impl From<&Decision> for Expected {
 impl From<&Recorded> for Noted {
     fn from(recorded: &Recorded) -> Self {
         Self {
-            kind: recorded.kind,
+            kind: recorded.kind.as_str(),
             cost: recorded.cost,
             spent: recorded.spent,
             remaining: recorded.remaining,
@@ -161,7 +162,7 @@ impl Model {
     pub fn check(&mut self, asked: &Asked, now_us: i64) -> Result<Expected, Refused> {
         let (versions, bucket) = self.bucket(asked);
         if asked.cost > 0
-            && let Some(past) = bucket.past(asked.txn, asked.cost)
+            && let Some(past) = bucket.past(asked)
         {
             return past;
         }
@@ -171,11 +172,8 @@ impl Model {
 
     /// Several limits of one transaction: all, or none.
     pub fn check_all(&mut self, all: &[Asked], now_us: i64) -> Result<Vec<Expected>, Refused> {
-        let past: Vec<_> = all
-            .iter()
-            .filter(|asked| asked.cost > 0)
-            .map(|asked| self.bucket(asked).1.past(asked.txn, asked.cost))
-            .collect();
+        let past: Vec<_> =
+            all.iter().filter(|asked| asked.cost > 0).map(|asked| self.bucket(asked).1.past(asked)).collect();
         if past.iter().any(Option::is_some) {
             return past.into_iter().map(|past| past.unwrap_or(Err(Refused::Conflict))).collect();
         }
@@ -260,13 +258,29 @@ impl Model {
         Ok(noted)
     }
 
-    /// A row for checks that were blocked without asking: as one of cost 0, but for what it says.
+    /// A row for checks that were blocked without asking: as one of cost 0, but for what it says. They follow one that was
+    /// blocked for some time.
     pub fn record_blocked(&mut self, asked: &Asked, now_us: i64) -> Result<(), Refused> {
         let (versions, bucket) = self.bucket(asked);
-        if let Some(past) = bucket.past(asked.txn, asked.cost) {
+        if let Some(past) = bucket.past(asked) {
             return past.map(drop);
         }
         let mut outcome = bucket.decide(versions, &Ask::default(), now_us)?;
+        let coalesces = |version| {
+            let of = |v: &&Version| v.version == version;
+            versions.iter().find(of).unwrap().policy.blocked_rows() == BlockedRows::Coalesced
+        };
+        let followed = bucket.rows.iter().filter(|row| ["check", "reserve"].contains(&row.kind)).any(|row| {
+            row.decided.is_some_and(|told| {
+                told.blocked
+                    && told.retry_after_us.is_some()
+                    && coalesces(told.zone_version)
+                    && row.at_us >= outcome.decided_us - 60_000_000
+            })
+        });
+        if !followed {
+            return Err(Refused::Invalid);
+        }
         let banned = outcome.head.banned_until_us.is_some_and(|until_us| until_us > outcome.decided_us);
         outcome.blocked = true;
         outcome.reason = if banned { Reason::Banned } else { Reason::OverLimit };
@@ -337,15 +351,16 @@ impl Row {
 }
 
 impl Bucket {
-    fn view<'b>(&'b self, versions: &'b [Version]) -> tallygate::Bucket<'b> {
+    fn view<'b>(&'b self, versions: &'b [Version]) -> tallygate::decide::Bucket<'b> {
         let from = if self.head.seq == 0 { versions.len() } else { self.head.zone_version as usize };
-        tallygate::Bucket { versions: &versions[from - 1..], head: &self.head, holds: &self.holds }
+        tallygate::decide::Bucket { versions: &versions[from - 1..], head: &self.head, holds: &self.holds }
     }
 
-    fn past(&self, txn: Uuid, cost: i64) -> Option<Result<Expected, Refused>> {
-        let row = self.rows.iter().find(|row| row.txn == txn && CHECKS.contains(&row.kind))?;
+    fn past(&self, asked: &Asked) -> Option<Result<Expected, Refused>> {
+        let row = self.rows.iter().find(|row| row.txn == asked.txn && CHECKS.contains(&row.kind))?;
         let same = row.decided.map(|decided| Expected { replayed: true, ..decided });
-        Some(same.filter(|_| row.cost == cost).ok_or(Refused::Conflict))
+        let about = |row: &Row| row.cost == asked.cost && row.member == asked.member;
+        Some(same.filter(|_| about(row)).ok_or(Refused::Conflict))
     }
 
     fn decide(&self, versions: &[Version], ask: &Ask<'_>, now_us: i64) -> Result<Outcome, Refused> {

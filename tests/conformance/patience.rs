@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
-use tallygate::{Check, Config, Decision, Journal, Limiter, OnOutage, Policy, Reason};
+use tallygate::policy::OnOutage;
+use tallygate::{Check, Config, Decision, Journal, Limiter, Policy, Reason};
 use uuid::Uuid;
 
 use crate::db::{Db, bucket, log};
@@ -15,7 +16,7 @@ use crate::proxy::Proxy;
 /// another one of them waits.
 pub async fn those_who_wait_pass_in_the_order_of_their_coming(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("api", &bucket(10, 1, 1), None, "test").await.unwrap();
+    limiter.operator().set_zone("api", &bucket(10, 1, 1), None, "test").await.unwrap();
     let wait = |_| Box::pin(limiter.check_until(Check::new("api", "42"), Duration::from_secs(60)));
     let mut waiters: Vec<_> = (0..10).map(wait).collect();
     for waiter in &mut waiters {
@@ -31,7 +32,7 @@ pub async fn those_who_wait_pass_in_the_order_of_their_coming(db: Db) {
 pub async fn who_waits_too_short_is_told_so_and_what_is_given_back_is_noticed(db: Db) {
     let config = Config { waiters: 2, ..Config::default() };
     let limiter = db.limiter_with(config).await;
-    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();
     let begun = Instant::now();
@@ -63,7 +64,7 @@ pub async fn who_waits_too_short_is_told_so_and_what_is_given_back_is_noticed(db
 
 /// The network loses every answer for a while.
 pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
-    let proxy = Proxy::before(&db.url_as(tallygate::Role::App)).await;
+    let proxy = Proxy::before(&db.url_as(tallygate::schema::Role::App)).await;
     let (journal, limiter, _folder) = with_journal(&db, &proxy.url).await;
     let (txn, mut passed, mut refused) = (Uuid::now_v7(), 0, 0);
     proxy.cut_one_of(1);
@@ -108,7 +109,7 @@ pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
 
 /// Whoever can make a bucket slow must not be able to open it.
 pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
-    let (journal, limiter, _folder) = with_journal(&db, &db.url_as(tallygate::Role::App)).await;
+    let (journal, limiter, _folder) = with_journal(&db, &db.url_as(tallygate::schema::Role::App)).await;
     let mut holder = hold(&db, "42").await;
     let held = Check::new("open", "42").deadline(SHORT);
     assert!(limiter.check(held).await.unwrap_err().is_transient());
@@ -118,7 +119,7 @@ pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
     assert!(journal.is_empty());
 }
 
-/// A journal of a zone that this database does not have: what is behind it gets through.
+/// Of a zone that this database does not have, or in which nothing passes unchecked: what is behind it gets through.
 pub async fn what_the_ledger_refuses_for_good_is_kept_aside(db: Db) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
@@ -127,13 +128,21 @@ pub async fn what_the_ledger_refuses_for_good_is_kept_aside(db: Db) {
         format!(r#"{{"zone":"{zone}","key":"{key}","txn":"{txn}","cost":3,"at":"2026-01-01T00:00:00Z"}}"#)
             + "\n"
     };
-    std::fs::write(&path, line("gone", "1") + &line("login", "2")).unwrap();
+    std::fs::write(&path, line("gone", "1") + &line("closed", "1") + &line("open", "2")).unwrap();
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("closed", &log(1, 3600), None, "test").await.unwrap();
+    // What passed while it was open may come when it is open no more.
+    limiter
+        .operator()
+        .set_zone("open", &log(1, 3600).with_on_outage(OnOutage::Open), None, "test")
+        .await
+        .unwrap();
+    limiter.operator().set_zone("open", &log(1, 3600), None, "test").await.unwrap();
     let limiter = Limiter::clone(&limiter).with_journal(Journal::open(&path, 10_000).unwrap());
     assert_eq!(limiter.reconcile().await.unwrap(), 1);
     let refused = std::fs::read_to_string(folder.path().join("journal.refused")).unwrap();
-    assert!(refused.contains(r#""zone":"gone""#) && refused.lines().count() == 1, "{refused}");
+    assert!(refused.contains(r#""zone":"gone""#) && refused.contains(r#""zone":"closed""#), "{refused}");
+    assert_eq!(refused.lines().count(), 2, "{refused}");
     let noted =
         db.number("select count(*) from zone_txn where kind = 'unchecked' and cost = 3 and spent = 0").await;
     assert_eq!((db.rows().await, noted), (1, 1));
@@ -147,8 +156,8 @@ async fn with_journal(db: &Db, url: &str) -> (Journal, Limiter, tempfile::TempDi
     let journal = Journal::open(folder.path().join("journal"), 900).unwrap();
     let limiter = Limiter::connect(url).await.unwrap().with_journal(journal.clone());
     let (policy, operator) = (log(5, 3600), db.limiter().await);
-    operator.set_zone("open", &policy.with_on_outage(OnOutage::Open), None, "test").await.unwrap();
-    operator.set_zone("closed", &policy, None, "test").await.unwrap();
+    operator.operator().set_zone("open", &policy.with_on_outage(OnOutage::Open), None, "test").await.unwrap();
+    operator.operator().set_zone("closed", &policy, None, "test").await.unwrap();
     for zone in ["open", "closed"] {
         limiter.check(Check::new(zone, "42")).await.unwrap();
     }
@@ -159,8 +168,8 @@ async fn with_journal(db: &Db, url: &str) -> (Journal, Limiter, tempfile::TempDi
 pub async fn a_leaky_queue_tells_each_caller_when_its_turn_is(db: Db) {
     let limiter = db.limiter().await;
     let policy =
-        Policy::new(tallygate::Algorithm::LeakyQueue, 1, Duration::from_secs(3600), Some(3)).unwrap();
-    limiter.set_zone("jobs", &policy, None, "test").await.unwrap();
+        Policy::new(tallygate::policy::Algorithm::LeakyQueue, 1, Duration::from_secs(3600), Some(3)).unwrap();
+    limiter.operator().set_zone("jobs", &policy, None, "test").await.unwrap();
     let mut turns = Vec::new();
     for _ in 0..3 {
         let decision = limiter.check(Check::new("jobs", "42")).await.unwrap();

@@ -24,7 +24,7 @@ pub async fn four_hundred_decisions_through_a_transaction_pool_are_right(mut db:
 
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
         let zone = format!("{isolation:?}");
-        direct.set_zone(&zone, &log(LIMIT, 3600), None, "test").await.unwrap();
+        direct.operator().set_zone(&zone, &log(LIMIT, 3600), None, "test").await.unwrap();
         let config = Config {
             isolation,
             connections: 1,

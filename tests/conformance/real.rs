@@ -4,18 +4,17 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
-use tallygate::Role;
+use tallygate::schema::Role;
 
 use crate::db::Db;
+use crate::program;
 
 /// All arrive within one window, so each address gets its first five.
 pub async fn of_528_logins_by_address_81_are_allowed_and_447_blocked(db: Db) {
     let tallygate = |role, arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tallygate"));
-        command.args(arguments).env("TALLYGATE_DATABASE_URL", db.url_as(role)).env_remove("RUST_LOG");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = program::tallygate(&db.url_as(role));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
     let zone = tallygate(Role::Operator, &["zone", "set", "login", "--rate", "5", "--per", "60s"])

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tallygate::{Charged, Check, Limit, Override, Policy, Recorded};
+use tallygate::ledger::Kind;
+use tallygate::policy::{Limit, Override};
+use tallygate::{Charged, Check, Policy, Recorded};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db, bucket, log};
@@ -11,7 +13,7 @@ use crate::db::{Clocked, Db, bucket, log};
 pub async fn the_same_refund_from_sixteen_callers_happens_once(db: Db) {
     let limiter = db.limiter().await;
     for (zone, policy) in [("log", log(5, 3600)), ("bucket", bucket(1, 315_576_000, 5))] {
-        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
         let txn = Uuid::now_v7();
         limiter.check(Check::new(zone, "42").cost(3).txn(txn)).await.unwrap();
         let refunds = (0..16).map(|_| limiter.refund(txn));
@@ -21,7 +23,7 @@ pub async fn the_same_refund_from_sixteen_callers_happens_once(db: Db) {
         assert_eq!(told.iter().filter(|row| !row.replayed).count(), 1, "{zone}");
         assert!(
             told.iter()
-                .all(|row| row.kind == "refund" && row.cost == 3 && row.remaining == 5 && row.seq == 2)
+                .all(|row| row.kind == Kind::Refund && row.cost == 3 && row.remaining == 5 && row.seq == 2)
         );
         assert_eq!(limiter.peek(zone, "42").await.unwrap().remaining, 5, "{zone}");
     }
@@ -31,10 +33,10 @@ pub async fn the_same_refund_from_sixteen_callers_happens_once(db: Db) {
 
 pub async fn what_cannot_be_given_back_is_refused_and_writes_nothing(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(1, 3600), None, "test").await.unwrap();
-    limiter.set_zone("other", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("other", &log(1, 3600), None, "test").await.unwrap();
     let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
-    limiter.set_zone("slots", &slots, None, "test").await.unwrap();
+    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
     let txn = || Uuid::now_v7();
     let (spent, blocked, reserved, slot) = (txn(), txn(), txn(), txn());
     assert!(limiter.check(Check::new("login", "42").txn(spent)).await.unwrap().is_allowed());
@@ -76,7 +78,7 @@ pub async fn what_cannot_be_given_back_is_refused_and_writes_nothing(db: Db) {
 pub async fn a_refund_gives_back_in_every_bucket_that_was_charged_or_in_one(db: Db) {
     let limiter = db.limiter().await;
     for zone in ["a", "b"] {
-        limiter.set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
     }
     let both = |txn| ["a", "b"].map(|zone| Check::new(zone, "42").txn(txn)).to_vec();
     let (everywhere, there) = (Uuid::now_v7(), Uuid::now_v7());
@@ -88,7 +90,7 @@ pub async fn a_refund_gives_back_in_every_bucket_that_was_charged_or_in_one(db: 
     assert_eq!(limiter.peek("b", "42").await.unwrap().remaining, 5);
     // Of a slot and a charge, each ends in its own way.
     let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
-    limiter.set_zone("slots", &slots, None, "test").await.unwrap();
+    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
     let mixed = Uuid::now_v7();
     let checks = ["slots", "a"].map(|zone| Check::new(zone, "43").txn(mixed)).to_vec();
     limiter.check_all(checks).await.unwrap();
@@ -105,7 +107,7 @@ pub async fn a_reservation_ends_exactly_at_its_time_and_a_late_settlement_is_a_d
     let limiter = &clocked.limiter;
     let start_us = 1_800_000_000_000_000;
     for (zone, policy) in [("log", log(10, 3600)), ("bucket", bucket(1, 315_576_000, 10))] {
-        limiter.set_zone(zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
         clocked.set(start_us).await;
         let txn = Uuid::now_v7();
         let reserved =
@@ -135,7 +137,7 @@ pub async fn a_reservation_ends_exactly_at_its_time_and_a_late_settlement_is_a_d
 pub async fn an_override_with_a_longer_window_knows_what_was_given_back(db: Db) {
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
-    limiter.set_zone("login", &log(5, 1), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(5, 1), None, "test").await.unwrap();
     let (start_us, txn) = (1_800_000_000_000_000, Uuid::now_v7());
     clocked.set(start_us).await;
     limiter.check(Check::new("login", "42").cost(3).txn(txn)).await.unwrap();
@@ -144,7 +146,7 @@ pub async fn an_override_with_a_longer_window_knows_what_was_given_back(db: Db) 
     limiter.check(Check::new("login", "42")).await.unwrap();
     let limit = Limit::new(5, Duration::from_secs(60), None).unwrap();
     let over = Override { limit: Some(limit), ban_exempt: false, for_us: None };
-    let recorded = limiter.set_override("login", "42", over, "why", "who").await.unwrap();
+    let recorded = limiter.operator().set_override("login", "42", over, "why", "who").await.unwrap();
     assert_eq!(recorded.remaining, 4);
     assert_eq!(limiter.peek("login", "42").await.unwrap().remaining, 4);
 }

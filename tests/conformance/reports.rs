@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tallygate::{
-    Act, Acts, BanRule, BlockedBucket, Check, Counts, Entry, Grain, History, Limit, Mode, NearBucket,
-    Override, Policy, Reason, Report, ReportOn, Top, Undone, Volume, ZoneReport,
+use tallygate::audit::report::{
+    Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, ReportOn, Top, Undone, Volume, ZoneReport,
 };
+use tallygate::ledger::{Entry, History, Kind};
+use tallygate::policy::{BanRule, BlockedRows, Limit, Mode, Override};
+use tallygate::{Check, Limiter, Policy, Reason};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db, log};
-use crate::staff::Staff;
 
 const START_US: i64 = 1_800_000_000_000_000; // 2027-01-15 08:00 UTC
 const ZONES: [&str; 6] = ["bulk", "idle", "login", "payments", "slots", "trial"];
@@ -31,14 +32,14 @@ async fn fill(db: &Db, clocked: &Clocked) {
     let ban = BanRule::new(3, minute, 2 * minute);
     clocked.set(START_US).await;
     for (zone, policy) in [
-        ("bulk", log(3, 60)),
+        ("bulk", log(3, 60).with_blocked_rows(BlockedRows::Coalesced)),
         ("idle", log(3, 60)),
         ("login", log(4, 60).with_soft_rate(Some(3)).with_ban(Some(ban))),
         ("payments", log(100, 60)),
         ("slots", slots),
         ("trial", log(2, 60).with_mode(Mode::Shadow)),
     ] {
-        limiter.set_zone(zone, &policy, None, "alice").await.unwrap();
+        limiter.operator().set_zone(zone, &policy, None, "alice").await.unwrap();
     }
     let mut us = 0;
     for n in 0..240_u64 {
@@ -76,18 +77,22 @@ async fn fill(db: &Db, clocked: &Clocked) {
             }
         }
     }
-    limiter.ban("login", "b", minute, "stuffing", "dora").await.unwrap();
+    limiter.operator().ban("login", "b", minute, "stuffing", "dora").await.unwrap();
     clocked.set(START_US + us + 1).await;
-    limiter.unban("login", "b", "a mistake", "dora").await.unwrap();
+    limiter.operator().unban("login", "b", "a mistake", "dora").await.unwrap();
     clocked.set(START_US + us + 2).await;
     let limit = Some(Limit::new(50, minute, None).unwrap());
     let office = Override { limit, ban_exempt: false, for_us: None };
-    limiter.set_override("payments", "office", office, "more cards", "dora").await.unwrap();
+    limiter.operator().set_override("payments", "office", office, "more cards", "dora").await.unwrap();
     limiter.check(Check::new("payments", "office").cost(45)).await.unwrap();
-    limiter.remove_override("payments", "office", "moved", "erin").await.unwrap();
-    let id = |zones: &[tallygate::Zone], name| zones.iter().find(|zone| zone.name == name).unwrap().id;
-    let zones = limiter.zones().await.unwrap();
-    clocked.pool().record_blocked(id(&zones, "bulk"), "flood", Uuid::now_v7(), 1, 17).await.unwrap();
+    limiter.operator().remove_override("payments", "office", "moved", "erin").await.unwrap();
+    let id =
+        |zones: &[tallygate::policy::Zone], name| zones.iter().find(|zone| zone.name == name).unwrap().id;
+    let zones = limiter.operator().zones().await.unwrap();
+    for cost in [3, 1] {
+        limiter.check(Check::new("bulk", "flood").cost(cost)).await.unwrap();
+    }
+    clocked.limiter.record_blocked(id(&zones, "bulk"), "flood", Uuid::now_v7(), 1, 17).await.unwrap();
     // At one time, so that a page ends between rows of the same time.
     for checks in (0..BULK).collect::<Vec<_>>().chunks(BULK / 3) {
         let check = |n: &usize| Check::new("bulk", format!("key {}", n * n % 4_001));
@@ -98,7 +103,7 @@ async fn fill(db: &Db, clocked: &Clocked) {
         "update zone_txn set kind = 'unchecked', reason = 'unchecked', spent = 0 where bucket_key = 'outage'",
     )
     .await;
-    limiter.set_zone("login", &log(6, 60), Some("logins"), "bob").await.unwrap();
+    limiter.operator().set_zone("login", &log(6, 60), Some("logins"), "bob").await.unwrap();
 }
 
 pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
@@ -115,7 +120,7 @@ pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
         (ReportOn { zone, since: cut, until: Some(at(50_000_000_000)), top: 1 }, Grain::Minute),
     ] {
         parts.clear();
-        let report = limiter.report(&on, |part| parts.push(part)).await.unwrap();
+        let report = limiter.auditor().report(&on, |part| parts.push(part)).await.unwrap();
         let mut recount = recount(&limiter, &on, grain).await;
         recount.changes = report.changes.clone();
         assert_eq!(report, recount, "{on:?}");
@@ -123,10 +128,10 @@ pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
     }
 
     // What the recount cannot be wrong about together with the report.
-    let report = limiter.report(&whole, |_| ()).await.unwrap();
+    let report = limiter.auditor().report(&whole, |_| ()).await.unwrap();
     let zone = |name| report.zones.iter().find(|zone| zone.zone == name).unwrap();
     let Counts { checks, coalesced, unchecked, .. } = zone("bulk").counts;
-    assert_eq!((checks, coalesced, unchecked), (BULK as u64 + 17 + 1, 17, 1));
+    assert_eq!((checks, coalesced, unchecked), (BULK as u64 + 2 + 17 + 1, 17, 1));
     assert_eq!(zone("idle").counts, Counts::default());
     for (name, count) in [
         ("soft", zone("login").counts.soft),
@@ -136,7 +141,8 @@ pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
     ] {
         assert!(count > 0, "nothing was {name}");
     }
-    let undone: BTreeSet<_> = report.zones.iter().flat_map(|zone| zone.undone.keys().cloned()).collect();
+    let undone: BTreeSet<_> =
+        report.zones.iter().flat_map(|zone| zone.undone.keys().map(|kind| kind.as_str())).collect();
     assert_eq!(undone.into_iter().collect::<Vec<_>>(), ["cancel", "refund", "release", "settle"]);
     let acts: Vec<_> = report.actions.newest.iter().rev().map(|act| (act.kind.as_str(), act.limit)).collect();
     assert_eq!(
@@ -147,7 +153,7 @@ pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
 
     // Zones change at the database's own time, whatever the test's clock says.
     let ever = ReportOn { since: Some(at(-START_US)), until: Some(at(START_US)), ..ReportOn::default() };
-    let changes = limiter.report(&ever, |_| ()).await.unwrap().changes;
+    let changes = limiter.auditor().report(&ever, |_| ()).await.unwrap().changes;
     assert_eq!(changes.len(), ZONES.len() + 1);
     let last = changes.last().unwrap();
     assert_eq!((last.zone.as_str(), last.version, last.changed_by.as_str()), ("login", 2, "bob"));
@@ -173,18 +179,21 @@ pub async fn what_cannot_be_reported_on_is_refused(db: Db) {
         (ReportOn { top: 0, ..ReportOn::default() }, "use 1 to 1000"),
         (ReportOn { top: 1_001, ..ReportOn::default() }, "use 1 to 1000"),
     ] {
-        let error = limiter.report(&on, |_| ()).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains(because), "{error}");
+        let error = limiter.auditor().report(&on, |_| ()).await.unwrap_err();
+        assert_eq!(error.is_unknown_zone(), because.contains("there is no zone"), "{error}");
+        assert!(error.is_unknown_zone() || error.is_invalid(), "{error}");
+        assert!(error.to_string().contains(because), "{error}");
     }
     // Nothing is no error.
     for since in [None, Some(now + TimeDelta::days(1)), Some(DateTime::<Utc>::MIN_UTC)] {
-        let report = limiter.report(&ReportOn { since, ..ReportOn::default() }, |_| ()).await.unwrap();
+        let report =
+            limiter.auditor().report(&ReportOn { since, ..ReportOn::default() }, |_| ()).await.unwrap();
         assert_eq!((report.rows, report.zones.len()), (0, 0));
     }
 }
 
 /// The report, from all rows at once.
-async fn recount(limiter: &Staff, on: &ReportOn, grain: Grain) -> Report {
+async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
     let mut history = History {
         zone: on.zone.clone(),
         since: on.since,
@@ -194,7 +203,7 @@ async fn recount(limiter: &Staff, on: &ReportOn, grain: Grain) -> Report {
     };
     let mut rows = Vec::new();
     loop {
-        let page = limiter.history(&history).await.unwrap();
+        let page = limiter.auditor().history(&history).await.unwrap();
         rows.extend(page.rows);
         history.before = page.next;
         if history.before.is_none() {
@@ -228,7 +237,7 @@ async fn recount(limiter: &Staff, on: &ReportOn, grain: Grain) -> Report {
             }
         }
     }
-    let is_ban = |row: &&Entry| row.kind == "ban" && row.actor.is_none();
+    let is_ban = |row: &&Entry| row.kind == Kind::Ban && row.actor.is_none();
     let is_act = |row: &&Entry| {
         ["ban", "unban", "override", "override_end"].contains(&row.kind.as_str()) && row.actor.is_some()
     };
@@ -241,11 +250,9 @@ async fn recount(limiter: &Staff, on: &ReportOn, grain: Grain) -> Report {
             for row in &decided {
                 *reasons.entry(row.reason.as_str()).or_default() += row.checks as u64;
             }
-            let mut undone = BTreeMap::<String, Undone>::new();
-            for row in
-                all.iter().filter(|row| ["refund", "settle", "cancel", "release"].contains(&&*row.kind))
-            {
-                let undone = undone.entry(row.kind.clone()).or_default();
+            let mut undone = BTreeMap::<Kind, Undone>::new();
+            for row in all.iter().filter(|row| row.kind.is_undo()) {
+                let undone = undone.entry(row.kind).or_default();
                 *undone = Undone { rows: undone.rows + 1, cost: undone.cost + row.cost };
             }
             ZoneReport {
@@ -287,8 +294,8 @@ fn counts(rows: &[&Entry]) -> Counts {
         blocked: sum(|row| row.blocked),
         soft: sum(|row| row.reason == Reason::Soft),
         shadowed: sum(|row| !row.blocked && !row.reason.allows()),
-        coalesced: sum(|row| row.kind == "coalesced"),
-        unchecked: sum(|row| row.kind == "unchecked"),
+        coalesced: sum(|row| row.kind == Kind::Coalesced),
+        unchecked: sum(|row| row.kind == Kind::Unchecked),
     }
 }
 
@@ -331,7 +338,7 @@ fn nearest(rows: &[&Entry], top: u32) -> Top<NearBucket> {
         if !rows.iter().all(|row| row.reason.allows()) {
             continue;
         }
-        let rows = rows.into_iter().filter(|row| row.kind != "unchecked");
+        let rows = rows.into_iter().filter(|row| row.kind != Kind::Unchecked);
         if let Some(row) = rows.min_by_key(|row| (row.remaining, Reverse(row.decided_at))) {
             let (zone, key, limit) = (zone.to_owned(), key.to_owned(), limit(zone, key));
             let (remaining, decided_at) = (row.remaining, row.decided_at);
@@ -353,7 +360,7 @@ fn acts(mut rows: Vec<&Entry>) -> Acts {
         recorded_at: row.decided_at,
         zone: row.zone.clone(),
         key: row.key.clone(),
-        kind: row.kind.clone(),
+        kind: row.kind,
         ends_at: row.ends_at,
         limit: match row.kind.as_str() {
             "override" => Some(50),
@@ -361,6 +368,7 @@ fn acts(mut rows: Vec<&Entry>) -> Acts {
             _ => None,
         },
         actor: row.actor.clone(),
+        login: row.login.clone(),
         note: row.note.clone(),
     };
     Acts { total: rows.len() as u64, newest: rows.iter().take(1_000).map(act).collect() }

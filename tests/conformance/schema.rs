@@ -1,7 +1,8 @@
 //! Migrating: once, however many start at once.
 
 use futures_util::future::join_all;
-use tallygate::{Limiter, Migrator};
+use tallygate::Limiter;
+use tallygate::schema::Migrator;
 
 use crate::db::Db;
 use crate::rounds;
@@ -19,6 +20,20 @@ pub async fn twenty_migrators_at_once_all_succeed(db: Db) {
         assert_eq!(applied.iter().filter(|count| **count > 0).count(), 1, "one worked, the others waited");
         assert!(Migrator::new(&empty.url).unwrap().pending().await.unwrap().is_empty());
         Limiter::connect(&empty.url).await.unwrap();
+    }
+}
+
+pub async fn a_database_that_is_not_in_utf8_is_refused_in_one_sentence(db: Db) {
+    let name = db.name();
+    for (encoding, text) in [("SQL_ASCII", "sql_ascii"), ("LATIN1", "latin1")] {
+        let other = format!("{name}_{text}");
+        db.execute(&format!("create database {other} encoding '{encoding}' locale 'C' template template0"))
+            .await;
+        let (server, _) = db.url.rsplit_once('/').unwrap();
+        let refused = Migrator::new(&format!("{server}/{other}")).unwrap().apply().await.unwrap_err();
+        assert!(refused.is_schema() && refused.to_string().contains(encoding), "{refused}");
+        assert!(refused.to_string().contains("encoding 'UTF8'"), "{refused}");
+        db.execute(&format!("drop database {other} with (force)")).await;
     }
 }
 

@@ -1,18 +1,24 @@
 //! The calls that the project grew from work as they were written, without the faults that they had.
 
-use futures_util::future::join_all;
+use std::time::Duration;
 
-use crate::db::{Connected, Db, Engine, bucket, log};
+use futures_util::future::{join, join_all};
+use sqlx::{AssertSqlSafe, Row};
+use tallygate::audit::verify::Verify;
+use tallygate::schema::Role;
+use tallygate::{Check, Config, Isolation, Limiter};
+
+use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::proxy::Proxy;
 use crate::rounds;
-use tallygate::Check;
 
 const NOON_US: i64 = 1_793_534_400_000_000;
 
 pub async fn check_velocity_answers_as_in_the_seed(db: Db) {
     let limiter = db.limiter().await;
-    let zone = limiter.set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    let zone = limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
     assert_eq!(zone.id, 1);
-    let mut session = db.connect_as(tallygate::Role::App).await;
+    let mut session = db.connect_as(tallygate::schema::Role::App).await;
     let mut blocked = Vec::new();
     for _ in 0..7 {
         blocked.push(
@@ -51,7 +57,7 @@ async fn request(session: &mut Connected, id: &str) -> i64 {
 /// A session whose clock is set by the test.
 async fn clocked(db: &Db) -> Connected {
     db.install_test_clock().await;
-    db.connect_as(tallygate::Role::App).await
+    db.connect_as(tallygate::schema::Role::App).await
 }
 
 async fn at(session: &mut Connected, us: i64) {
@@ -84,7 +90,7 @@ pub async fn rate_limiting_request_counts_down_and_refills(db: Db) {
 }
 
 pub async fn serializable_by_default_changes_nothing(db: Db) {
-    let mut session = db.connect_as(tallygate::Role::App).await;
+    let mut session = db.connect_as(tallygate::schema::Role::App).await;
     session.execute("set default_transaction_isolation = serializable").await.unwrap();
     let mut left = Vec::new();
     for _ in 0..12 {
@@ -97,7 +103,7 @@ pub async fn serializable_by_default_changes_nothing(db: Db) {
 pub async fn the_first_calls_of_a_new_id_never_fail(db: Db) {
     let mut sessions = Vec::new();
     for _ in 0..16 {
-        sessions.push(db.connect_as(tallygate::Role::App).await);
+        sessions.push(db.connect_as(tallygate::schema::Role::App).await);
     }
     for round in 0..rounds(20, 500) {
         // A zone that is new and an id that is new, then an id that is new in a zone that is there.
@@ -156,9 +162,9 @@ pub async fn a_refused_call_costs_nothing(db: Db) {
 pub async fn the_wait_for_the_lock_earns_nothing_twice(db: Db) {
     let limiter = db.limiter().await;
     // 100 tokens a second, and room for 100.
-    limiter.set_zone("z", &bucket(100, 1, 100), None, "test").await.unwrap();
+    limiter.operator().set_zone("z", &bucket(100, 1, 100), None, "test").await.unwrap();
     limiter.check(Check::new("z", "42").cost(100)).await.unwrap();
-    let mut caller = db.connect_as(tallygate::Role::App).await;
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
     match db.engine {
         Engine::Postgres => caller.execute("begin; select 1").await.unwrap(),
         _ => caller
@@ -179,4 +185,150 @@ pub async fn the_wait_for_the_lock_earns_nothing_twice(db: Db) {
         late.remaining,
         later.remaining
     );
+}
+
+/// The row of `check_velocity` in plain SQL: blocked, id, zone, bucket, rate, seconds.
+async fn plain_velocity(
+    session: &mut Connected,
+    zone_id: i32,
+    key: &str,
+) -> (bool, i64, i32, String, i64, i64) {
+    match session {
+        Connected::Postgres(c) => {
+            let row = "blocked = 1, id, zone_id, bucket_key, rate, window_seconds";
+            let sql = format!("select {row} from check_velocity({zone_id}, '{key}')");
+            sqlx::query_as(AssertSqlSafe(sql)).fetch_one(c).await.unwrap()
+        }
+        _ => {
+            let rows = session.rows(&format!("call check_velocity({zone_id}, '{key}')")).await;
+            let row = &rows[0];
+            (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5))
+        }
+    }
+}
+
+pub async fn the_typed_calls_answer_as_the_routines_do(db: Db) {
+    for &isolation in db.engine.isolations() {
+        let clocked = Clocked::create_with(&db, isolation).await;
+        let limiter = &clocked.limiter;
+        clocked.set(NOON_US).await;
+        let zone = limiter.operator().set_zone("login", &log(2, 60), None, "test").await.unwrap();
+        let mut session = match db.engine {
+            Engine::Sqlite => None,
+            _ => Some(db.connect_as(Role::App).await),
+        };
+        if let Some(session) = &mut session {
+            at(session, NOON_US).await;
+        }
+        let (typed, plain) = (format!("typed {isolation:?}"), format!("plain {isolation:?}"));
+        for seq in 1..=3 {
+            let velocity = limiter.check_velocity(zone.id, &typed).await.unwrap();
+            let id = format!("select id from zone_txn where bucket_key = '{typed}' and seq = {seq}");
+            let row = (velocity.blocked, velocity.id, velocity.zone_id, velocity.key, velocity.rate);
+            assert_eq!(row, (seq > 2, db.number(&id).await, zone.id, typed.clone(), 2));
+            assert_eq!(velocity.window_seconds, 60);
+            if let Some(session) = &mut session {
+                let row = plain_velocity(session, zone.id, &plain).await;
+                assert_eq!(row, (seq > 2, velocity.id + 1, zone.id, plain.clone(), 2, 60));
+            }
+        }
+        let mut left = Vec::new();
+        for call in 0..20 {
+            // Twelve at once, and four seconds later the others.
+            let us = NOON_US + if call < 12 { 0 } else { 4_000_000 };
+            clocked.set(us).await;
+            left.push(limiter.rate_limiting_request(&typed, 1, 10).await.unwrap());
+            if let Some(session) = &mut session {
+                at(session, us).await;
+                assert_eq!(request(session, &plain).await, left[call], "{call}");
+            }
+        }
+        assert_eq!(left, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1, -1, 3, 2, 1, 0, -1, -1, -1, -1]);
+        assert_eq!(db.number("select count(*) from zone_master").await, 2, "both find the same zone");
+    }
+    let limiter = db.limiter().await;
+    let rows = db.rows().await;
+    for (error, because) in [
+        (limiter.check_velocity(99, "42").await.map(drop), "no zone 99"),
+        (limiter.check_velocity(1, "").await.map(drop), "is empty"),
+        (limiter.rate_limiting_request("42", 0, 10).await.map(drop), "0 tokens a second"),
+        (limiter.rate_limiting_request("42", 65_536, 32_768).await.map(drop), "2147483647 tokens in all"),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!(error.is_unknown_zone(), because == "no zone 99", "{error}");
+        assert!(error.is_unknown_zone() || error.is_invalid(), "{error}");
+        assert!(error.to_string().contains(because), "{error}");
+    }
+    assert_eq!(db.rows().await, rows);
+    db.assert_ledger_is_whole().await;
+    let verified = limiter.auditor().verify(&Verify::default(), |_| ()).await.unwrap();
+    assert_eq!(verified.faults, 0);
+}
+
+pub async fn the_typed_calls_join_the_callers_transaction(db: Db) {
+    let limiter = db.limiter().await;
+    let zone = limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    let mut caller = db.connect_as(Role::App).await;
+    for (end, rows) in [("rollback", 0), ("commit", 4), ("rollback", 4)] {
+        caller.begin().await;
+        let mut blocked = Vec::new();
+        for _ in 0..2 {
+            blocked.push(limiter.check_velocity_in(caller.joined(), zone.id, "42").await.unwrap().blocked);
+        }
+        assert_eq!(blocked, [rows > 0 && end == "rollback"; 2], "{end}");
+        // 100 tokens at first; what flows in meanwhile fills at most what was taken.
+        for _ in 0..2 {
+            let left = limiter.rate_limiting_request_in(caller.joined(), "42", 1, 100).await.unwrap();
+            assert!((96..100).contains(&left), "{left}");
+        }
+        caller.execute(end).await.unwrap();
+        assert_eq!(db.rows().await, rows, "{end}");
+        let zones = 1 + i64::from(rows > 0);
+        assert_eq!(db.number("select count(*) from zone_master").await, zones, "a zone is made with its row");
+    }
+    assert!((97..100).contains(&limiter.rate_limiting_request("42", 1, 100).await.unwrap()));
+    db.assert_ledger_is_whole().await;
+}
+
+/// Limiters of eight processes, under SERIALIZABLE: conflicts are asked again until each has its answer.
+pub async fn serializable_typed_calls_are_tried_again_until_they_are_decided(db: Db) {
+    let config = Config {
+        isolation: Isolation::Serializable,
+        deadline: Duration::from_secs(60),
+        connections: 2,
+        ..Config::default()
+    };
+    let zone = db.limiter().await.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
+    let limiters = join_all((0..8).map(|_| db.limiter_with(config))).await;
+    let calls = limiters.iter().map(async |limiter| {
+        let mut allowed = 0;
+        for _ in 0..rounds(8, 80) {
+            allowed += usize::from(!limiter.check_velocity(zone.id, "42").await.unwrap().blocked);
+            limiter.rate_limiting_request("42", 1, 1_000).await.unwrap();
+        }
+        allowed
+    });
+    assert_eq!(join_all(calls).await.into_iter().sum::<usize>(), 10);
+    assert_eq!(db.rows().await as usize, 2 * 8 * rounds(8, 80));
+    db.assert_ledger_is_whole().await;
+}
+
+/// There is no transaction id by which it could be asked whether the lost answer was a decision.
+pub async fn a_typed_call_whose_answer_is_lost_is_not_made_again(db: Db) {
+    let zone = db.limiter().await.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
+    let proxy = Proxy::before(&db.url_as(Role::App)).await;
+    let limiter = Limiter::connect_with(&proxy.url, Config::default()).await.unwrap();
+    for cuts in 1..=3 {
+        limiter.check_velocity(zone.id, "42").await.unwrap();
+        proxy.cut_one_of(1);
+        let lost = async {
+            while proxy.cuts() < cuts {
+                tokio::task::yield_now().await;
+            }
+            proxy.cut_one_of(0);
+        };
+        let (answer, ()) = join(limiter.check_velocity(zone.id, "42"), lost).await;
+        assert!(answer.unwrap_err().is_transient());
+        assert_eq!(db.rows().await as usize, 2 * cuts);
+    }
 }

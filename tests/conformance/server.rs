@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::Connection;
-use tallygate::Role;
+use tallygate::schema::Role;
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};

@@ -10,13 +10,12 @@ use uuid::Uuid;
 
 use crate::db::{Connected, Db, log};
 use crate::locks::hold;
-use crate::staff::Staff;
 
 /// One call at a time, so that whatever comes meanwhile gathers.
-async fn limiter(db: &Db, limit: i64, config: Config) -> Staff {
+async fn limiter(db: &Db, limit: i64, config: Config) -> Limiter {
     let batch = config.batch.map(|batch| BatchConfig { lanes: 1, ..batch });
     let limiter = db.limiter_with(Config { batch, ..config }).await;
-    limiter.set_zone("login", &log(limit, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(limit, 3600), None, "test").await.unwrap();
     limiter
 }
 
@@ -236,8 +235,8 @@ pub async fn many_who_leave_before_their_turn_are_passed_over(db: Db) {
 }
 
 pub async fn a_runtime_may_end_while_checks_wait(db: Db) {
-    db.limiter().await.set_zone("login", &log(1000, 3600), None, "test").await.unwrap();
-    let url = db.url_as(tallygate::Role::App);
+    db.limiter().await.operator().set_zone("login", &log(1000, 3600), None, "test").await.unwrap();
+    let url = db.url_as(tallygate::schema::Role::App);
     let ended = std::thread::spawn(move || {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

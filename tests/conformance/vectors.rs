@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tallygate::{BanRule, Calendar, Check, Limit, Override, Policy, Undo};
+use tallygate::decide::Undo;
+use tallygate::policy::{BanRule, Calendar, Limit, Override};
+use tallygate::{Check, Policy};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db};
@@ -312,7 +314,7 @@ pub async fn every_vector_is_decided_as_written(db: Db) {
         for batched in [false, true] {
             let name = format!("{}{}", vector.name(), if batched { ", in batches" } else { "" });
             for (zone, policy) in vector.zones(&name) {
-                limiter.set_zone(&zone, &policy, None, "test").await.unwrap();
+                limiter.operator().set_zone(&zone, &policy, None, "test").await.unwrap();
             }
             let txns: Vec<Uuid> = vector.steps.iter().map(|_| Uuid::now_v7()).collect();
             let together = |a: &(&Step, &Uuid), b: &(&Step, &Uuid)| match (a.0, b.0) {
@@ -330,7 +332,7 @@ pub async fn every_vector_is_decided_as_written(db: Db) {
                 }
                 let decisions = match step {
                     Step::Change { policy } => {
-                        limiter.set_zone(&name, &policy.policy(), None, "test").await.unwrap();
+                        limiter.operator().set_zone(&name, &policy.policy(), None, "test").await.unwrap();
                         Vec::new()
                     }
                     Step::Check(check) if check.ttl_us.is_some() => {
@@ -365,7 +367,7 @@ pub async fn every_vector_is_decided_as_written(db: Db) {
                     }
                     Step::Override(over) => {
                         clocked.set(START_US + over.at_us).await;
-                        limiter.set_override(&name, "key", over.what(), "", "test").await.unwrap();
+                        limiter.operator().set_override(&name, "key", over.what(), "", "test").await.unwrap();
                         Vec::new()
                     }
                 };

@@ -1,17 +1,21 @@
-//! FaultKind was changed in a ledger is found, and nothing else is.
+//! Each change of a ledger is found, and nothing else is.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tallygate::{BanRule, Charged, Check, Fault, FaultKind, Policy, Verified, Verify, Verifying};
+use tallygate::audit::verify::{Fault, FaultKind, Verified, Verify, Verifying};
+use tallygate::policy::{BanRule, Override};
+use tallygate::schema::Role;
+use tallygate::{Charged, Check, Limiter, Policy};
 
 use crate::db::{Db, Engine, log};
-use crate::staff::Staff;
+use crate::proxy::Proxy;
 
-/// FaultKind a verification finds.
-pub async fn verify(limiter: &Staff, what: &Verify) -> (Verified, Vec<Fault>) {
+/// The faults that a verification finds.
+pub async fn verify(limiter: &Limiter, what: &Verify) -> (Verified, Vec<Fault>) {
     let mut faults = Vec::new();
-    let verified = limiter.verify(what, |told| {
+    let auditor = limiter.auditor();
+    let verified = auditor.verify(what, |told| {
         if let Verifying::Fault(fault) = told {
             faults.push(fault);
         }
@@ -23,7 +27,7 @@ pub async fn verify(limiter: &Staff, what: &Verify) -> (Verified, Vec<Fault>) {
 
 /// 8 rows in a bucket: a check, its refund, a reservation, its settlement, a check, a blocked one and the ban that it brings
 /// about, and its end.
-async fn live(limiter: &Staff, key: &str) {
+async fn live(limiter: &Limiter, key: &str) {
     let first = limiter.check(Check::new("login", key)).await.unwrap().txn_id;
     limiter.refund(Charged::by(first)).await.unwrap();
     let hour = Duration::from_secs(3600);
@@ -31,12 +35,31 @@ async fn live(limiter: &Staff, key: &str) {
     limiter.settle(Charged::by(reserved), 1).await.unwrap();
     assert!(!limiter.check(Check::new("login", key).cost(2)).await.unwrap().blocked);
     assert!(limiter.check(Check::new("login", key)).await.unwrap().blocked);
-    limiter.unban("login", key, "why", "who").await.unwrap();
+    limiter.operator().unban("login", key, "why", "who").await.unwrap();
 }
 
 fn banning() -> Policy {
     let hour = Duration::from_secs(3600);
     log(3, 3600).with_ban(Some(BanRule::new(1, hour, hour)))
+}
+
+/// The network loses one answer of eight, and its connection with it.
+pub async fn a_lost_connection_does_not_end_a_verification(db: Db) {
+    let limiter = db.limiter().await;
+    let mut txns = Vec::new();
+    for zone in ["a", "b", "c", "d", "e", "f"] {
+        limiter.operator().set_zone(zone, &log(3, 3600), None, "test").await.unwrap();
+        txns.push(limiter.check(Check::new(zone, "42")).await.unwrap().txn_id);
+    }
+    let proxy = Proxy::before(&db.url_as(Role::Auditor)).await;
+    let auditor = Limiter::connect(&proxy.url).await.unwrap().auditor();
+    proxy.cut_one_of(8);
+    let verified = auditor.verify(&Verify { jobs: 2, ..Verify::default() }, |_| ()).await.unwrap();
+    assert_eq!((verified.zones, verified.rows, verified.faults), (6, 6, 0));
+    for txn in txns {
+        assert_eq!(auditor.explain(txn, 20).await.unwrap().rows.len(), 1);
+    }
+    assert!(proxy.cuts() > 0);
 }
 
 /// Every way to change a ledger without knowing how it is hashed, each in a bucket of its own, is found where it is and as
@@ -81,7 +104,7 @@ pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
         ("delete from zone_hold where seq = 3 and".to_owned(), FaultKind::WrongHead, 3),
     ];
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &banning(), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &banning(), None, "test").await.unwrap();
     for n in 0..=changes.len() {
         live(&limiter, &format!("key {n:02}")).await;
     }
@@ -130,7 +153,7 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
         _ => ("repeat('s', 16)", "unhex(sha2('x', 256))"),
     };
     let (edited, missing) = (FaultKind::Edited, FaultKind::Missing);
-    let changes = [
+    let mut changes = vec![
         ("id", "id + 100000", 3, FaultKind::Reordered),
         ("txn_id", txn, 5, edited),
         ("zone_id", "2", 5, missing),
@@ -158,13 +181,18 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
         ("member", "'somebody'", 5, edited),
         ("note", "'for no reason'", 5, edited),
         ("actor", "'somebody'", 8, edited),
+        ("login", "'somebody'", 8, edited),
         ("salt", salt, 1, edited),
         ("row_hash", hash, 5, edited),
     ];
+    if db.engine.is_mysql() {
+        changes.push(("sealed", "false", 5, missing));
+    }
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &banning(), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &banning(), None, "test").await.unwrap();
     limiter
-        .set_zone("login", &banning().with_on_outage(tallygate::OnOutage::Open), None, "test")
+        .operator()
+        .set_zone("login", &banning().with_on_outage(tallygate::policy::OnOutage::Open), None, "test")
         .await
         .unwrap();
     let mut connection = db.connect().await;
@@ -209,12 +237,14 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
 pub async fn a_change_of_a_zone_is_found(db: Db) {
     let limiter = db.limiter().await;
     for rate in [3, 4, 5] {
-        limiter.set_zone("login", &log(rate, 3600), None, "test").await.unwrap();
+        limiter.operator().set_zone("login", &log(rate, 3600), None, "test").await.unwrap();
     }
     limiter.check(Check::new("login", "a")).await.unwrap();
     assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
     for (sql, detail) in [
+        ("update zone_master set created_at = updated_at", "zone_master says that the zone was made"),
         ("update zone_version set changed_by = 'else' where version = 1", "version 1, its"),
+        ("update zone_version set login = 'else' where version = 3", "version 3, its"),
         ("delete from zone_version where version = 2", "version 2 is not there"),
         ("update zone_master set reserve = 1", "zone_master does not say"),
     ] {
@@ -226,11 +256,34 @@ pub async fn a_change_of_a_zone_is_found(db: Db) {
     }
 }
 
+/// Its limit is in the row's hash, its end is in the row.
+pub async fn an_override_that_was_lengthened_is_found(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(9, 60), None, "test").await.unwrap();
+    let over = Override { limit: None, ban_exempt: true, for_us: Some(3_600_000_000) };
+    for key in ["short", "open", "right"] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+        limiter.operator().set_override("login", key, over, "n", "b").await.unwrap();
+    }
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+    let later = match db.engine {
+        Engine::Postgres => "ends_at + interval '10 years'",
+        Engine::Sqlite => "ends_at + 315360000000000",
+        _ => "date_add(ends_at, interval 10 year)",
+    };
+    db.execute(&format!("update zone_override set ends_at = {later} where bucket_key = 'short'")).await;
+    db.execute("update zone_override set ends_at = null where bucket_key = 'open'").await;
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.what, fault.seq)).collect();
+    let wrong = |key| (Some(key), FaultKind::WrongHead, Some(2));
+    assert_eq!(found, [wrong("open"), wrong("short")], "{faults:#?}");
+}
+
 /// Rows that the engine itself wrote, over a head that lied to it and a transaction that was hidden from it: their hashes
 /// close, but they do not follow.
 pub async fn a_decision_that_does_not_follow_from_the_rows_before_it_is_found(db: Db) {
     let limiter = db.limiter().await;
-    limiter.set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
     let txn = uuid::Uuid::now_v7();
     for key in ["lied to", "twice"] {
         for _ in 0..2 {

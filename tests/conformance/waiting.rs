@@ -26,7 +26,7 @@ pub async fn the_promised_wait_is_the_least_that_passes(db: Db) {
             Policy::token_bucket(rate, window, Some(rng.i64(1..50))).unwrap()
         };
         let zone = format!("zone {seed}");
-        limiter.set_zone(&zone, &policy, None, "test").await.unwrap();
+        limiter.operator().set_zone(&zone, &policy, None, "test").await.unwrap();
         let check = |cost| limiter.check(Check::new(&zone, "key").cost(cost));
         let mut now_us = 1_800_000_000_000_000;
         for _ in 0..30 {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::{Ask, Backtest, BanRule, Mode, Policy, Reason};
+use tallygate::backtest::Backtest;
+use tallygate::decide::Ask;
+use tallygate::policy::{BanRule, Mode};
+use tallygate::{Policy, Reason};
 
 use crate::book::{Asked, Book, ask};
 use crate::input::Step;

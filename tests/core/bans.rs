@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tallygate::{BanFrom, BanRule, Event, Mode, Override, Policy, Reason};
+use tallygate::decide::Event;
+use tallygate::policy::{BanFrom, BanRule, Mode, Override};
+use tallygate::{Policy, Reason};
 
 use crate::book::{Book, ask};
 

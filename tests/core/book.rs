@@ -1,9 +1,9 @@
 //! A bucket with its whole ledger in memory.
 
-use tallygate::{
-    Ask, Bucket, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Policy, Result, Version, decide,
-    happen,
+use tallygate::decide::{
+    Ask, Bucket, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Version, decide, happen,
 };
+use tallygate::{Policy, Result};
 
 #[derive(Clone, Default)]
 pub struct Book {

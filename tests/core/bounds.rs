@@ -1,7 +1,8 @@
 //! Never above: what each algorithm lets through in a stretch of time, counted from outside.
 
 use proptest::prelude::*;
-use tallygate::{Algorithm, Policy};
+use tallygate::Policy;
+use tallygate::policy::Algorithm;
 
 use crate::cases;
 use crate::input::{Done, Kind, Play, Step, bare, checks, deeds, dressed, start, start_of};
@@ -87,7 +88,7 @@ proptest! {
         policy in bare(Kind::Calendar), steps in checks(), start_us in start_of(Kind::Calendar)
     ) {
         use chrono::{DateTime, Datelike, TimeZone, Timelike};
-        use tallygate::CalendarUnit::{Day, Hour, Minute, Month};
+        use tallygate::policy::CalendarUnit::{Day, Hour, Minute, Month};
         let calendar = policy.by_calendar().unwrap();
         let zone: chrono_tz::Tz = calendar.time_zone.to_string().parse().unwrap();
         // Periods are longer than what the clock shows where it is set back; there twice as much may not pass either.

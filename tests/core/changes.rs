@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::{Event, Limit, Override, Policy, Reason, RunningBuckets};
+use tallygate::decide::Event;
+use tallygate::policy::{Limit, Override, RunningBuckets};
+use tallygate::{Policy, Reason};
 
 use crate::book::{Book, ask};
 use crate::cases;
@@ -229,7 +231,7 @@ proptest! {
                 prop_assert_eq!(outcome.retry_after_us, told.retry_after_us);
             } else {
                 prop_assert!(outcome.remaining <= outcome.limit);
-                let uniform = policy.algorithm() == tallygate::Algorithm::Uniform;
+                let uniform = policy.algorithm() == tallygate::policy::Algorithm::Uniform;
                 prop_assert_eq!(outcome.limit, if over && !uniform { burst } else { policy.limit() });
             }
         }

@@ -2,7 +2,8 @@
 //! its reason, what it leaves and how long it says to wait.
 
 use proptest::prelude::*;
-use tallygate::{Outcome, Policy};
+use tallygate::Policy;
+use tallygate::decide::Outcome;
 
 use crate::input::{Done, Play, Step};
 use crate::naive::{Naive, Told};

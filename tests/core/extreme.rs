@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::{
-    Ask, Bucket, Carried, Charge, Event, Exception, Head, Hold, Ledger, Limit, Need, Override, Policy,
-    UNITS_MAX, Undo, Version, decide, happen,
+use tallygate::Policy;
+use tallygate::decide::{
+    Ask, Bucket, Carried, Charge, Event, Exception, Head, Hold, Ledger, Need, Undo, Version, decide, happen,
 };
+use tallygate::policy::{Limit, Override, UNITS_MAX};
 
 use crate::cases;
 use crate::changes::changing;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::{
-    Algorithm, BanFrom, BanRule, Calendar, CalendarUnit, Charge, Event, Outcome, Policy, UNITS_MAX, Undo,
-};
+use tallygate::Policy;
+use tallygate::decide::{Charge, Event, Outcome, Undo};
+use tallygate::policy::{Algorithm, BanFrom, BanRule, Calendar, CalendarUnit, UNITS_MAX};
 
 use crate::book::{Asked, Book, ask, charge};
 
@@ -363,6 +363,39 @@ impl Play {
                 assert!(error.is_conflict() && charge.ends_us.is_some_and(|us| us <= self.now_us), "{error}");
                 Done::Nothing
             }
+        }
+    }
+}
+
+/// What programs exchange: as JSON and back it is the same, and what no constructor would make is refused.
+mod json {
+    use super::*;
+    use crate::cases;
+
+    proptest! {
+        #![proptest_config(cases(500))]
+
+        #[test]
+        fn a_policy_comes_back_as_it_was(policy in any_policy()) {
+            let text = serde_json::to_string(&policy).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_is_refused_with_the_words_of_the_library() {
+        for (text, because) in [
+            (r#"{"algorithm":"sliding-log","rate":0,"window_us":1}"#, "rate 0 is out of range"),
+            (r#"{"algorithm":"sliding-log","rate":5}"#, "neither a window nor a calendar"),
+            (r#"{"algorithm":"token","rate":5,"window_us":1}"#, "unknown algorithm \"token\""),
+            (
+                r#"{"algorithm":"uniform","rate":5,"window_us":1,"count_blocked":true}"#,
+                "cannot count blocked checks",
+            ),
+            (r#"{"algorithm":"sliding-log","rate":5,"window_us":1,"brust":3}"#, "unknown field `brust`"),
+        ] {
+            let error = serde_json::from_str::<Policy>(text).unwrap_err().to_string();
+            assert!(error.contains(because), "{error:?} does not say {because:?}");
         }
     }
 }

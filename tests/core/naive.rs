@@ -2,7 +2,9 @@
 //! Nothing here is taken from the core: amounts are wide, levels are walked through, waits are searched for.
 
 use chrono::{DateTime, Datelike, TimeDelta, TimeZone, Timelike, Utc};
-use tallygate::{Algorithm, Ask, BanFrom, CalendarUnit, Mode, Policy, Reason};
+use tallygate::decide::Ask;
+use tallygate::policy::{Algorithm, BanFrom, CalendarUnit, Mode};
+use tallygate::{Policy, Reason};
 
 pub struct Naive {
     pub policy: Policy,

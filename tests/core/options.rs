@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tallygate::{Mode, Policy, Reason};
+use tallygate::policy::Mode;
+use tallygate::{Policy, Reason};
 
 use crate::book::{Asked, Book, ask};
 
@@ -115,8 +116,8 @@ fn members_are_named_where_they_are_counted_and_nowhere_else() {
     let decide = |policy, asked: Asked| {
         let book = Book::new(policy);
         let [version] = book.versions[..] else { panic!("one version") };
-        let bucket = tallygate::Bucket { versions: &[version], head: &book.head, holds: &[] };
-        tallygate::decide(bucket, &book, &asked, 0)
+        let bucket = tallygate::decide::Bucket { versions: &[version], head: &book.head, holds: &[] };
+        tallygate::decide::decide(bucket, &book, &asked, 0)
     };
     assert!(decide(distinct, member(1, Some("ada"))).is_ok());
     assert!(decide(distinct, member(0, None)).is_ok(), "a peek counts nobody");

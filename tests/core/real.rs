@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tallygate::{Algorithm, CalendarUnit, Policy};
+use tallygate::Policy;
+use tallygate::policy::{Algorithm, CalendarUnit};
 
 use crate::book::{Asked, Book, ask};
 use crate::naive::Naive;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tallygate::{Event, Policy, Reason, Undo};
+use tallygate::decide::{Event, Undo};
+use tallygate::{Policy, Reason};
 
 use crate::book::{Asked, Book, ask, charge};
 

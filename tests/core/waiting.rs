@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::{Ask, Hold, Ledger, Need, Outcome, Policy, Reason, decide};
+use tallygate::decide::{Ask, Hold, Ledger, Need, Outcome, decide};
+use tallygate::{Policy, Reason};
 
 use crate::book::{Asked, Book, ask};
 use crate::cases;

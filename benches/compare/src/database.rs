@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
-use tallygate::{Config, Limiter, Migrator, Policy};
+use tallygate::schema::Migrator;
+use tallygate::{Config, Limiter, Policy};
 use tokio::sync::Mutex;
 
 use crate::server::{self, Place};
@@ -92,7 +93,7 @@ async fn zone(url: &str, engine: Engine, names: &[String]) -> Result<(i32, Limit
     Migrator::new(url)?.apply().await?;
     let limiter = Limiter::connect_with(url, Config::default()).await?;
     let policy = Policy::sliding_log(RATE, WINDOW)?;
-    let zone_id = limiter.set_zone(ZONE, &policy, None, "comparison").await?.id;
+    let zone_id = limiter.operator().set_zone(ZONE, &policy, None, "comparison").await?.id;
     let mut wire = Wire::open(engine, url).await?;
     for some in names.chunks(1_000) {
         // On SQLite a head is made by its first decision.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 use sqlx::{Connection, PgConnection};
-use tallygate::{Check, Config, Limiter, Migrator, Policy};
+use tallygate::schema::Migrator;
+use tallygate::{Check, Config, Limiter, Policy};
 
 use crate::database::{Engine, Wire};
 use crate::flood::{self, Flood};
@@ -88,7 +89,7 @@ impl Ledger {
         let mut zone_ids = [0; 2];
         for (zone_id, rate) in zone_ids.iter_mut().zip(RATES) {
             let policy = Policy::sliding_log(rate, WINDOW)?;
-            *zone_id = limiter.set_zone(&zone_name(rate), &policy, None, "flat").await?.id;
+            *zone_id = limiter.operator().set_zone(&zone_name(rate), &policy, None, "flat").await?.id;
         }
         Ok(Self { url, limiter, zone_ids, rows: 0 })
     }

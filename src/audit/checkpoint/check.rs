@@ -10,17 +10,30 @@ use serde::Serialize;
 
 use super::heads::Head;
 use super::merkle::{self, Tree};
-use super::read::{each_bucket, head, zone_at};
+use super::read::{Told, each_bucket, head, zone_at};
 use super::{Checkpoint, CheckpointZone};
+use crate::audit::Auditor;
 use crate::chain::{Hash, hex};
 use crate::error::{Error, Result};
-use crate::limiter::Limiter;
 
 /// How many buckets are named at most.
 const NAMED: usize = 1_000;
 
+/// The ledger beside what it was at a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Comparison {
+    /// Where it is not what it was; empty when it is.
+    pub differences: Vec<HeadDifference>,
+    /// How many rows of the checkpoint upkeep dropped, as far as that is known; all others are there.
+    pub dropped: u64,
+    /// How many of those were dropped since the checkpoint.
+    pub dropped_since: u64,
+}
+
 /// Where the ledger is not what it was at a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct HeadDifference {
     /// The zone.
     pub zone: String,
@@ -41,6 +54,7 @@ pub struct HeadDifference {
 /// What is not as it was at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Changed {
     /// The zone is gone, or no longer has that number and name.
     ZoneGone,
@@ -53,6 +67,11 @@ pub enum Changed {
     /// Of some buckets of the zone the rows of before and later ones were dropped by upkeep: the zone's root cannot be
     /// made anew, so nothing can be said of them; without the heads, nor of the others. `is` is how many they are.
     BucketsDropped,
+    /// Rows of before are not there any more, and no run of upkeep dropped rows of their age, or as many. `was` is how many
+    /// are gone, `is` how many of these upkeep dropped.
+    RowsGone,
+    /// What owners had removed before, by runs of upkeep and erasures, is no longer recorded as it was.
+    Removals,
     /// A bucket is gone.
     BucketGone,
     /// There is a bucket with rows that say they are as old and were not there.
@@ -87,6 +106,12 @@ impl fmt::Display for HeadDifference {
                 "its root cannot be recomputed, since {is} buckets have dropped rows of later than the checkpoint; take \
                  a checkpoint before each tallygate maintain --keep"
             ),
+            Changed::RowsGone => {
+                write!(f, "{was} of its rows are gone, and upkeep dropped no more than {is} of them")
+            }
+            Changed::Removals => {
+                write!(f, "its record of {was} removals by owners was changed, or there are others: now {is}")
+            }
             Changed::BucketGone => write!(f, "{bucket} is gone, with {was} rows"),
             Changed::BucketAdded => {
                 write!(f, "{bucket} was not there, and now has {is} rows of before the checkpoint")
@@ -106,17 +131,18 @@ impl fmt::Display for HeadDifference {
 /// Compares the ends of chains as they are recorded. That the rows are what their hashes say is for the verification of
 /// the chain: both together prove the ledger of before.
 pub(crate) async fn check(
-    limiter: &Limiter,
+    auditor: &Auditor,
     checkpoint: &Checkpoint,
     heads: Option<&Path>,
     progress: &mut impl FnMut(u64),
-) -> Result<Vec<HeadDifference>> {
+) -> Result<Comparison> {
     let mut old = match heads {
         Some(path) => Some(Old::open(path, checkpoint)?),
         None => None,
     };
     let mut found = Vec::new();
-    let now = limiter.read(async |store| store.zones_at(checkpoint.cut_at).await).await?;
+    let (mut dropped, mut dropped_before) = (0, 0);
+    let now = auditor.read(|store| store.zones_at(checkpoint.cut_at)).await?;
     for was in &checkpoint.zones {
         if !now.iter().any(|zone| zone.id == was.zone_id && zone.name == was.zone) {
             found.push(of_zone(was, Changed::ZoneGone, 0, 0));
@@ -131,7 +157,8 @@ pub(crate) async fn check(
             None => Ok(()),
         };
         let progress = &mut |more| progress(read + more);
-        let (is, mut lost) = zone_at(limiter, zone, checkpoint.cut_at, &mut each, progress).await?;
+        let told = zone_at(auditor, zone, checkpoint.cut_at, &mut each, progress).await?;
+        let Told { zone: is, mut lost, unexplained, .. } = told;
         if let Some(old) = &mut old {
             old.compare(None, zone.id, &mut compared)?;
             lost = std::mem::take(&mut old.lost);
@@ -145,6 +172,14 @@ pub(crate) async fn check(
             let versions = |zone: &CheckpointZone| u64::from(zone.version.unsigned_abs());
             found.push(of_zone(was, Changed::Versions, versions(was), versions(&is)));
         }
+        dropped += told.dropped;
+        dropped_before += told.dropped_before;
+        if (was.removals, &was.removals_hash) != (is.removals, &is.removals_hash) {
+            found.push(of_zone(was, Changed::Removals, was.removals, is.removals));
+        }
+        if unexplained > 0 {
+            found.push(of_zone(was, Changed::RowsGone, told.dropped + unexplained, told.dropped));
+        }
         if (was.buckets, was.rows, &was.buckets_root) != (is.buckets, is.rows, &is.buckets_root) {
             if lost > 0 {
                 found.push(of_zone(was, Changed::BucketsDropped, was.buckets, lost));
@@ -154,7 +189,7 @@ pub(crate) async fn check(
             }
             found.push(of_zone(was, Changed::Buckets, was.buckets, is.buckets));
             compared.truncate(NAMED.saturating_sub(found.len()));
-            let keys = keys(limiter, checkpoint, zone.id, &compared).await?;
+            let keys = keys(auditor, checkpoint, zone.id, &compared).await?;
             found.extend(compared.into_iter().map(|(start, changed, was_rows, is_rows)| HeadDifference {
                 bucket: Some(hex(&start)),
                 key: keys.get(&start).cloned(),
@@ -162,7 +197,7 @@ pub(crate) async fn check(
             }));
         }
     }
-    Ok(found)
+    Ok(Comparison { differences: found, dropped, dropped_since: dropped - dropped_before })
 }
 
 fn of_zone(zone: &CheckpointZone, changed: Changed, was: u64, is: u64) -> HeadDifference {
@@ -174,14 +209,14 @@ type Compared = (Hash, Changed, u64, u64);
 
 /// The keys of buckets that differ and are still there.
 async fn keys(
-    limiter: &Limiter,
+    auditor: &Auditor,
     checkpoint: &Checkpoint,
     zone_id: i32,
     compared: &[Compared],
 ) -> Result<HashMap<Hash, String>> {
     let mut keys = HashMap::new();
     if compared.iter().any(|(_, changed, ..)| *changed != Changed::BucketGone) {
-        each_bucket(limiter, zone_id, checkpoint.cut_at, |bucket| {
+        each_bucket(auditor, zone_id, checkpoint.cut_at, |bucket| {
             let start = head(zone_id, &bucket).map(|head| head.start);
             if let Some(start) = start.filter(|start| compared.iter().any(|differs| differs.0 == *start)) {
                 keys.insert(start, bucket.key);

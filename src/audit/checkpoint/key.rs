@@ -13,8 +13,8 @@ const HEADER: &str = "tallygate signing key 1: ";
 /// A key that signs checkpoints. Its text is a secret; nothing else shows it.
 ///
 /// ```
-/// let key = tallygate::CheckpointKey::make()?;
-/// let again = tallygate::CheckpointKey::parse(&key.secret_text())?;
+/// let key = tallygate::audit::checkpoint::CheckpointKey::make()?;
+/// let again = tallygate::audit::checkpoint::CheckpointKey::parse(&key.secret_text())?;
 /// assert_eq!(key.public_key(), again.public_key());
 /// # Ok::<(), tallygate::Error>(())
 /// ```

@@ -45,8 +45,8 @@ impl Link {
         let (name, parts) = rest.0.split_at_checked(name)?;
         let (kind, reason) = std::str::from_utf8(name).ok()?.split_once('|')?;
         rest = Rest(parts);
-        let (member, _note, _actor): (_, Option<Hash>, Option<Hash>) =
-            (rest.part()?, rest.part()?, rest.part()?);
+        let member = rest.part()?;
+        let [_note, _actor, _login]: [Option<Hash>; 3] = [rest.part()?, rest.part()?, rest.part()?];
         let _exception: Option<[u8; 33]> = rest.part()?;
         rest.0.is_empty().then_some(Self {
             txn_id,

@@ -9,11 +9,11 @@ use super::link::Link;
 use super::merkle::{self, Path, Tree};
 use super::read::{head, sorted, unsorted};
 use super::{Checkpoint, FORMAT};
+use crate::audit::Auditor;
 use crate::audit::hashed::hashed;
 use crate::chain::{self, Hash, Salt, hex, sha256, unhex};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::limiter::Limiter;
 use crate::store::{Bucket, BucketAt, EvidenceOf};
 
 /// That a transaction's rows were in the ledger at a [`Checkpoint`]. Whoever has both checks it without the database.
@@ -21,6 +21,7 @@ use crate::store::{Bucket, BucketAt, EvidenceOf};
 /// Keys, members, notes and authors are in it by salted hashes only, unless they are disclosed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Proof {
     /// Version of the file's format: 1.
     pub format: u32,
@@ -35,6 +36,7 @@ pub struct Proof {
 /// One bucket of a [`Proof`]. Hashes and bytes are hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ProvenBucket {
     /// Its zone.
     pub zone_id: i32,
@@ -57,6 +59,7 @@ pub struct ProvenBucket {
 /// What a proof tells of people. With the salt, members, notes and authors of all rows in the proof can be guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Disclosed {
     /// The bucket's key.
     pub key: String,
@@ -67,8 +70,9 @@ pub struct Disclosed {
     pub member: Option<String>,
 }
 
-/// What a proof proves: a row that was in the ledger. Fields as in [`Entry`](crate::Entry).
+/// What a proof proves: a row that was in the ledger. Fields as in [`Entry`](crate::ledger::Entry).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ProvenRow {
     /// The zone's name.
     pub zone: String,
@@ -110,13 +114,13 @@ pub struct ProvenRow {
 
 /// Proves a transaction's rows of before the checkpoint's cut, each bucket with at most so many rows behind them.
 pub(crate) async fn prove(
-    limiter: &Limiter,
+    auditor: &Auditor,
     txn_id: Uuid,
     checkpoint: &Checkpoint,
     disclose: bool,
     rows_max: u32,
 ) -> Result<Proof> {
-    let rows = limiter.read(async |store| store.ledger_txn(txn_id).await).await?;
+    let rows = auditor.read(|store| store.ledger_txn(txn_id)).await?;
     if rows.is_empty() {
         return Err(Error::invalid(format!("no row of the ledger has the transaction {txn_id}")));
     }
@@ -136,7 +140,7 @@ pub(crate) async fn prove(
     let mut proof =
         Proof { format: FORMAT, checkpoint: checkpoint.digest.clone(), txn_id, buckets: Vec::new() };
     for (bucket, row) in buckets {
-        proof.buckets.push(prove_bucket(limiter, &bucket, &row, checkpoint, disclose, rows_max).await?);
+        proof.buckets.push(prove_bucket(auditor, &bucket, &row, checkpoint, disclose, rows_max).await?);
     }
     proof.check(checkpoint).map_err(|e| {
         Error::invalid("the rows of the ledger are not what their hashes say; see: tallygate audit verify")
@@ -146,7 +150,7 @@ pub(crate) async fn prove(
 }
 
 async fn prove_bucket(
-    limiter: &Limiter,
+    auditor: &Auditor,
     (zone_id, key): &Bucket,
     first: &LedgerRow,
     checkpoint: &Checkpoint,
@@ -159,7 +163,7 @@ async fn prove_bucket(
             bucket = Some(seen.clone());
         }
     };
-    let mut heads = sorted(limiter, *zone_id, checkpoint.cut_at, &mut keep).await?;
+    let mut heads = sorted(auditor, *zone_id, checkpoint.cut_at, &mut keep).await?;
     let last = bucket.as_ref().and_then(|bucket| head(*zone_id, bucket));
     let mut tree = Tree::default();
     while let Some(head) = heads.next().map_err(unsorted)? {
@@ -184,7 +188,7 @@ async fn prove_bucket(
         )));
     }
     let salt = bucket.salt.as_ref();
-    let (before, rows) = links(limiter, (*zone_id, key), first, salt, checkpoint, last.seq).await?;
+    let (before, rows) = links(auditor, (*zone_id, key), first, salt, checkpoint, last.seq).await?;
     let disclosed = match (disclose, salt) {
         (false, _) => None,
         (true, None) => {
@@ -209,7 +213,7 @@ async fn prove_bucket(
 
 /// The hash of the row before the first one, if there is one, and what the rows are hashed as.
 async fn links(
-    limiter: &Limiter,
+    auditor: &Auditor,
     (zone_id, key): (i32, &str),
     first: &LedgerRow,
     salt: Option<&Salt>,
@@ -226,7 +230,7 @@ async fn links(
     };
     let (mut before, mut rows, mut seq) = (None, Vec::new(), first.seq - 1);
     while seq < last_seq {
-        let page = limiter.read(async |store| store.evidence(&of).await).await?;
+        let page = auditor.read(|store| store.evidence(&of)).await?;
         let Some(end) = page.iter().rfind(|evidence| evidence.key == key) else { break };
         (of.after.1, of.after.2) = (at(end.row.at_us), end.row.seq);
         for evidence in page.into_iter().filter(|evidence| evidence.key == key) {

@@ -10,20 +10,21 @@ use chrono::{DateTime, Utc};
 use super::heads::{Head, Sorted, Sorter};
 use super::merkle::{self, Tree};
 use super::{Checkpoint, CheckpointZone};
+use crate::audit::Auditor;
 use crate::audit::dropped::{self, Dropped};
+use crate::audit::removals::Removals;
 use crate::chain::{self, hex};
 use crate::error::{Error, Result};
-use crate::limiter::Limiter;
 use crate::store::{BucketAt, HEADS, Range, StoredHead, ZoneAt};
 
 /// A checkpoint of the rows up to `margin` ago. With `heads`, the ends of all chains are written there.
 pub(crate) async fn take(
-    limiter: &Limiter,
+    auditor: &Auditor,
     margin: Duration,
     heads: Option<&Path>,
     progress: &mut impl FnMut(u64),
 ) -> Result<Checkpoint> {
-    let made_at = limiter.read(async |store| store.now().await).await?;
+    let made_at = auditor.read(|store| store.now()).await?;
     let cut_at = made_at.checked_sub_signed(chrono::TimeDelta::from_std(margin).unwrap_or_default());
     let cut_at = cut_at.unwrap_or(made_at);
     let mut file = match heads {
@@ -38,9 +39,9 @@ pub(crate) async fn take(
     };
     let mut zones = Vec::new();
     let mut read = 0;
-    for zone in limiter.read(async |store| store.zones_at(cut_at).await).await? {
-        let (zone, _) = zone_at(limiter, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?;
-        zones.push(zone);
+    for zone in auditor.read(|store| store.zones_at(cut_at)).await? {
+        let told = zone_at(auditor, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?;
+        zones.push(told.zone);
         read += zones.last().map_or(0, |zone| zone.buckets);
     }
     if let Some((mut file, path)) = file {
@@ -49,23 +50,58 @@ pub(crate) async fn take(
     Checkpoint::new(made_at, cut_at, zones)
 }
 
-/// A zone as it stood at a time, and how many of its buckets are lost; calls `each` with the ends of its chains in their
-/// order.
+/// A zone as it stood at a time, and what became of its rows since.
+pub(super) struct Told {
+    pub zone: CheckpointZone,
+    /// Of so many buckets the last row of that time, and later ones, were dropped.
+    pub lost: u64,
+    /// How many rows of the other buckets upkeep dropped.
+    pub dropped: u64,
+    /// How many upkeep had dropped at that time, of whatever time they were.
+    pub dropped_before: u64,
+    /// How many rows are not there by `zone_txn_dropped`, though no run of upkeep dropped rows of their age or as many.
+    pub unexplained: u64,
+}
+
+/// A zone as it stood at a time; calls `each` with the ends of its chains in their order.
 pub(super) async fn zone_at(
-    limiter: &Limiter,
+    auditor: &Auditor,
     zone: &ZoneAt,
     at: DateTime<Utc>,
     each: &mut impl FnMut(&Head) -> Result<()>,
     progress: &mut impl FnMut(u64),
-) -> Result<(CheckpointZone, u64)> {
-    let mut read = 0;
-    let mut count = |_: &BucketAt| {
+) -> Result<Told> {
+    // What was removed is recorded before the first row goes: those that are read later are explained by it, or have come since.
+    let (mut removals, mut before) = (Removals::of(zone.id), None);
+    while {
+        let page = auditor.read(|store| store.removals(zone.id, removals.seq)).await?;
+        removals.go_on(page, |so_far, next| {
+            if next.removed_at > at && before.is_none() {
+                before = Some((so_far.seq, so_far.hash, so_far.dropped));
+            }
+        })
+    } {}
+    let (removed, removals_hash, dropped_before) =
+        before.unwrap_or((removals.seq, removals.hash, removals.dropped));
+    let (mut read, mut dropped, mut unexplained) = (0, 0, 0);
+    let mut count = |bucket: &BucketAt| {
+        if let Some((seq, last_us)) = bucket.dropped {
+            let of_then = bucket
+                .last
+                .map_or(if bucket.is_lost { 1 } else { 0 }, |(last, _)| last.min(seq))
+                .unsigned_abs();
+            if last_us >= removals.cut_us {
+                unexplained += of_then;
+            } else if !bucket.is_lost {
+                dropped += of_then;
+            }
+        }
         read += 1;
         if read % HEADS as u64 == 0 {
             progress(read);
         }
     };
-    let mut heads = sorted(limiter, zone.id, at, &mut count).await?;
+    let mut heads = sorted(auditor, zone.id, at, &mut count).await?;
     let (mut tree, mut rows, mut lost) = (Tree::default(), 0, 0);
     while let Some(head) = heads.next().map_err(unsorted)? {
         each(&head)?;
@@ -85,19 +121,23 @@ pub(super) async fn zone_at(
         buckets,
         rows,
         buckets_root: hex(&root),
+        removals: removed.unsigned_abs(),
+        removals_hash: hex(&removals_hash),
     };
-    Ok((zone, lost))
+    unexplained += dropped.saturating_sub(removals.dropped);
+    dropped = dropped.min(removals.dropped);
+    Ok(Told { zone, lost, dropped, dropped_before: dropped_before.min(dropped), unexplained })
 }
 
 /// The ends of a zone's chains as they stood at a time, in their order; calls `seen` with every bucket.
 pub(super) async fn sorted(
-    limiter: &Limiter,
+    auditor: &Auditor,
     zone_id: i32,
     at: DateTime<Utc>,
     seen: &mut impl FnMut(&BucketAt),
 ) -> Result<Sorted> {
     let (mut sorter, mut pushed) = (Sorter::new(), Ok(()));
-    each_bucket(limiter, zone_id, at, |bucket| {
+    each_bucket(auditor, zone_id, at, |bucket| {
         seen(&bucket);
         if let (Some(head), Ok(())) = (head(zone_id, &bucket), &pushed) {
             pushed = sorter.push(head);
@@ -109,17 +149,16 @@ pub(super) async fn sorted(
 
 /// Every bucket of a zone by its key, with what is remembered of those whose rows were dropped. A page is a statement and a transaction of its own and locks nothing.
 pub(super) async fn each_bucket(
-    limiter: &Limiter,
+    auditor: &Auditor,
     zone_id: i32,
     at: DateTime<Utc>,
     mut each: impl FnMut(BucketAt),
 ) -> Result<()> {
     let mut after = String::new();
     let mut dropped = Dropped::of(Range::all(zone_id));
-    let read =
-        async |range: &Range| limiter.read(async |store| store.dropped(range, dropped::PAGE).await).await;
+    let read = async |range: &Range| auditor.read(|store| store.dropped(range, dropped::PAGE)).await;
     loop {
-        let page = limiter.read(async |store| store.heads_at(zone_id, &after, at).await).await?;
+        let page = auditor.read(|store| store.heads_at(zone_id, &after, at)).await?;
         let is_last = page.len() < HEADS;
         if let Some(last) = page.last() {
             after.clone_from(&last.key);
@@ -157,6 +196,7 @@ fn of_dropped(bucket: Option<BucketAt>, dropped: StoredHead, at: DateTime<Utc>) 
     BucketAt {
         key,
         salt: bucket.and_then(|bucket| bucket.salt).or(salt),
+        dropped: Some((head.seq, head.last_us)),
         last: last.or(is_old.then_some((head.seq, row_hash))),
         is_lost: last.is_none() && !is_old,
     }

@@ -25,7 +25,7 @@ pub(super) enum Cell {
 }
 
 /// The columns: name, what it holds.
-pub(super) const COLUMNS: [(&str, Holds); 35] = [
+pub(super) const COLUMNS: [(&str, Holds); 36] = [
     ("zone_id", Holds::Number),
     ("zone", Holds::Text),
     ("bucket_key", Holds::Text),
@@ -54,6 +54,7 @@ pub(super) const COLUMNS: [(&str, Holds); 35] = [
     ("member", Holds::Text),
     ("note", Holds::Text),
     ("actor", Holds::Text),
+    ("login", Holds::Text),
     ("override_rate", Holds::Number),
     ("override_window_us", Holds::Number),
     ("override_burst", Holds::Number),
@@ -100,6 +101,7 @@ pub(super) fn cells(zone_id: i32, zone: &str, evidence: Evidence) -> Cells {
         text(row.member),
         text(row.note),
         text(row.actor),
+        text(row.login),
         number(limit.map(|limit| limit.rate)),
         number(limit.map(|limit| limit.window_us)),
         number(limit.and_then(|limit| limit.burst)),

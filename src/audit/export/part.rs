@@ -1,6 +1,6 @@
 //! A file of an export while it is written.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -148,20 +148,29 @@ pub(super) struct Hashed {
 }
 
 impl Hashed {
-    /// Anew, and only its owner can read it: it is as personal as the ledger.
-    fn create(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Self { file: BufWriter::new(options.open(path)?), bytes: 0, sha256: Sha256::new() })
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: BufWriter::new(private(path)?), bytes: 0, sha256: Sha256::new() })
     }
 
-    fn finish(mut self) -> io::Result<(u64, Hash)> {
+    pub fn finish(mut self) -> io::Result<(u64, Hash)> {
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         Ok((self.bytes, self.sha256.finalize().into()))
     }
+}
+
+/// A file made anew, which only its owner can read: it is as personal as the ledger. One that was left over, or a link that
+/// somebody laid there, is not written to.
+pub(super) fn private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 impl Write for Hashed {

@@ -21,6 +21,7 @@ pub(super) fn changes(zone: &Zone, versions: &[ZoneVersion]) -> Result<Vec<Polic
             version: version.version,
             changed_at: version.changed_at,
             changed_by: version.changed_by.clone(),
+            login: version.login.clone(),
             policy: version.policy,
             fields: changed.collect(),
         });

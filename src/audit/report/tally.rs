@@ -11,6 +11,7 @@ use super::values::{
     Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, Top, Undone, Volume, ZoneReport,
 };
 use crate::decision::Reason;
+use crate::entry::Kind;
 use crate::store::Line;
 
 /// Blocked buckets of a zone that are counted each by itself: some 10 MB.
@@ -30,7 +31,7 @@ pub(super) struct Tally<'z> {
     counts: Counts,
     reasons: BTreeMap<&'static str, u64>,
     volumes: BTreeMap<DateTime<Utc>, Counts>,
-    undone: BTreeMap<String, Undone>,
+    undone: BTreeMap<Kind, Undone>,
     bans: Newest,
     actions: Newest,
     blocked: Sketch,
@@ -76,7 +77,7 @@ impl<'z> Tally<'z> {
         if !line.reason.allows() {
             let most = if line.blocked { &mut self.blocked } else { &mut self.shadowed };
             most.add(&line.key, checks, line.decided_at);
-        } else if line.kind != "unchecked" && line.reason != Reason::Off {
+        } else if line.kind != Kind::Unchecked && line.reason != Reason::Off {
             let Line { remaining, limit, decided_at, .. } = line;
             self.near.add(&line.key, Near { remaining, limit, at: decided_at });
         }
@@ -84,23 +85,34 @@ impl<'z> Tally<'z> {
 
     /// What is no decision.
     fn record(&mut self, line: Line) {
-        let newest = match line.kind.as_str() {
-            "refund" | "settle" | "cancel" | "release" => {
+        let newest = match line.kind {
+            kind if kind.is_undo() => {
                 let undone = self.undone.entry(line.kind).or_default();
                 undone.rows += 1;
                 undone.cost = undone.cost.saturating_add(line.cost);
                 return;
             }
-            "ban" if line.actor.is_none() && line.note.is_none() => &mut self.bans,
+            Kind::Ban if line.actor.is_none() && line.note.is_none() => &mut self.bans,
             _ => &mut self.actions,
         };
         newest.total += 1;
         if newest.acts.len() == ACTS {
             newest.acts.pop_front();
         }
-        let limit = line.kind.starts_with("override").then_some(line.limit);
-        let (zone, Line { decided_at, key, kind, ends_at, note, actor, .. }) = (self.zone.to_owned(), line);
-        newest.acts.push_back(Act { recorded_at: decided_at, zone, key, kind, ends_at, limit, actor, note });
+        let limit = matches!(line.kind, Kind::Override | Kind::OverrideEnd).then_some(line.limit);
+        let (zone, Line { decided_at, key, kind, ends_at, note, actor, login, .. }) =
+            (self.zone.to_owned(), line);
+        newest.acts.push_back(Act {
+            recorded_at: decided_at,
+            zone,
+            key,
+            kind,
+            ends_at,
+            limit,
+            actor,
+            login,
+            note,
+        });
     }
 
     /// Adds what the zone's rows came to.
@@ -185,7 +197,7 @@ impl Counts {
         count(line.blocked, &mut self.blocked);
         count(line.reason == Reason::Soft, &mut self.soft);
         count(!line.blocked && !line.reason.allows(), &mut self.shadowed);
-        count(line.kind == "coalesced", &mut self.coalesced);
-        count(line.kind == "unchecked", &mut self.unchecked);
+        count(line.kind == Kind::Coalesced, &mut self.coalesced);
+        count(line.kind == Kind::Unchecked, &mut self.unchecked);
     }
 }

@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::entry::Kind;
 use crate::zone::Policy;
 
 /// What a [`Report`] is about.
@@ -28,9 +29,10 @@ impl Default for ReportOn {
     }
 }
 
-/// What the ledger says about a time. Checks are counted by [`Entry::checks`](crate::Entry::checks), so that one row may
+/// What the ledger says about a time. Checks are counted by [`Entry::checks`](crate::ledger::Entry::checks), so that one row may
 /// stand for many.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Report {
     /// Rows decided at this time or later.
     pub since: DateTime<Utc>,
@@ -48,7 +50,7 @@ pub struct Report {
     /// The buckets of which most checks were blocked.
     pub blocked_most: Top<BlockedBucket>,
     /// The buckets of which most checks would have been blocked, if the zone's mode were not
-    /// [`Mode::Shadow`](crate::Mode::Shadow).
+    /// [`Mode::Shadow`](crate::policy::Mode::Shadow).
     pub shadowed_most: Top<BlockedBucket>,
     /// The buckets that were never blocked or shadowed, and came nearest to their limits.
     pub near_limit: Top<NearBucket>,
@@ -62,6 +64,7 @@ pub struct Report {
 
 /// Checks, by what became of them. Everything is allowed or blocked; the rest says how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counts {
     /// All.
     pub checks: u64,
@@ -71,7 +74,7 @@ pub struct Counts {
     pub blocked: u64,
     /// Of those allowed: with a warning.
     pub soft: u64,
-    /// Of those allowed: would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::Mode::Shadow).
+    /// Of those allowed: would have been blocked, if the zone's mode were not [`Mode::Shadow`](crate::policy::Mode::Shadow).
     pub shadowed: u64,
     /// Answered from memory, many to a row.
     pub coalesced: u64,
@@ -97,6 +100,7 @@ impl Add for Counts {
 
 /// One zone in the whole time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ZoneReport {
     /// Its name.
     pub zone: String,
@@ -108,7 +112,7 @@ pub struct ZoneReport {
     /// Checks by the name of their [`Reason`](crate::Reason).
     pub reasons: BTreeMap<&'static str, u64>,
     /// By kind, `refund`, `settle`, `cancel` or `release`: how often it happened, and what it came to.
-    pub undone: BTreeMap<String, Undone>,
+    pub undone: BTreeMap<Kind, Undone>,
     /// Bans that blocked checks led to.
     pub bans: u64,
     /// What people did.
@@ -117,6 +121,7 @@ pub struct ZoneReport {
 
 /// How charges ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Undone {
     /// How many.
     pub rows: u64,
@@ -126,6 +131,7 @@ pub struct Undone {
 
 /// One zone in one minute, hour or day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Volume {
     /// When that begins.
     pub starts_at: DateTime<Utc>,
@@ -138,6 +144,7 @@ pub struct Volume {
 
 /// The first of a long list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Top<T> {
     /// True when they are the right ones with the right numbers; false when there were more buckets than are counted in
     /// bounded memory, see the fields of the list.
@@ -154,6 +161,7 @@ impl<T> Default for Top<T> {
 
 /// A bucket of which many checks were blocked, or would have been.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct BlockedBucket {
     /// The zone's name.
     pub zone: String,
@@ -171,6 +179,7 @@ pub struct BlockedBucket {
 
 /// A bucket that came near to its limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct NearBucket {
     /// The zone's name.
     pub zone: String,
@@ -186,6 +195,7 @@ pub struct NearBucket {
 
 /// What concerns buckets besides checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Acts {
     /// How many there were.
     pub total: u64,
@@ -195,6 +205,7 @@ pub struct Acts {
 
 /// One of them, as its ledger row says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Act {
     /// The database's time.
     pub recorded_at: DateTime<Utc>,
@@ -203,19 +214,22 @@ pub struct Act {
     /// The bucket's key.
     pub key: String,
     /// `ban`, `unban`, `override` or `override_end`.
-    pub kind: String,
+    pub kind: Kind,
     /// When it ends by itself.
     pub ends_at: Option<DateTime<Utc>>,
     /// Of overrides and their ends: the most that could be spent from then on.
     pub limit: Option<i64>,
-    /// Who did it.
+    /// Who did it, as was said.
     pub actor: Option<String>,
+    /// By which name the database knows the session that did it, see [`Entry::login`](crate::ledger::Entry::login).
+    pub login: Option<String>,
     /// Why.
     pub note: Option<String>,
 }
 
 /// A new version of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct PolicyChange {
     /// The zone's name.
     pub zone: String,
@@ -223,8 +237,10 @@ pub struct PolicyChange {
     pub version: i32,
     /// When it came into force.
     pub changed_at: DateTime<Utc>,
-    /// Who made it.
+    /// Who made it, as was said.
     pub changed_by: String,
+    /// By which name the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
+    pub login: Option<String>,
     /// The policy of this version.
     pub policy: Policy,
     /// What is not as it was before; empty for version 1.
@@ -233,6 +249,7 @@ pub struct PolicyChange {
 
 /// A field that changed, by the names and values that a zone has in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct FieldChange {
     /// Its name.
     pub field: String,

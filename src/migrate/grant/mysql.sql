@@ -14,7 +14,9 @@ join (
         'tallygate_schema_version' as object
     union all select 2, 'app,auditor,operator', 'execute', 'procedure ', 'zone_find'
     union all select 3, 'app', 'execute', 'procedure ', 'check_velocity'
+    union all select 3, 'app', 'execute', 'procedure ', 'check_velocity_in'
     union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request'
+    union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request_in'
     union all select 5, 'app', 'execute', 'procedure ', 'zone_check'
     union all select 6, 'app', 'execute', 'procedure ', 'zone_check_own'
     union all select 7, 'app', 'execute', 'procedure ', 'zone_check_many'
@@ -31,16 +33,27 @@ join (
     union all select 18, 'auditor,operator', 'select', 'table ', 'zone_master_view'
     union all select 19, 'auditor,operator', 'select', 'table ', 'zone_version_view'
     union all select 20, 'auditor,operator', 'select', 'table ', 'zone_calendar_view'
-    union all select 21, 'auditor,operator', 'select', 'table ', 'zone_bucket_lock_view'
+    union all select 21, 'auditor', 'select', 'table ', 'zone_bucket_lock_view'
+    union all select 21, 'auditor', 'select', 'table ', 'zone_bucket_removed_view'
+    union all select 21, 'auditor', 'select', 'table ', 'zone_upkeep_lock_view'
     union all select 22, 'auditor,operator', 'select', 'table ', 'zone_override_view'
     union all select 23, 'auditor', 'select', 'table ', 'zone_hold_view'
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_view'
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_by_bucket_view'
     union all select 24, 'auditor', 'select', 'table ', 'zone_txn_dropped_view'
-    union all select 24, 'auditor', 'select', 'table ', 'zone_erasure_view'
+    union all select 24, 'auditor', 'select', 'table ', 'zone_removal_view'
     union all select 25, 'operator', 'select, insert', 'table ', 'zone_master'
-    union all select 26, 'operator', 'select, insert', 'table ', 'zone_version'
+    union all select 26, 'operator', 'select', 'table ', 'zone_version'
     union all select 27, 'operator', 'select, insert', 'table ', 'zone_calendar'
+    union all
+    -- All of a bucket but its salt, with which an erased key could be found by trying.
+    select 28, 'operator',
+        concat('select (', group_concat('`', c.column_name, '`' order by c.ordinal_position separator ', '), ')'),
+        'table ', 'zone_bucket_lock_view'
+    from information_schema.columns c
+    where c.table_schema = database()
+        and c.table_name = 'zone_bucket_lock_view'
+        and c.column_name <> 'salt'
     union all
     -- All of a zone but its number: MariaDB asks for this right on every column of an upsert.
     select 28, 'operator',
@@ -51,7 +64,16 @@ join (
         and c.table_name = 'zone_master'
         and c.column_name <> 'id'
     union all
-    select 29, 'owner',
+    -- All of a version but who is logged in: the table writes that down by itself.
+    select 29, 'operator',
+        concat('insert (', group_concat('`', c.column_name, '`' order by c.ordinal_position separator ', '), ')'),
+        'table ', 'zone_version'
+    from information_schema.columns c
+    where c.table_schema = database()
+        and c.table_name = 'zone_version'
+        and c.column_name <> 'login'
+    union all
+    select 30, 'owner',
         concat(
             'select, insert, update, delete, create, alter, drop, index, references, create temporary tables, ',
             'execute, create view, show view, create routine, alter routine'

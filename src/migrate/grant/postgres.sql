@@ -21,11 +21,22 @@ from (
     select 3, g.roles::text[], g.rights, 'table', format('%I.%I', current_schema(), f.name)
     from (values
         ('{auditor,operator}', 'select', '{zone_master_view,zone_version_view,zone_calendar_view}'),
-        ('{auditor,operator}', 'select', '{zone_bucket_lock_view,zone_override_view}'),
-        ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_erasure_view}'),
-        ('{operator}', 'select, insert', '{zone_master,zone_version,zone_calendar}')
+        ('{auditor,operator}', 'select', '{zone_override_view}'),
+        ('{auditor}', 'select', '{zone_bucket_lock_view,zone_bucket_removed_view,zone_upkeep_lock_view}'),
+        ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_removal_view}'),
+        ('{operator}', 'select, insert', '{zone_master,zone_calendar}'),
+        ('{operator}', 'select', '{zone_version}')
     ) g (roles, rights, names)
     cross join unnest(g.names::text[]) f (name)
+    union all
+    -- All of a bucket but its salt, with which an erased key could be found by trying.
+    select 4, '{operator}', format('select (%s)', string_agg(quote_ident(a.attname), ', ' order by a.attnum)), 'table',
+        format('%I.%I', current_schema(), 'zone_bucket_lock_view')
+    from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass(format('%I.%I', current_schema(), 'zone_bucket_lock_view'))
+        and a.attnum > 0
+        and not a.attisdropped
+        and a.attname <> 'salt'
     union all
     -- All of a zone but its number, its name and when it was made.
     select 4, '{operator}', format('update (%s)', string_agg(quote_ident(a.attname), ', ' order by a.attnum)), 'table',
@@ -35,6 +46,15 @@ from (
         and a.attnum > 0
         and not a.attisdropped
         and a.attname not in ('id', 'name', 'created_at')
+    union all
+    -- All of a version but who is logged in: the table writes that down by itself.
+    select 5, '{operator}', format('insert (%s)', string_agg(quote_ident(a.attname), ', ' order by a.attnum)), 'table',
+        format('%I.%I', current_schema(), 'zone_version')
+    from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass(format('%I.%I', current_schema(), 'zone_version'))
+        and a.attnum > 0
+        and not a.attisdropped
+        and a.attname <> 'login'
 ) r (place, roles, rights, kind, object)
 where $1 = any (r.roles)
 order by r.place, r.object

@@ -3,7 +3,7 @@
 use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
-use super::{MySql, end, error, lock_wait_s, rows, text, time, time_if};
+use super::{MySql, called, end, ended, error, lock_wait_s, rows, text, time, time_if};
 use crate::decide::{Override, Undo};
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -15,15 +15,25 @@ impl MySql {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let recorded = act_on(&mut lease, actions, lock_wait_s(terms)).await;
-        lease.end(recorded)
+        ended(lease, recorded)
+    }
+
+    /// The caller's own `innodb_lock_wait_timeout` holds.
+    pub async fn act_in(
+        &self,
+        connection: &mut MySqlConnection,
+        actions: &[Action],
+    ) -> Result<Vec<Recorded>> {
+        act_in_order(connection, actions, None).await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
-        let rows = sqlx::query("call zone_charges(?)")
-            .bind(txn)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
+        self.charges_in(&mut *self.lease().await?, txn).await
+    }
+
+    pub async fn charges_in(&self, connection: &mut MySqlConnection, txn: Uuid) -> Result<Vec<Spending>> {
+        let call = "call zone_charges(?)";
+        let rows = called(connection, call, sqlx::query(call).bind(txn)).await?;
         rows.iter().map(|row| spending!(row)).collect()
     }
 
@@ -44,18 +54,18 @@ async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i3
             "call zone_unchecked_own(?, ?, ?, ?, ?, ?)",
             "call zone_mark_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         ];
-        return Ok(vec![act_one(connection, action, calls, wait_s).await?]);
+        return Ok(vec![act_one(connection, action, calls, Some(wait_s)).await?]);
     }
     let begin = "set transaction isolation level read committed; start transaction";
     let mut tx = connection.begin_with(begin).await.map_err(error)?;
-    let recorded = act_in_order(&mut tx, actions, wait_s).await;
+    let recorded = act_in_order(&mut tx, actions, Some(wait_s)).await;
     end(tx, recorded).await
 }
 
 async fn act_in_order(
     connection: &mut MySqlConnection,
     actions: &[Action],
-    wait_s: i32,
+    wait_s: Option<i32>,
 ) -> Result<Vec<Recorded>> {
     let calls = [
         "call zone_undo(?, ?, ?, ?, ?, ?)",
@@ -70,11 +80,12 @@ async fn act_in_order(
 }
 
 /// The first of the calls ends a charge, the second one notes what passed unchecked, the third one does all else.
+/// Without `wait_s` the session's own `innodb_lock_wait_timeout` holds.
 async fn act_one(
     connection: &mut MySqlConnection,
     action: &Action,
     [undo, unchecked, mark]: [&'static str; 3],
-    wait_s: i32,
+    wait_s: Option<i32>,
 ) -> Result<Recorded> {
     let call = match action.what {
         What::Undo(_) => undo,
@@ -82,7 +93,7 @@ async fn act_one(
         _ => mark,
     };
     let query = bind_action!(sqlx::query(call), action).bind(wait_s);
-    let rows = rows(connection, query, 1).await?;
+    let rows = rows(connection, call, query, 1).await?;
     let row = rows.first().ok_or_else(|| Error::database("an action got no answer"))?;
     recorded!(row, action)
 }

@@ -3,7 +3,7 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::{MySql, end, error, lock_wait_s, rows, time, time_if};
+use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
@@ -12,25 +12,37 @@ impl MySql {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Wait)).await;
-        all(lease.end(decisions)?)
+        all(ended(lease, decisions)?)
     }
 
     /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Skip)).await;
-        lease.end(decisions)
+        ended(lease, decisions)
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let decisions = check_on(&mut lease, requests, terms, Passing::Together).await;
-        all(lease.end(decisions)?)
+        all(ended(lease, decisions)?)
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
-    pub async fn check_in(connection: &mut MySqlConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+    pub async fn check_in(
+        &self,
+        connection: &mut MySqlConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
         all(decide(connection, requests, Owner::Caller, None, Passing::Each(Held::Wait)).await?)
+    }
+
+    pub async fn check_all_in(
+        &self,
+        connection: &mut MySqlConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
+        all(decide(connection, requests, Owner::Caller, None, Passing::Together).await?)
     }
 
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
@@ -38,7 +50,7 @@ impl MySql {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let wait_s = Some(lock_wait_s(terms));
         let recorded = decide_one(&mut lease, request, Owner::Routine, wait_s, Some(checks)).await;
-        lease.end(recorded.map(drop))
+        ended(lease, recorded.map(drop))
     }
 }
 
@@ -80,23 +92,17 @@ async fn decide(
         return Ok(vec![decide_one(connection, request, owner, wait_s, None).await?]);
     }
     let checks = format!("[{}]", requests.iter().map(json).collect::<Vec<_>>().join(","));
-    let query = match passing {
-        Passing::Each(held) => {
-            let call = match owner {
-                Owner::Routine => "call zone_check_many_own(?, ?, ?)",
-                Owner::Caller => "call zone_check_many(?, ?, ?)",
-            };
-            sqlx::query(call).bind(checks).bind(wait_s).bind(held == Held::Skip)
-        }
-        Passing::Together => {
-            let call = match owner {
-                Owner::Routine => "call zone_check_all_own(?, ?)",
-                Owner::Caller => "call zone_check_all(?, ?)",
-            };
-            sqlx::query(call).bind(checks).bind(wait_s)
-        }
+    let call = match (passing, owner) {
+        (Passing::Each(_), Owner::Routine) => "call zone_check_many_own(?, ?, ?)",
+        (Passing::Each(_), Owner::Caller) => "call zone_check_many(?, ?, ?)",
+        (Passing::Together, Owner::Routine) => "call zone_check_all_own(?, ?)",
+        (Passing::Together, Owner::Caller) => "call zone_check_all(?, ?)",
     };
-    let rows = rows(connection, query, requests.len()).await?;
+    let mut query = sqlx::query(call).bind(checks).bind(wait_s);
+    if let Passing::Each(held) = passing {
+        query = query.bind(held == Held::Skip);
+    }
+    let rows = rows(connection, call, query, requests.len()).await?;
     rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
 }
 
@@ -109,22 +115,21 @@ async fn decide_one(
     checks: Option<i32>,
 ) -> Result<Option<Decision>> {
     let call = match owner {
-        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     };
     let query = sqlx::query(call)
         .bind(request.zone_id)
         .bind(request.key.clone())
         .bind(request.txn)
         .bind(request.cost)
-        .bind(request.fresh)
         .bind(request.record)
         .bind(wait_s)
         .bind(checks)
         .bind(request.critical)
         .bind(request.member.clone())
         .bind(request.ttl_us);
-    let rows = rows(connection, query, 1).await?;
+    let rows = rows(connection, call, query, 1).await?;
     let row = rows.first().ok_or_else(|| Error::database("a check got no decision"))?;
     decision(row, request)
 }
@@ -132,12 +137,11 @@ async fn decide_one(
 /// A request as the routines read it. What it does not have need not travel.
 fn json(request: &Request) -> String {
     let mut json = format!(
-        r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"fresh":{},"record":{}"#,
+        r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"record":{}"#,
         request.zone_id,
         json_string(&request.key),
         request.txn.simple(),
         request.cost,
-        u8::from(request.fresh),
         u8::from(request.record)
     );
     if request.critical {

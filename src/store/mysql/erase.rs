@@ -2,8 +2,9 @@
 
 use sqlx::{Connection, MySqlConnection};
 
-use super::upkeep::{BEGIN, alone};
-use super::{MySql, error, time};
+use super::removal::record;
+use super::upkeep::{Alone, BEGIN, heads_go};
+use super::{MySql, error};
 use crate::chain;
 use crate::error::Result;
 use crate::store::erase::{Erased, Erasing};
@@ -12,12 +13,10 @@ use crate::store::salt_of;
 impl MySql {
     /// On a connection of its own, and beside no upkeep: that could note of rows what is just being erased.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
+        let _alone = Alone::begin(self).await?;
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
-        if !alone(connection).await? {
-            return Err(Erasing::elsewhere());
-        }
-        let Erasing { zone_id, zone, key, note, by } = *erasing;
+        let Erasing { zone_id, key, .. } = *erasing;
         let known: bool = sqlx::query_scalar(include_str!("erase/known.sql"))
             .bind(zone_id)
             .bind(key.as_bytes())
@@ -31,17 +30,20 @@ impl MySql {
         if !known {
             return Ok(None);
         }
-        // Committed beforehand: from then on a bucket without a row is nothing odd.
-        sqlx::query("update zone_master set heads_removed = true where id = ? and not heads_removed")
-            .bind(zone_id)
-            .execute(&mut *connection)
-            .await
-            .map_err(error)?;
+        heads_go(connection, zone_id).await?;
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
         let salt = hold(&mut tx, zone_id, key).await?;
         let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
+        // What was never sealed is no row of the ledger.
+        sqlx::query("delete from zone_txn where zone_id = ? and bucket_key = ? and not sealed")
+            .bind(zone_id)
+            .bind(key.as_bytes())
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
         let rows = sqlx::query(include_str!("erase/rows.sql"))
             .bind(tombstone.as_bytes())
+            .bind(&salt)
             .bind(&salt)
             .bind(&salt)
             .bind(&salt)
@@ -66,20 +68,9 @@ impl MySql {
             let statement = sqlx::query(statement).bind(zone_id).bind(key.as_bytes());
             statement.execute(&mut *tx).await.map_err(error)?;
         }
-        sqlx::query(include_str!("erase/record.sql"))
-            .bind(zone_id)
-            .bind(tombstone.as_bytes())
-            .bind(by)
-            .bind(note)
-            .bind(i64::try_from(rows).unwrap_or(i64::MAX))
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
-        let at = "select e.erased_at from zone_erasure e where e.zone_id = ? and e.bucket_key = ?";
-        let at = sqlx::query(at).bind(zone_id).bind(tombstone.as_bytes());
-        let erased_at = time(&at.fetch_one(&mut *tx).await.map_err(error)?, "erased_at")?;
+        let removal = record(&mut tx, zone_id, erasing.removing(&tombstone, rows)).await?;
         tx.commit().await.map_err(error)?;
-        Ok(Some(Erased { zone: zone.to_owned(), key: tombstone, rows, erased_at }))
+        Ok(Some(erasing.told(tombstone, rows, removal)))
     }
 }
 

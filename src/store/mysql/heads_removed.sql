@@ -1,3 +1,1 @@
-select z.heads_removed
-from zone_master_view z
-where z.id = ?
+select exists (select 1 from zone_bucket_removed_view r where r.zone_id = ?) as removed

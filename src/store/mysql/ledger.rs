@@ -8,7 +8,7 @@ use super::{MySql, error, text, text_if, time, time_if};
 use crate::decide::{BucketOverride, Carried, Head, Hold};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Chained, Range, StoredHead, hash_of, salt_of};
+use crate::store::{At, Bucket, Chained, Range, Removal, StoredHead, hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, ClockSpan, Limit, Policy, ZoneVersion};
 
 ledger_reads!(MySql, MySqlRow);

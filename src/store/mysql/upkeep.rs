@@ -7,10 +7,12 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 use tokio::time::Instant;
 
-use super::{MySql, end, error, time, time_if};
+use super::{MySql, end, error, removal, time, time_if};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::upkeep::{Facts, Maintained, Needed, Partition, Plan, months, next_month};
+use crate::store::upkeep::{
+    Facts, Going, Maintained, Needed, Partition, Plan, elsewhere, months, next_month,
+};
 
 /// How often a step is tried that did not get its lock: a second each, while others wait behind it.
 const TRIES: u32 = 20;
@@ -36,8 +38,9 @@ impl MySql {
         Ok((now, facts.collect::<Result<_>>()?))
     }
 
-    /// One at a time; the other one does nothing. On a connection of its own, whose end gives back all that it has.
+    /// One at a time. On a connection of its own, whose end gives back all that it has.
     pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
+        let alone = Alone::begin(self).await?;
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
         let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
@@ -46,9 +49,6 @@ impl MySql {
             "set session transaction isolation level read committed; set session lock_wait_timeout = 1",
         )
         .await?;
-        if !alone(connection).await? {
-            return Ok(Maintained { elsewhere: true, ..done });
-        }
         ahead(connection, plan, &mut done).await?;
         if let Some(from) = plan.keep_from {
             drop_before(connection, plan, from, &mut done).await?;
@@ -61,14 +61,49 @@ impl MySql {
                 done.heads_removed += remove_heads(connection, plan, zone, since).await?;
             }
         }
+        if !plan.dry_run {
+            alone.finish().await?;
+        }
         Ok(done)
     }
 }
 
-/// True when nobody else is at upkeep, for as long as the session lasts.
-pub(super) async fn alone(connection: &mut MySqlConnection) -> Result<bool> {
-    let lock = "select coalesce(get_lock(concat('tallygate:', left(sha2(database(), 256), 40)), 0), 0) = 1";
-    sqlx::query_scalar(lock).fetch_one(connection).await.map_err(error)
+/// Nobody else is at upkeep, for as long as this is there: a connection whose one transaction holds the lock.
+pub(super) struct Alone(MySqlConnection);
+
+impl Alone {
+    /// Fails when somebody else is at it.
+    pub async fn begin(store: &MySql) -> Result<Self> {
+        let mut connection = store.lease().await?.detach();
+        // However long it idles.
+        run(
+            &mut connection,
+            "set session wait_timeout = 31536000
+                /*M!, session idle_transaction_timeout = 0, session idle_write_transaction_timeout = 0 */",
+        )
+        .await?;
+        run(&mut connection, BEGIN).await?;
+        let lock = sqlx::query(include_str!("upkeep/alone.sql"));
+        if !lock.fetch_all(&mut connection).await.map_err(error)?.is_empty() {
+            return Ok(Self(connection));
+        }
+        let finished = "select u.finished_at from zone_upkeep_lock u where u.id = 1";
+        let finished = sqlx::query(finished).fetch_all(&mut connection).await.map_err(error)?;
+        let finished = finished.first().map(|row| time_if(row, "finished_at")).transpose()?;
+        Err(elsewhere(finished.flatten()))
+    }
+
+    async fn finish(mut self) -> Result<()> {
+        run(&mut self.0, "update zone_upkeep_lock set finished_at = utc_timestamp(6) where id = 1; commit")
+            .await
+    }
+}
+
+/// From now on who finds no row of a bucket in the zone looks at the ledger. Committed before the first one goes.
+pub(super) async fn heads_go(connection: &mut MySqlConnection, zone_id: i32) -> Result<()> {
+    let go = "insert into zone_bucket_removed (zone_id, removed_at) values (?, utc_timestamp(6))
+        on duplicate key update zone_id = zone_bucket_removed.zone_id";
+    sqlx::query(go).bind(zone_id).execute(connection).await.map_err(error).map(drop)
 }
 
 async fn run(connection: &mut MySqlConnection, sql: &str) -> Result<()> {
@@ -153,6 +188,7 @@ async fn drop_before(
         .collect();
     let Some(&(_, until)) = old.last() else { return Ok(()) };
     if !plan.dry_run {
+        announce(connection, until).await?;
         record(connection, until).await?;
     }
     for (name, _) in old {
@@ -162,6 +198,40 @@ async fn drop_before(
         done.partitions_dropped.push(name);
     }
     Ok(())
+}
+
+/// Records what is to go, before the first of it does. What a run was to remove that was cut off is recorded: that is finished
+/// first, so that nothing is recorded twice.
+async fn announce(connection: &mut MySqlConnection, until: DateTime<Utc>) -> Result<()> {
+    let before = "select max(r.cut_at) as cut_at from zone_removal r";
+    let before = sqlx::query(before).fetch_one(&mut *connection).await.map_err(error)?;
+    if let Some(before) = time_if(&before, "cut_at")? {
+        record(connection, before).await?;
+    }
+    let (mut going, mut zone_id, mut key) = (Going::default(), i32::MIN, Vec::new());
+    loop {
+        let page = sqlx::query(include_str!("upkeep/drop_count.sql"))
+            .bind(zone_id)
+            .bind(zone_id)
+            .bind(key.clone())
+            .bind(until.naive_utc())
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(error)?;
+        for row in &page {
+            (zone_id, key) = (get!(row, "zone_id"), get!(row, "bucket_key"));
+            let rows: i64 = get!(row, "ledger_rows");
+            going.add(zone_id, rows.unsigned_abs());
+        }
+        if page.is_empty() {
+            break;
+        }
+    }
+    let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
+    for (zone_id, removing) in going.removing(until) {
+        removal::record(&mut tx, zone_id, removing).await?;
+    }
+    tx.commit().await.map_err(error)
 }
 
 async fn record(connection: &mut MySqlConnection, until: DateTime<Utc>) -> Result<()> {
@@ -251,12 +321,7 @@ async fn remove_heads(
     if plan.dry_run || idle == 0 {
         return Ok(idle.unsigned_abs());
     }
-    // Committed before the first goes: from then on who finds no row looks at the ledger.
-    sqlx::query("update zone_master set heads_removed = true where id = ? and not heads_removed")
-        .bind(zone.zone_id)
-        .execute(&mut *connection)
-        .await
-        .map_err(error)?;
+    heads_go(connection, zone.zone_id).await?;
     let (mut removed, mut after) = (0, Vec::new());
     loop {
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;

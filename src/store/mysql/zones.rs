@@ -6,7 +6,7 @@ use sqlx::{Connection, MySqlConnection, Row};
 use super::{MySql, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
-use crate::store::{Setting, clock_of, hash_of, spans_of};
+use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
 
 zone_reads!(MySql, MySqlRow);
@@ -23,6 +23,38 @@ impl MySql {
         tx.commit().await.map_err(error)?;
         Ok(zones)
     }
+
+    /// The first check of a bucket makes its row. With the place of the zone's rows locked, each that has come before
+    /// is seen, and each that comes later waits and finds no zone. Buckets first, as checks do.
+    pub async fn remove_zone(&self, name: &str) -> Result<ZoneRemoved> {
+        let mut lease = self.lease().await?;
+        let Some(Found { id, .. }) = self.find_zone_in(&mut lease, name).await? else {
+            return Ok(ZoneRemoved::Unknown);
+        };
+        // Under this level a place where nothing is can be locked.
+        let begin = "set transaction isolation level repeatable read; start transaction";
+        let mut tx = lease.begin_with(begin).await.map_err(error)?;
+        let buckets = "select b.seq from zone_bucket_lock b where b.zone_id = ? limit 1 for update";
+        let buckets = sqlx::query(buckets).bind(id).fetch_all(&mut *tx).await.map_err(error)?;
+        if lock_zone(&mut tx, name).await?.is_none_or(|zone| zone.id != id) {
+            return Err(Error::transient(format!("zone {name:?} was removed meanwhile; try again")));
+        }
+        // The first look without a lock, so that it sees all that was committed up to now.
+        let used = sqlx::query_scalar(include_str!("zone_used.sql")).bind(id);
+        if !buckets.is_empty() || used.fetch_one(&mut *tx).await.map_err(error)? {
+            return Ok(ZoneRemoved::Used);
+        }
+        for statement in [
+            "delete from zone_bucket_removed where zone_id = ?",
+            "delete from zone_calendar where zone_id = ?",
+            "delete from zone_version where zone_id = ?",
+            "delete from zone_master where id = ?",
+        ] {
+            sqlx::query(statement).bind(id).execute(&mut *tx).await.map_err(error)?;
+        }
+        tx.commit().await.map_err(error)?;
+        Ok(ZoneRemoved::Removed)
+    }
 }
 
 async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Result<Zone> {
@@ -35,17 +67,19 @@ async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Resu
     }
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
-    let mut zone = lock_zone(tx, name).await?;
+    let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
+    let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     if setting.changes(&zone) {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         bind_policy!(set, policy).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
-        zone = lock_zone(tx, name).await?;
+        zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     }
     keep_version!(
         tx,
         zone,
         by,
+        "select user()",
         include_str!("zone_version_last.sql"),
         include_str!("zone_version_add.sql"),
         include_str!("zone_calendar_add.sql")
@@ -53,11 +87,8 @@ async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Resu
     Ok(zone)
 }
 
-async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Zone> {
+async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<Zone>> {
     let rows =
         sqlx::query(include_str!("zone_lock.sql")).bind(name).fetch_all(connection).await.map_err(error)?;
-    rows.first()
-        .map(zone)
-        .transpose()?
-        .ok_or_else(|| Error::database(format!("zone {name:?} was not stored")))
+    rows.first().map(zone).transpose()
 }

@@ -4,7 +4,7 @@ use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
 use super::check::lock_wait_ms;
-use super::{Postgres, error, text, time, time_if};
+use super::{Postgres, end, error, text, time, time_if};
 use crate::decide::{Override, Undo};
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
@@ -19,13 +19,18 @@ impl Postgres {
         lease.end(recorded)
     }
 
+    /// The caller's own `lock_timeout` holds.
+    pub async fn act_in(&self, connection: &mut PgConnection, actions: &[Action]) -> Result<Vec<Recorded>> {
+        act_in_order(connection, actions, None).await
+    }
+
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
-        let rows =
-            sqlx::query("select c.zone, c.bucket_key, c.kind, c.spent, c.holds from zone_charges($1) c")
-                .bind(txn)
-                .fetch_all(&mut *self.lease().await?)
-                .await
-                .map_err(error)?;
+        self.charges_in(&mut *self.lease().await?, txn).await
+    }
+
+    pub async fn charges_in(&self, connection: &mut PgConnection, txn: Uuid) -> Result<Vec<Spending>> {
+        let charges = "select c.zone, c.bucket_key, c.kind, c.spent, c.holds from zone_charges($1) c";
+        let rows = sqlx::query(charges).bind(txn).fetch_all(connection).await.map_err(error)?;
         rows.iter().map(|row| spending!(row)).collect()
     }
 
@@ -45,20 +50,17 @@ async fn act_on(
     lock_wait_ms: i32,
 ) -> Result<Vec<Recorded>> {
     if let [action] = actions {
-        return Ok(vec![act_one(connection, action, lock_wait_ms).await?]);
+        return Ok(vec![act_one(connection, action, Some(lock_wait_ms)).await?]);
     }
     let mut tx = connection.begin().await.map_err(error)?;
-    let recorded = act_in_order(&mut tx, actions, lock_wait_ms).await;
-    // Said now: a rollback that is left to the driver waits for the connection's next user.
-    let ended = if recorded.is_ok() { tx.commit().await } else { tx.rollback().await };
-    ended.map_err(error)?;
-    recorded
+    let recorded = act_in_order(&mut tx, actions, Some(lock_wait_ms)).await;
+    end(tx, recorded).await
 }
 
 async fn act_in_order(
     connection: &mut PgConnection,
     actions: &[Action],
-    lock_wait_ms: i32,
+    lock_wait_ms: Option<i32>,
 ) -> Result<Vec<Recorded>> {
     let mut recorded = Vec::with_capacity(actions.len());
     for action in actions {
@@ -67,7 +69,12 @@ async fn act_in_order(
     Ok(recorded)
 }
 
-async fn act_one(connection: &mut PgConnection, action: &Action, lock_wait_ms: i32) -> Result<Recorded> {
+/// Without `lock_wait_ms` the session's own `lock_timeout` holds.
+async fn act_one(
+    connection: &mut PgConnection,
+    action: &Action,
+    lock_wait_ms: Option<i32>,
+) -> Result<Recorded> {
     let query = match action.what {
         What::Undo(_) => sqlx::query(include_str!("undo.sql")),
         What::Unchecked(_) => sqlx::query(include_str!("unchecked.sql")),

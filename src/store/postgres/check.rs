@@ -4,7 +4,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use super::{Postgres, error, time, time_if};
+use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
@@ -30,8 +30,20 @@ impl Postgres {
     }
 
     /// The caller's own `lock_timeout` holds.
-    pub async fn check_in(connection: &mut PgConnection, requests: &[Request]) -> Result<Vec<Decision>> {
+    pub async fn check_in(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
         all(decide(connection, requests, Owner::Caller, Passing::Each(Held::Wait)).await?)
+    }
+
+    pub async fn check_all_in(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+    ) -> Result<Vec<Decision>> {
+        all(decide(connection, requests, Owner::Caller, Passing::Together).await?)
     }
 
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
@@ -56,10 +68,7 @@ async fn check_on(
         Isolation::Serializable => {
             let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
             let decisions = decide(&mut tx, requests, owner, passing).await;
-            // Said now: a rollback that is left to the driver waits for the connection's next user.
-            let ended = if decisions.is_ok() { tx.commit().await } else { tx.rollback().await };
-            ended.map_err(error)?;
-            decisions
+            end(tx, decisions).await
         }
     }
 }
@@ -116,7 +125,6 @@ async fn decide(
             .bind(keys)
             .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())
             .bind(costs)
-            .bind(column(|r| r.fresh))
             .bind(column(|r| r.record))
             .bind(owner.lock_wait_ms())
             .bind(held == Held::Skip)
@@ -126,7 +134,6 @@ async fn decide(
             .bind(keys)
             .bind(requests.first().map(|r| r.txn))
             .bind(costs)
-            .bind(requests.iter().all(|r| r.fresh))
             .bind(column(|r| r.record))
             .bind(owner.lock_wait_ms())
             .bind(owner.is_call()),
@@ -151,7 +158,6 @@ async fn decide_one(
         .bind(&request.key)
         .bind(request.txn)
         .bind(request.cost)
-        .bind(request.fresh)
         .bind(request.record)
         .bind(owner.lock_wait_ms())
         .bind(owner.is_call())

@@ -1,9 +1,9 @@
 //! Erasure on PostgreSQL.
 
-use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
 
-use super::upkeep::{LONG_WAIT, alone, run};
+use super::removal::record;
+use super::upkeep::{Alone, LONG_WAIT, heads_go, run};
 use super::{Postgres, error};
 use crate::chain;
 use crate::error::Result;
@@ -13,13 +13,11 @@ use crate::store::salt_of;
 impl Postgres {
     /// On a connection of its own, and beside no upkeep: that could note of rows what is just being erased.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
+        let _alone = Alone::begin(self).await?;
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
-        if !alone(connection).await? {
-            return Err(Erasing::elsewhere());
-        }
         run(connection, LONG_WAIT).await?;
-        let Erasing { zone_id, zone, key, note, by } = *erasing;
+        let Erasing { zone_id, key, .. } = *erasing;
         let known: bool = sqlx::query_scalar(include_str!("erase/known.sql"))
             .bind(zone_id)
             .bind(key)
@@ -29,12 +27,7 @@ impl Postgres {
         if !known {
             return Ok(None);
         }
-        // Committed beforehand: from then on a bucket without a row is nothing odd.
-        sqlx::query("update zone_master set heads_removed = true where id = $1 and not heads_removed")
-            .bind(zone_id)
-            .execute(&mut *connection)
-            .await
-            .map_err(error)?;
+        heads_go(connection, zone_id).await?;
         let mut tx = connection.begin_with("begin isolation level read committed").await.map_err(error)?;
         let salt = hold(&mut tx, zone_id, key).await?;
         let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
@@ -60,17 +53,9 @@ impl Postgres {
         ] {
             sqlx::query(statement).bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;
         }
-        let erased_at: DateTime<Utc> = sqlx::query_scalar(include_str!("erase/record.sql"))
-            .bind(zone_id)
-            .bind(&tombstone)
-            .bind(by)
-            .bind(note)
-            .bind(i64::try_from(rows).unwrap_or(i64::MAX))
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(error)?;
+        let removal = record(&mut tx, zone_id, erasing.removing(&tombstone, rows)).await?;
         tx.commit().await.map_err(error)?;
-        Ok(Some(Erased { zone: zone.to_owned(), key: tombstone, rows, erased_at }))
+        Ok(Some(erasing.told(tombstone, rows, removal)))
     }
 }
 

@@ -6,10 +6,12 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use super::{Postgres, error, time_if};
+use super::{Postgres, error, removal, time_if};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::upkeep::{Facts, Maintained, Needed, Partition, Plan, months, next_month};
+use crate::store::upkeep::{
+    Facts, Going, Maintained, Needed, Partition, Plan, elsewhere, months, next_month,
+};
 
 /// How long a step that others must wait for waits itself: they wait behind it.
 const LOCK_WAIT: &str = "set lock_timeout = '100ms'";
@@ -41,15 +43,13 @@ impl Postgres {
         Ok((now.map_err(error)?, facts.collect::<Result<_>>()?))
     }
 
-    /// One at a time; the other one does nothing. On a connection of its own, whose end gives back all that it has.
+    /// One at a time. On a connection of its own, whose end gives back all that it has.
     pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
+        let alone = Alone::begin(self).await?;
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
         let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
         run(connection, "set timezone = 'UTC'").await?;
-        if !alone(connection).await? {
-            return Ok(Maintained { elsewhere: true, ..done });
-        }
         finish(connection, plan, &mut done).await?;
         ahead(connection, plan, &mut done).await?;
         if let Some(from) = plan.keep_from {
@@ -63,14 +63,41 @@ impl Postgres {
                 done.heads_removed += remove_heads(connection, plan, zone, since).await?;
             }
         }
+        if !plan.dry_run {
+            alone.finish().await?;
+        }
         Ok(done)
     }
 }
 
-/// True when nobody else is at upkeep, for as long as the session lasts.
-pub(super) async fn alone(connection: &mut PgConnection) -> Result<bool> {
-    let lock = "select pg_try_advisory_lock(hashtextextended('tallygate maintain', 'zone_txn'::regclass::oid::bigint))";
-    sqlx::query_scalar(lock).fetch_one(connection).await.map_err(error)
+/// Nobody else is at upkeep, for as long as this is there: a connection whose one transaction holds the lock.
+pub(super) struct Alone(PgConnection);
+
+impl Alone {
+    /// Fails when somebody else is at it.
+    pub async fn begin(store: &Postgres) -> Result<Self> {
+        let mut connection = store.lease().await?.detach();
+        let locked = sqlx::raw_sql(include_str!("upkeep/alone.sql")).execute(&mut connection).await;
+        let Err(fault) = locked else { return Ok(Self(connection)) };
+        if fault.as_database_error().and_then(|fault| fault.code()).as_deref() != Some("55P03") {
+            return Err(error(fault));
+        }
+        run(&mut connection, "rollback").await?;
+        let finished = sqlx::query_scalar("select u.finished_at from zone_upkeep_lock u");
+        Err(elsewhere(finished.fetch_one(&mut connection).await.map_err(error)?))
+    }
+
+    async fn finish(mut self) -> Result<()> {
+        run(&mut self.0, "update zone_upkeep_lock set finished_at = pg_catalog.clock_timestamp(); commit")
+            .await
+    }
+}
+
+/// From now on who finds no row of a bucket in the zone looks at the ledger. Committed before the first one goes.
+pub(super) async fn heads_go(connection: &mut PgConnection, zone_id: i32) -> Result<()> {
+    let go = "insert into zone_bucket_removed (zone_id, removed_at) values ($1, pg_catalog.clock_timestamp())
+        on conflict do nothing";
+    sqlx::query(go).bind(zone_id).execute(connection).await.map_err(error).map(drop)
 }
 
 pub(super) async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> {
@@ -196,6 +223,7 @@ async fn drop_before(
         .collect();
     let Some(&(_, until)) = old.last() else { return Ok(()) };
     if !plan.dry_run {
+        announce(connection, until).await?;
         record(connection, until).await?;
     }
     for (name, _) in old {
@@ -209,6 +237,39 @@ async fn drop_before(
         done.partitions_dropped.push(name);
     }
     Ok(())
+}
+
+/// Records what is to go, before the first of it does. What a run was to remove that was cut off is recorded: that is finished
+/// first, so that nothing is recorded twice.
+async fn announce(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
+    let before = sqlx::query_scalar("select max(r.cut_at) from zone_removal r");
+    let before: Option<DateTime<Utc>> = before.fetch_one(&mut *connection).await.map_err(error)?;
+    if let Some(before) = before {
+        record(connection, before).await?;
+    }
+    let (mut going, mut zone_id, mut key) = (Going::default(), i32::MIN, String::new());
+    loop {
+        let page = sqlx::query(include_str!("upkeep/drop_count.sql"))
+            .bind(zone_id)
+            .bind(&key)
+            .bind(until)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(error)?;
+        for row in &page {
+            (zone_id, key) = (get!(row, "zone_id"), get!(row, "bucket_key"));
+            let rows: i64 = get!(row, "ledger_rows");
+            going.add(zone_id, rows.unsigned_abs());
+        }
+        if page.is_empty() {
+            break;
+        }
+    }
+    let mut tx = connection.begin().await.map_err(error)?;
+    for (zone_id, removing) in going.removing(until) {
+        removal::record(&mut tx, zone_id, removing).await?;
+    }
+    tx.commit().await.map_err(error)
 }
 
 async fn record(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
@@ -271,12 +332,7 @@ async fn remove_heads(
     if plan.dry_run || idle == 0 {
         return Ok(idle.unsigned_abs());
     }
-    // Committed before the first goes: from then on who finds no row looks at the ledger.
-    sqlx::query("update zone_master set heads_removed = true where id = $1 and not heads_removed")
-        .bind(zone.zone_id)
-        .execute(&mut *connection)
-        .await
-        .map_err(error)?;
+    heads_go(connection, zone.zone_id).await?;
     let (mut removed, mut after) = (0, String::new());
     loop {
         let keys: Vec<String> = sqlx::query_scalar(include_str!("upkeep/heads_remove.sql"))

@@ -5,8 +5,8 @@ use sqlx::{Connection, PgConnection, Row};
 
 use super::{Postgres, error, time};
 use crate::chain;
-use crate::error::Result;
-use crate::store::{Setting, clock_of, hash_of, spans_of};
+use crate::error::{Error, Result};
+use crate::store::{Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
 
 zone_reads!(Postgres, PgRow);
@@ -22,23 +22,55 @@ impl Postgres {
         tx.commit().await.map_err(error)?;
         Ok(zones)
     }
+
+    /// The first check of a bucket makes its row. With the table of those rows locked, each that has come before is
+    /// seen, and each that comes later waits and finds no zone.
+    pub async fn remove_zone(&self, name: &str) -> Result<ZoneRemoved> {
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin isolation level read committed").await.map_err(error)?;
+        for statement in [
+            // Checks of every zone wait behind this one, so it gives up soon and is tried again.
+            "set local lock_timeout = '100ms'",
+            "lock table zone_bucket_lock in share row exclusive mode",
+            "set local lock_timeout = '5s'",
+        ] {
+            sqlx::query(statement).execute(&mut *tx).await.map_err(error)?;
+        }
+        let Some(Zone { id, .. }) = lock_zone(&mut tx, name).await? else { return Ok(ZoneRemoved::Unknown) };
+        let used = sqlx::query_scalar(include_str!("zone_used.sql")).bind(id);
+        if used.fetch_one(&mut *tx).await.map_err(error)? {
+            return Ok(ZoneRemoved::Used);
+        }
+        for statement in [
+            "delete from zone_bucket_removed where zone_id = $1",
+            "delete from zone_calendar where zone_id = $1",
+            "delete from zone_version where zone_id = $1",
+            "delete from zone_master where id = $1",
+        ] {
+            sqlx::query(statement).bind(id).execute(&mut *tx).await.map_err(error)?;
+        }
+        tx.commit().await.map_err(error)?;
+        Ok(ZoneRemoved::Removed)
+    }
 }
 
 async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<Zone> {
     let Setting { name, policy, description } = setting;
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
-    let mut zone = lock_zone(tx, name).await?;
+    let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
+    let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     if setting.changes(&zone) {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         bind_policy!(set, policy).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
-        zone = lock_zone(tx, name).await?;
+        zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     }
     keep_version!(
         tx,
         zone,
         by,
+        "select session_user::text",
         include_str!("zone_version_last.sql"),
         include_str!("zone_version_add.sql"),
         include_str!("zone_calendar_add.sql")
@@ -46,7 +78,8 @@ async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<
     Ok(zone)
 }
 
-async fn lock_zone(tx: &mut PgConnection, name: &str) -> Result<Zone> {
-    let row = sqlx::query(include_str!("zone_lock.sql")).bind(name).fetch_one(tx).await.map_err(error)?;
-    zone(&row)
+async fn lock_zone(tx: &mut PgConnection, name: &str) -> Result<Option<Zone>> {
+    let row =
+        sqlx::query(include_str!("zone_lock.sql")).bind(name).fetch_optional(tx).await.map_err(error)?;
+    row.as_ref().map(zone).transpose()
 }

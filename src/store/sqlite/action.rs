@@ -10,26 +10,20 @@ use super::statement::{place, rows};
 use super::write::Writing;
 use super::{Clock, error, from_us, load, time, time_if};
 use crate::decide::{Charge, Event, Undo};
-use crate::entry::Recorded;
+use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
 use crate::store::{Action, What};
 
-/// Kinds of rows that a transaction has in a bucket: those of checks, those of checks that were decided or let pass,
-/// and those that end a charge.
-const CHECKS: [&str; 4] = ["check", "reserve", "coalesced", "unchecked"];
-const CHARGES: [&str; 3] = ["check", "reserve", "unchecked"];
-const UNDOES: [&str; 4] = ["refund", "settle", "cancel", "release"];
-
 /// A row that an action's transaction has in its bucket.
 struct Past {
-    kind: String,
+    kind: Kind,
     charge: Charge,
     told: Recorded,
 }
 
 /// What becomes of an action.
 enum Answer {
-    New(Mark),
+    New(Box<Mark>),
     Past(Recorded),
 }
 
@@ -47,6 +41,13 @@ pub(super) async fn act(
     let window_us = limits.map(|limit| limit.window_us).max().unwrap_or(0);
     let mut buckets = load::buckets(connection, &names, window_us, clock).await?;
     let past = load_past(connection, actions).await?;
+    for (action, past) in actions.iter().zip(&past) {
+        if let What::Unchecked(_) = action.what
+            && past.is_empty()
+        {
+            may_pass_unchecked(connection, action.zone_id).await?;
+        }
+    }
     let mut answers: Vec<Option<Answer>> = actions.iter().map(|_| None).collect();
     settle(connection, &mut buckets, |buckets| {
         for (n, (action, &place)) in actions.iter().zip(&places).enumerate() {
@@ -54,7 +55,7 @@ pub(super) async fn act(
                 continue;
             }
             answers[n] = match asked(action, &past[n])? {
-                Asked::Event(event) => buckets[place].happen(event)?.map(Answer::New),
+                Asked::Event(event) => buckets[place].happen(event)?.map(|mark| Answer::New(Box::new(mark))),
                 Asked::Before(told) => Some(Answer::Past(told.clone())),
             };
         }
@@ -86,9 +87,10 @@ enum Asked<'p> {
 
 fn asked<'p>(action: &Action, past: &'p [Past]) -> Result<Asked<'p>> {
     let kind = action.what.kind();
-    let of = |kinds: &[&str]| past.iter().find(|row| kinds.contains(&row.kind.as_str()));
+    let of = |is: &dyn Fn(Kind) -> bool| past.iter().find(|row| is(row.kind));
+    let same = |other| other == kind;
     let (done, event) = match action.what {
-        What::Undo(undo) => match of(&UNDOES) {
+        What::Undo(undo) => match of(&Kind::is_undo) {
             Some(done) => {
                 let other = done.kind != kind || matches!(undo, Undo::Settle(cost) if cost != done.told.cost);
                 if other {
@@ -100,7 +102,7 @@ fn asked<'p>(action: &Action, past: &'p [Past]) -> Result<Asked<'p>> {
                 return Ok(Asked::Before(&done.told));
             }
             None => {
-                let charge = of(&CHARGES).ok_or_else(|| {
+                let charge = of(&|kind| kind.is_check() && kind != Kind::Coalesced).ok_or_else(|| {
                     Error::invalid(format!(
                         "transaction {} was not decided in the bucket {:?} of zone {:?}; look where it was: \
                          tallygate history --txn {}",
@@ -110,12 +112,24 @@ fn asked<'p>(action: &Action, past: &'p [Past]) -> Result<Asked<'p>> {
                 (None, Event::Undo(undo, charge.charge))
             }
         },
-        What::Ban(for_us) => (of(&[kind]), Event::Ban(for_us)),
-        What::Unban => (of(&[kind]), Event::Unban),
-        What::Override(over) => (of(&[kind]), Event::Override(over)),
-        What::Unchecked(cost) => (of(&CHECKS), Event::Unchecked(cost)),
+        What::Ban(for_us) => (of(&same), Event::Ban(for_us)),
+        What::Unban => (of(&same), Event::Unban),
+        What::Override(over) => (of(&same), Event::Override(over)),
+        What::Unchecked(cost) => (of(&Kind::is_check), Event::Unchecked(cost)),
     };
     Ok(done.map_or(Asked::Event(event), |done| Asked::Before(&done.told)))
+}
+
+/// Fails in a zone that was never open while the database did not answer.
+async fn may_pass_unchecked(connection: &mut SqliteConnection, zone_id: i32) -> Result<()> {
+    let was_open = sqlx::query_scalar(include_str!("was_open.sql")).bind(zone_id);
+    if was_open.fetch_one(connection).await.map_err(error)? {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "nothing can have passed unchecked in zone {zone_id}, which was never open; set it so: tallygate zone set \
+         --on-outage open"
+    )))
 }
 
 /// The rows that the actions' transactions have in their buckets, in order.
@@ -129,7 +143,7 @@ async fn load_past(connection: &mut SqliteConnection, actions: &[Action]) -> Res
     for row in rows(connection, include_str!("past_rows.sql"), list).await? {
         let n = place(&row)?;
         past[n].push(Past {
-            kind: get!(row, "kind"),
+            kind: choice!(row, "kind"),
             charge: charge(&row)?,
             told: recorded(&row, &actions[n])?,
         });
@@ -138,13 +152,13 @@ async fn load_past(connection: &mut SqliteConnection, actions: &[Action]) -> Res
 }
 
 fn charge(row: &SqliteRow) -> Result<Charge> {
-    let kind: &str = get!(row, "kind");
+    let kind: Kind = choice!(row, "kind");
     Ok(Charge {
         seq: get!(row, "seq"),
         at_us: get!(row, "created_at"),
         spent: get!(row, "spent"),
         blocked: get!(row, "blocked"),
-        reserved: kind == "reserve",
+        reserved: kind == Kind::Reserve,
         member: get!(row, "has_member"),
         ends_us: get!(row, "ends_at"),
     })

@@ -57,8 +57,14 @@ pub(super) async fn check(
     let asked = asked.filter(|(_, (request, place))| is_named(request) && buckets[**place].has_rows());
     let asked = asked.map(|(n, _)| n).collect();
     let mut answers = load_past(connection, requests, asked).await?;
-    if let Passing::Together = passing {
-        all_or_none(requests, &answers)?;
+    match passing {
+        Passing::Each => {}
+        Passing::Together => all_or_none(requests, &answers)?,
+        Passing::Unasked(checks) => {
+            for (n, request) in requests.iter().enumerate().filter(|(n, _)| answers[*n].is_none()) {
+                follows(connection, request, checks, buckets[places[n]].now_us()).await?;
+            }
+        }
     }
 
     let mut decided: HashMap<(usize, Uuid), usize> = HashMap::new();
@@ -103,7 +109,7 @@ fn new(
 ) -> Result<Option<Answer>> {
     let request = &requests[n];
     if let Some(&first) = decided.get(&(place, request.txn)).filter(|_| is_named(request)) {
-        same_cost(request, requests[first].cost)?;
+        same(request, requests[first].cost, requests[first].member.as_deref())?;
         return Ok(Some(Answer::Again(first)));
     }
     let turn = match passing {
@@ -184,19 +190,48 @@ async fn load_past(
     for row in rows(connection, include_str!("past.sql"), list).await? {
         let n = asked[place(&row)?];
         let request = &requests[n];
-        same_cost(request, get!(row, "cost"))?;
+        let (kind, member): (String, Option<String>) = (get!(row, "kind"), get!(row, "member"));
+        // Of what passed unchecked no member is known.
+        let member = if kind == "unchecked" { request.member.as_deref() } else { member.as_deref() };
+        same(request, get!(row, "cost"), member)?;
         past[n] = Some(Answer::Past(decision(&row, request)?));
     }
     Ok(past)
 }
 
-fn same_cost(request: &Request, cost: i64) -> Result<()> {
-    if cost == request.cost {
+/// Fails where the transaction was decided with another cost, or about another member.
+fn same(request: &Request, cost: i64, member: Option<&str>) -> Result<()> {
+    let Request { txn, .. } = request;
+    if cost != request.cost {
+        let asked = request.cost;
+        return Err(Error::conflict(format!(
+            "transaction {txn} was decided with cost {cost}, not {asked}; use a new id"
+        )));
+    }
+    if member != request.member.as_deref() {
+        return Err(Error::conflict(format!(
+            "transaction {txn} was decided about another member; use a new id"
+        )));
+    }
+    Ok(())
+}
+
+/// Fails where no check of the bucket was blocked that so many could have followed: by a zone that coalesces them, for some
+/// time. Memory keeps that for a second; their row may come later by as long as a call may take.
+async fn follows(
+    connection: &mut SqliteConnection,
+    request: &Request,
+    checks: i32,
+    now_us: i64,
+) -> Result<()> {
+    let blocked = sqlx::query_scalar(include_str!("flood.sql")).bind(request.zone_id).bind(&request.key);
+    let blocked = blocked.bind(now_us.saturating_sub(60_000_000));
+    if blocked.fetch_one(connection).await.map_err(error)? {
         return Ok(());
     }
-    Err(Error::conflict(format!(
-        "transaction {} was decided with cost {cost}, not {}; use a new id",
-        request.txn, request.cost
+    Err(Error::invalid(format!(
+        "no row can stand for {checks} checks: none was blocked here within a minute by a zone with coalesced rows; \
+         check each"
     )))
 }
 

@@ -229,7 +229,10 @@ impl<'b> Bucket<'b> {
     /// The policy of its zone.
     pub fn current(&self) -> Result<&Version> {
         self.versions.last().ok_or_else(|| {
-            Error::invalid(format!("there is no zone {}; list them with: tallygate zone list", self.zone_id))
+            Error::unknown_zone(format!(
+                "there is no zone {}; list them with: tallygate zone list",
+                self.zone_id
+            ))
         })
     }
 

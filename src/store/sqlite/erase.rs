@@ -5,7 +5,9 @@ use std::time::Duration;
 use sqlx::{Connection, Row};
 use tokio::time::Instant;
 
-use super::{Sqlite, error, from_us};
+use super::removal::record;
+use super::upkeep::HEADS_GO;
+use super::{Sqlite, error};
 use crate::chain::{self, Salt};
 use crate::error::Result;
 use crate::store::erase::{Erased, Erasing};
@@ -17,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Sqlite {
     /// Under the file's write lock, row by row: SQLite has no SHA-256.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
-        let Erasing { zone_id, zone, key, note, by } = *erasing;
+        let Erasing { zone_id, key, .. } = *erasing;
         let _turn = self.turn(Instant::now() + PATIENCE).await?;
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
@@ -30,7 +32,7 @@ impl Sqlite {
         let Some(salt) = salt else { return Ok(None) };
         let salt: Salt = salt_of(&salt)?;
         let tombstone = chain::tombstone(&chain::bucket(Some(&salt), zone_id, key));
-        let mut rows = 0_i64;
+        let mut rows = 0;
         loop {
             // Rows that are done are not of this bucket any more.
             let page = sqlx::query(include_str!("erase/page.sql")).bind(zone_id).bind(key);
@@ -70,25 +72,12 @@ impl Sqlite {
         ] {
             sqlx::query(statement).bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;
         }
-        // A bucket without a row is nothing odd from now on.
-        sqlx::query("update zone_master set heads_removed = 1 where id = ?1 and not heads_removed")
-            .bind(zone_id)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
         let now_us = self.clock.now_us();
-        sqlx::query(include_str!("erase/record.sql"))
-            .bind(zone_id)
-            .bind(&tombstone)
-            .bind(now_us)
-            .bind(by)
-            .bind(note)
-            .bind(rows)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
+        let heads_go = sqlx::query(HEADS_GO).bind(zone_id).bind(now_us);
+        heads_go.execute(&mut *tx).await.map_err(error)?;
+        let removing = erasing.removing(&tombstone, rows);
+        let removal = record(&mut tx, zone_id, removing, now_us).await?;
         tx.commit().await.map_err(error)?;
-        let (zone, rows) = (zone.to_owned(), rows.unsigned_abs());
-        Ok(Some(Erased { zone, key: tombstone, rows, erased_at: from_us(now_us)? }))
+        Ok(Some(erasing.told(tombstone, rows, removal)))
     }
 }

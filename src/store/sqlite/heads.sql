@@ -18,8 +18,8 @@ select group_concat(
     exists (
         select 1
         from jsonb_each(?1) j
-        cross join zone_master z
-        where z.id = j.value ->> 0 and z.heads_removed
+        cross join zone_bucket_removed r
+        where r.zone_id = j.value ->> 0
     ) as removed
 from jsonb_each(?1) j
 cross join zone_bucket_lock b

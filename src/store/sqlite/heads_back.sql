@@ -21,10 +21,9 @@ from (
             )
         ) as salt
     from jsonb_each(?1) j
-    cross join zone_master z
+    cross join zone_bucket_removed r
     cross join zone_txn t
-    where z.id = j.value ->> 0
-        and z.heads_removed
+    where r.zone_id = j.value ->> 0
         and t.id = (
             select l.id
             from zone_txn l
@@ -35,10 +34,9 @@ from (
     union all
     select j.key, d.seq, d.created_at, d.spent_total, d.zone_version, d.strikes, d.level, d.row_hash, d.salt
     from jsonb_each(?1) j
-    cross join zone_master z
+    cross join zone_bucket_removed r
     cross join zone_txn_dropped d
-    where z.id = j.value ->> 0
-        and z.heads_removed
+    where r.zone_id = j.value ->> 0
         and d.zone_id = j.value ->> 0
         and d.bucket_key = j.value ->> 1
         and not exists (

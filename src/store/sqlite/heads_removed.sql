@@ -1,3 +1,1 @@
-select z.heads_removed
-from zone_master z
-where z.id = ?1
+select exists (select 1 from zone_bucket_removed r where r.zone_id = ?1) as removed

@@ -1,5 +1,6 @@
 -- The overrides of a zone that hold at a time, by bucket; note, author and time are in the ledger.
-select o.bucket_key, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.note, t.actor, t.created_at
+select o.bucket_key, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.note, t.actor, t.login,
+    t.created_at
 from zone_override o
 cross join zone_bucket_lock b
 cross join zone_txn t indexed by zone_txn_bucket

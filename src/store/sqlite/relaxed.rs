@@ -87,7 +87,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
         let address = Address::parse(&url).unwrap();
-        let store = Sqlite::connect(&address, 1).await.unwrap();
+        let store = Sqlite::connect(&address, 1, true).await.unwrap();
         assert_eq!(synchronous(&store.connections).await, 2, "full");
         assert_eq!(synchronous(store.quick.as_ref().unwrap()).await, 1, "normal");
         let durable = Policy::sliding_log(100, Duration::from_secs(60)).unwrap();
@@ -104,7 +104,7 @@ mod tests {
         assert!(!commits_quickly(&store, &[zone, other]).await, "one durable zone is enough");
         assert!(commits_quickly(&store, &[zone, zone]).await);
 
-        let process = Sqlite::connect(&address, 1).await.unwrap();
+        let process = Sqlite::connect(&address, 1, true).await.unwrap();
         set(&process, "a", durable).await;
         assert!(!commits_quickly(&store, &[zone]).await, "seen under the lock");
         set(&process, "a", relaxed).await;

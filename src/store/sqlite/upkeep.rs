@@ -7,9 +7,11 @@ use sqlx::sqlite::SqliteQueryResult;
 use sqlx::{Connection, Row};
 use tokio::time::Instant;
 
+use super::removal::record;
 use super::{Sqlite, error, from_us, time_if};
 use crate::error::Result;
 use crate::retry::Tries;
+use crate::store::removal::Removing;
 use crate::store::upkeep::{Facts, Maintained, Plan};
 
 /// How many rows go at once: others wait for so long.
@@ -17,6 +19,10 @@ const ROWS: i64 = 1_000;
 
 /// How long the file's write lock is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// ?1 the zone, in which a bucket without a row is nothing odd from then on; ?2 the time.
+pub(super) const HEADS_GO: &str =
+    "insert into zone_bucket_removed (zone_id, removed_at) values (?1, ?2) on conflict do nothing";
 
 impl Sqlite {
     /// The time, and what is known of the zones.
@@ -48,6 +54,7 @@ impl Sqlite {
                     let old = "select count(*) from zone_txn t where t.zone_id = ?1 and t.created_at < ?2";
                     self.count(old, id, us).await?
                 } else {
+                    self.announce(id, from).await?;
                     let steps =
                         [include_str!("upkeep/drop_record.sql"), include_str!("upkeep/drop_rows.sql")];
                     self.remove(&steps, id, us).await?
@@ -65,13 +72,48 @@ impl Sqlite {
                     idle
                 } else {
                     // From then on who finds no row looks at the ledger.
-                    let flag = "update zone_master set heads_removed = 1 where id = ?1 and not heads_removed";
-                    self.step(&[flag], id, us).await?;
+                    self.step(&[HEADS_GO], id, self.clock.now_us()).await?;
                     self.remove(&[include_str!("upkeep/heads_remove.sql")], id, us).await?
                 };
             }
         }
+        if !plan.dry_run {
+            let finished = "update zone_upkeep_lock set finished_at = ?2";
+            self.step(&[finished], 0, self.clock.now_us()).await?;
+        }
         Ok(done)
+    }
+
+    /// Records what is to go, before the first of it does, but for what a run was to remove that was cut off.
+    async fn announce(&self, zone_id: i32, cut_at: DateTime<Utc>) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let mut tries = Tries::new(64, until);
+        loop {
+            match self.try_announce(zone_id, cut_at, until).await {
+                Err(failed) if tries.again(&failed).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_announce(&self, zone_id: i32, cut_at: DateTime<Utc>, until: Instant) -> Result<()> {
+        let _turn = self.turn(until).await?;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+        let row = sqlx::query(include_str!("upkeep/drop_count.sql"))
+            .bind(zone_id)
+            .bind(cut_at.timestamp_micros())
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(error)?;
+        let [rows, buckets, told]: [i64; 3] =
+            [get!(row, "ledger_rows"), get!(row, "buckets"), get!(row, "told")];
+        if rows > told {
+            let (buckets, rows) = (buckets.unsigned_abs(), (rows - told).unsigned_abs());
+            let removing = Removing::Drop { cut_at, buckets, rows };
+            record(&mut tx, zone_id, removing, self.clock.now_us()).await?;
+        }
+        tx.commit().await.map_err(error)
     }
 
     async fn count(&self, sql: &'static str, zone_id: i32, us: i64) -> Result<u64> {

@@ -83,7 +83,7 @@ impl<'w> Writing<'w> {
         let reason =
             if matches!(action.what, What::Unchecked(_)) { Reason::Unchecked } else { Reason::Recorded };
         let row = Row {
-            kind: action.what.kind(),
+            kind: action.what.kind().as_str(),
             reason: reason.as_str(),
             cost: happened.cost,
             spent: happened.spent,
@@ -247,6 +247,7 @@ fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
         member: None,
         note: None,
         actor: None,
+        login: None,
         exception: None,
     }
 }

@@ -6,7 +6,7 @@ use sqlx::{Connection, Row, SqliteConnection};
 use super::{Sqlite, error, time};
 use crate::chain;
 use crate::error::Result;
-use crate::store::{Found, Setting, clock_of, hash_of, spans_of};
+use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
 
 zone_reads!(Sqlite, SqliteRow);
@@ -23,16 +23,47 @@ impl Sqlite {
         tx.commit().await.map_err(error)?;
         Ok(zones)
     }
+
+    pub async fn find_zone_in(&self, connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
+        let find = "select id, version, blocked_rows, ban_after is not null as bans, on_outage from zone_master where name = ?";
+        let find = sqlx::query(find).bind(name);
+        let row = find.fetch_optional(connection).await.map_err(error)?;
+        row.map(|row| found!(row)).transpose()
+    }
 }
 
-pub(crate) async fn find_zone(connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
-    let find = "select id, version, blocked_rows, ban_after is not null as bans, on_outage from zone_master where name = ?";
-    let find = sqlx::query(find).bind(name);
-    let row = find.fetch_optional(connection).await.map_err(error)?;
-    row.map(|row| found!(row)).transpose()
+impl Sqlite {
+    /// Nobody checks meanwhile: checks write, too.
+    pub async fn remove_zone(&self, name: &str) -> Result<ZoneRemoved> {
+        let _turn = self.writer.lock().await;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+        let Some(Found { id, .. }) = self.find_zone_in(&mut tx, name).await? else {
+            return Ok(ZoneRemoved::Unknown);
+        };
+        let used = sqlx::query_scalar(include_str!("zone_used.sql")).bind(id);
+        if used.fetch_one(&mut *tx).await.map_err(error)? {
+            return Ok(ZoneRemoved::Used);
+        }
+        for statement in [
+            "delete from zone_bucket_removed where zone_id = ?",
+            "delete from zone_calendar where zone_id = ?",
+            "delete from zone_version where zone_id = ?",
+            "delete from zone_master where id = ?",
+        ] {
+            sqlx::query(statement).bind(id).execute(&mut *tx).await.map_err(error)?;
+        }
+        tx.commit().await.map_err(error)?;
+        Ok(ZoneRemoved::Removed)
+    }
 }
 
-async fn set_zone(tx: &mut SqliteConnection, setting: &Setting, by: &str, now_us: i64) -> Result<Zone> {
+pub(super) async fn set_zone(
+    tx: &mut SqliteConnection,
+    setting: &Setting,
+    by: &str,
+    now_us: i64,
+) -> Result<Zone> {
     let Setting { name, policy, description } = setting;
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).bind(now_us).execute(&mut *tx).await.map_err(error)?;
@@ -47,6 +78,7 @@ async fn set_zone(tx: &mut SqliteConnection, setting: &Setting, by: &str, now_us
         tx,
         zone,
         by,
+        "select null",
         include_str!("zone_version_last.sql"),
         include_str!("zone_version_add.sql"),
         include_str!("zone_calendar_add.sql")

@@ -6,13 +6,13 @@ select t.zone_id, t.bucket_key, t.seq, t.spent_total, t.level, t.strikes, t.crea
     (
         select f.salt
         from zone_txn f force index (zone_txn_bucket_uq)
-        where f.zone_id = t.zone_id and f.bucket_key = t.bucket_key
+        where f.zone_id = t.zone_id and f.bucket_key = t.bucket_key and f.sealed
         order by f.created_at, f.seq
         limit 1
     ),
     t.row_hash
 from zone_txn t
-where t.zone_id = ? and t.bucket_key = ? and t.created_at = ? and t.seq = ?
+where t.zone_id = ? and t.bucket_key = ? and t.created_at = ? and t.seq = ? and t.sealed
 on duplicate key update
     spent_total = values(spent_total),
     level = values(level),

@@ -8,6 +8,7 @@ where b.zone_id = ?
             select 1
             from zone_txn t
             where t.zone_id = b.zone_id and t.bucket_key = b.bucket_key and t.created_at = b.last_at and t.seq = b.seq
+                and t.sealed
         )
         or exists (
             select 1

@@ -1,0 +1,172 @@
+//! The command line: what can be asked, and where it goes.
+
+mod action;
+mod apply;
+mod audit;
+mod backtest;
+mod bench;
+mod check;
+mod completions;
+mod decision;
+mod demo;
+mod duration;
+mod erase;
+mod failure;
+mod grant;
+mod history;
+mod lines;
+mod maintain;
+mod migrate;
+mod most;
+mod output;
+mod page;
+mod policy;
+mod private;
+mod stream;
+mod units;
+mod zone;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::{Parser, Subcommand};
+use tallygate::{Config, Limiter};
+use tracing_subscriber::EnvFilter;
+
+use failure::Failure;
+
+/// What every command ends with: an exit code, or one line that says what went wrong.
+type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
+
+const URL_VARIABLE: &str = "TALLYGATE_DATABASE_URL";
+const URL_DEFAULT: &str = "sqlite:tallygate.db";
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate demo                                    watch a login storm being limited
+  tallygate zone set login --rate 5 --per 60s       make a zone: 5 logins per minute
+  tallygate check login user:42                     may user 42 log in now?
+  tallygate refund TXN                              give an attempt back
+  tallygate apply zones.toml --dry-run              zones as code
+  tallygate history --zone login --blocked          who was blocked, and when
+  tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
+  tallygate grant app web --database URL            the rights of a service, and no more
+  tallygate audit report --since 7d --html week.html   what happened, with charts
+  tallygate audit explain TXN                       why was it decided so?
+  tallygate maintain --keep 400d                    partitions ahead, old rows away
+  tallygate erase login user:42 --note REASON  personal data away, proofs stay
+  tallygate bench --database URL                    how many decisions does it carry?
+
+Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error; 141 nobody read the \
+output to its end. A verdict that is reached stands also then.";
+
+/// Rate limits in your SQL database: every decision exact, recorded and explained.
+#[derive(Parser)]
+#[command(name = "tallygate", version, after_help = EXAMPLES)]
+struct Cli {
+    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. A SQLite file is made by
+    /// migrate, zone set, apply and bench [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Migrate(migrate::Args),
+    Grant(grant::Args),
+    #[command(subcommand)]
+    Zone(zone::Command),
+    Apply(apply::Args),
+    Check(check::Args),
+    Reserve(check::ReserveArgs),
+    Settle(action::Settle),
+    Cancel(action::Cancel),
+    Refund(action::Refund),
+    Release(action::Release),
+    Ban(action::Ban),
+    Unban(action::Unban),
+    #[command(subcommand)]
+    Override(action::Overrides),
+    History(history::Args),
+    Backtest(Box<backtest::Args>),
+    #[command(subcommand)]
+    Audit(audit::Command),
+    Maintain(maintain::Args),
+    Erase(erase::Args),
+    Demo(demo::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+}
+
+/// Reads the arguments and runs what they ask for.
+pub async fn run() -> Result {
+    if SystemTime::now() < SystemTime::UNIX_EPOCH {
+        return Err(Failure::new("the clock of this host is before 1970; set it"));
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error),
+    };
+    trace()?;
+    match cli.command {
+        Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
+        Command::Grant(args) => grant::run(&url(cli.database)?, args).await,
+        Command::Zone(command) => zone::run(&url(cli.database)?, command).await,
+        Command::Apply(args) => apply::run(&url(cli.database)?, args).await,
+        Command::Check(args) => check::run(&url(cli.database)?, args).await,
+        Command::Reserve(args) => check::reserve(&url(cli.database)?, args).await,
+        Command::Settle(args) => action::settle(&url(cli.database)?, args).await,
+        Command::Cancel(args) => action::cancel(&url(cli.database)?, args).await,
+        Command::Refund(args) => action::refund(&url(cli.database)?, args).await,
+        Command::Release(args) => action::release(&url(cli.database)?, args).await,
+        Command::Ban(args) => action::ban(&url(cli.database)?, args).await,
+        Command::Unban(args) => action::unban(&url(cli.database)?, args).await,
+        Command::Override(command) => action::overrides(&url(cli.database)?, command).await,
+        Command::History(args) => history::run(&url(cli.database)?, args).await,
+        Command::Backtest(args) => backtest::run(cli.database, *args).await,
+        Command::Audit(command) => audit::run(&url(cli.database)?, command).await,
+        Command::Maintain(args) => maintain::run(&url(cli.database)?, args).await,
+        Command::Erase(args) => erase::run(&url(cli.database)?, args).await,
+        Command::Demo(args) => demo::run(cli.database, args).await,
+        Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// The flag, or the variable, or the default. Read here and not by clap, whose help would show the value.
+fn url(flag: Option<String>) -> Result<String> {
+    match (flag, std::env::var_os(URL_VARIABLE)) {
+        (Some(url), _) => Ok(url),
+        (None, Some(url)) => {
+            url.into_string().map_err(|_| Failure::new(format!("{URL_VARIABLE} is not valid UTF-8")))
+        }
+        (None, None) => Ok(URL_DEFAULT.to_owned()),
+    }
+}
+
+/// Connects to a database that is there: who reads, or acts in zones, makes none.
+async fn open(url: &str) -> Result<Limiter> {
+    open_with(url, Config::default()).await
+}
+
+async fn open_with(url: &str, config: Config) -> Result<Limiter> {
+    Ok(Limiter::connect_with(url, Config { create: false, ..config }).await?)
+}
+
+/// Who does it, for the history: the flag, or the user's name.
+fn who(flag: Option<String>) -> String {
+    flag.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Logs to stderr, when `RUST_LOG` asks for it.
+fn trace() -> Result<()> {
+    if std::env::var_os(EnvFilter::DEFAULT_ENV).is_none() {
+        return Ok(());
+    }
+    let filter = EnvFilter::try_from_default_env()
+        .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `tallygate audit check-proof`.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tallygate::audit::checkpoint::{Checkpoint, Proof, ProvenRow};
+
+use super::files;
+use crate::cli::failure::verdict;
+use crate::cli::output::{Answer, plain};
+use crate::cli::{Failure, Result, duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate audit check-proof proof.json monday.json
+  tallygate audit check-proof proof.json monday.json --public-key KEY --format json
+
+Needs no database. Without --public-key it proves only what whoever made the checkpoint says. What it \
+proves are the rows that it tells: that a transaction has no others, nobody can prove by it.";
+
+/// Checks a proof with its checkpoint, without a database
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What tallygate audit prove wrote
+    #[arg(value_name = "PROOF")]
+    proof: PathBuf,
+    /// The checkpoint that it was made with
+    #[arg(value_name = "CHECKPOINT")]
+    checkpoint: PathBuf,
+    /// Whose signature the checkpoint must have
+    #[arg(long, value_name = "KEY")]
+    public_key: Option<String>,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+/// What is proven, as JSON shows it.
+#[derive(Serialize)]
+struct Shown<'p> {
+    checkpoint: &'p str,
+    signed_by: Option<&'p str>,
+    /// In so many buckets. The transaction may have more, and more rows.
+    buckets: usize,
+    rows: &'p [ProvenRow],
+}
+
+pub fn run(args: &Args) -> Result {
+    let checkpoint = files::checkpoint(&args.checkpoint, args.public_key.as_deref())?;
+    let proof = Proof::parse(&files::read(&args.proof)?).map_err(|error| files::at(&args.proof, &error))?;
+    let rows = proof.check(&checkpoint).map_err(|error| files::at(&args.proof, &error))?;
+    let mut out = stdout().lock();
+    let told = match args.format {
+        Answer::Text => rows
+            .iter()
+            .try_for_each(|row| writeln!(out, "{}", text(row)))
+            .and_then(|()| writeln!(out, "{}", extent(&rows, proof.buckets.len()))),
+        Answer::Json => {
+            let Checkpoint { digest, public_key, .. } = &checkpoint;
+            let shown = Shown {
+                checkpoint: digest,
+                signed_by: public_key.as_deref(),
+                buckets: proof.buckets.len(),
+                rows: &rows,
+            };
+            writeln!(out, "{}", serde_json::to_string(&shown)?)
+        }
+    };
+    verdict(told.map_err(Failure::from), ExitCode::SUCCESS)
+}
+
+/// How much is proven. That it is all of a transaction, nothing in a checkpoint says.
+fn extent(rows: &[ProvenRow], buckets: usize) -> String {
+    let many = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    format!(
+        "that is {} of the transaction in {}\nIt may have more rows: a proof shows what is in it, and not that nothing was \
+         left out.",
+        many(rows.len(), "row"),
+        many(buckets, "bucket")
+    )
+}
+
+fn text(row: &ProvenRow) -> String {
+    let bucket = row.key.as_ref().map_or_else(|| row.bucket.clone(), |key| plain(key));
+    let member = row.member.as_ref().map(|member| format!(", member {}", plain(member))).unwrap_or_default();
+    format!(
+        "proven: {}  {} / {bucket}{member}  row {}  {} {}, cost {}",
+        duration::show_micros(row.decided_at),
+        plain(&row.zone),
+        row.seq,
+        plain(&row.kind),
+        plain(&row.reason),
+        row.cost,
+    )
+}

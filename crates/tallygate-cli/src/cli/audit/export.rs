@@ -1,0 +1,98 @@
+//! `tallygate audit export`.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use tallygate::audit::export::{Export, ExportFormat};
+
+use super::files;
+use crate::cli::output::Answer;
+use crate::cli::{Result, open};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate audit export --to ledger-2026
+  tallygate audit export --to login-jan --zone login --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z
+  tallygate audit export --to lake --as parquet
+
+Every column of every row, bucket by bucket, with the hashes and what they are made of. Interrupted, it goes on where it \
+stopped when it is run again with the same arguments. The folder holds people's addresses and cards: keep it as you keep \
+the ledger.";
+
+/// Writes the ledger into files, for auditors with tools of their own
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The folder for the files and their manifest
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// How to write the files
+    #[arg(long = "as", value_name = "FORMAT", default_value = "csv")]
+    written_as: WrittenAs,
+    /// Only this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// Decided at this time or later: RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<DateTime<Utc>>,
+    /// Decided before this time: RFC 3339 [default: 15 minutes ago]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<DateTime<Utc>>,
+    /// At most so many rows in a file
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
+    part_rows: u32,
+    /// How to print what was done
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WrittenAs {
+    // With a header.
+    Csv,
+    // An object in each line.
+    Jsonl,
+    // Apache Parquet.
+    Parquet,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let export = Export {
+        to: args.to,
+        format: match args.written_as {
+            WrittenAs::Csv => ExportFormat::Csv,
+            WrittenAs::Jsonl => ExportFormat::JsonLines,
+            WrittenAs::Parquet => ExportFormat::Parquet,
+        },
+        zone: args.zone,
+        since: args.since,
+        until: args.until,
+        part_rows: args.part_rows,
+    };
+    let limiter = open(url).await?;
+    let bar = files::counter("rows");
+    let manifest = limiter.auditor().export(&export, |rows| bar.set_position(rows)).await;
+    bar.finish_and_clear();
+    let manifest = manifest?;
+    match args.format {
+        Answer::Text => {
+            let (rows, files) = (manifest.rows, manifest.parts.len());
+            writeln!(
+                stdout(),
+                "{rows} rows in {files} files, removals.jsonl and manifest.json in {}",
+                export.to.display()
+            )?;
+        }
+        Answer::Json => writeln!(stdout(), "{}", serde_json::to_string(&manifest)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// No time that is relative to now: the same arguments must mean the same rows.
+fn parse_time(text: &str) -> std::result::Result<DateTime<Utc>, String> {
+    let time = DateTime::parse_from_rfc3339(text);
+    time.map(|time| time.to_utc()).map_err(|_| "a time is written like 2026-01-31T23:59:59Z".to_owned())
+}

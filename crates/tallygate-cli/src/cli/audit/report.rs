@@ -1,0 +1,129 @@
+//! `tallygate audit report`.
+
+mod chart;
+mod html;
+mod sections;
+mod text;
+
+use std::io::{self, IsTerminal, Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use chrono::{DateTime, Utc};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use tallygate::Limiter;
+use tallygate::audit::report::{Report, ReportOn};
+
+use crate::cli::output::cell;
+use crate::cli::private::Private;
+use crate::cli::{Failure, Result, duration, open};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate audit report                                     the last 30 days of all zones
+  tallygate audit report --zone login --since 7d             one zone, hour by hour
+  tallygate audit report --since 7d --html report.html       a page with charts, in one file
+  tallygate audit report --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --format json
+  tallygate audit report --since 24h --format csv            volumes over time, for a spreadsheet
+
+Volumes are by minute for up to 3 hours, by hour for up to 14 days, else by day, in UTC. The csv is the volumes; the
+json is everything. Checks go on meanwhile: the ledger is read in short statements.";
+
+/// Reports on a time: volumes, who was blocked most, bans, overrides, changes of policy
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Only this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// Decided at this time or later: RFC 3339, or how long ago, like 24h [default: 30d before the end]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    since: Option<DateTime<Utc>>,
+    /// Decided before this time: RFC 3339, or how long ago, like 15m [default: now]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    until: Option<DateTime<Utc>>,
+    /// How many buckets to name, 1 to 1000
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    top: u32,
+    /// Write a page with charts into this file
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    html: Option<PathBuf>,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    // Tables for people.
+    Text,
+    // Everything, as one object.
+    Json,
+    // The volumes over time, with a header.
+    Csv,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let on = ReportOn { zone: args.zone, since: args.since, until: args.until, top: args.top };
+    let limiter = open(url).await?;
+    let Some(path) = args.html else {
+        let report = read(&limiter, &on).await?;
+        let printed = match args.format {
+            Format::Text => text::text(&report),
+            Format::Json => serde_json::to_string(&report)? + "\n",
+            Format::Csv => csv(&report)?,
+        };
+        stdout().lock().write_all(printed.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // Before the reading, which may take long.
+    let unwritable = |error| Failure::new(format!("{} cannot be written: {error}", path.display()));
+    let page = Private::begin(&path).map_err(unwritable)?;
+    let report = read(&limiter, &on).await?;
+    page.end(&html::html(&report)?).map_err(unwritable)?;
+    writeln!(stdout(), "wrote {}", path.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read(limiter: &Limiter, on: &ReportOn) -> Result<Report> {
+    let bar = bar();
+    let report = limiter.auditor().report(on, |part| bar.set_position((part * 1_000.0) as u64)).await;
+    bar.finish_and_clear();
+    Ok(report?)
+}
+
+fn bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("  reading the ledger  {bar:40.cyan/dim} {percent}%  {elapsed}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━╌");
+    ProgressBar::new(1_000).with_style(style)
+}
+
+fn csv(report: &Report) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header =
+        ["starts_at", "zone", "checks", "allowed", "blocked", "soft", "shadowed", "coalesced", "unchecked"];
+    let mut write = || {
+        writer.write_record(header)?;
+        report.volumes.iter().try_for_each(|volume| {
+            let counts = &volume.counts;
+            let starts_at = volume.starts_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+            writer.serialize((
+                starts_at,
+                cell(&volume.zone),
+                counts.checks,
+                counts.allowed,
+                counts.blocked,
+                counts.soft,
+                counts.shadowed,
+                counts.coalesced,
+                counts.unchecked,
+            ))
+        })
+    };
+    write().map_err(|error: csv::Error| Failure::new(format!("no CSV could be made: {error}")))?;
+    Ok(String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned())
+}

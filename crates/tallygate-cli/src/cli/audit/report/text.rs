@@ -1,0 +1,34 @@
+//! A report on a terminal.
+
+use comfy_table::CellAlignment;
+use tallygate::audit::report::Report;
+
+use super::sections::{count, sections};
+use crate::cli::duration::show_second;
+use crate::cli::output::{bold, dim, render, table};
+use crate::cli::page::Column;
+
+pub fn text(report: &Report) -> String {
+    let time = format!("{} to {} UTC", show_second(report.since), show_second(report.until));
+    let mut text = format!("{}  {} rows of the ledger\n", bold(&time), count(report.rows));
+    for section in sections(report) {
+        text += &format!("\n{}\n", bold(section.heading));
+        if section.rows.is_empty() {
+            text += &format!("{}\n", section.none);
+            continue;
+        }
+        if !section.about.is_empty() {
+            text += &format!("{}\n", dim(&section.about));
+        }
+        let names: Vec<&str> = section.columns.iter().map(Column::name).collect();
+        let mut table = table(&names);
+        for (column, kind) in table.column_iter_mut().zip(section.columns) {
+            if matches!(kind, Column::Number(_)) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.add_rows(section.rows);
+        text += &render(&table, 0);
+    }
+    text
+}

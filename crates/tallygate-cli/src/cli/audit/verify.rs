@@ -1,0 +1,222 @@
+//! `tallygate audit verify`.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tallygate::Config;
+use tallygate::audit::verify::{Fault, Verified, Verify, Verifying};
+
+use super::super::failure::verdict;
+use super::super::output::{Answer, green, plain, red};
+use super::super::{Failure, Result, URL_VARIABLE, open_with};
+use super::checkpoint::Compared;
+use super::files;
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate audit verify
+  tallygate audit verify --zone payments --jobs 4
+  tallygate audit verify --zone login --key user:42
+  tallygate audit verify --format json
+  tallygate audit verify --after login=user:42      go on where one was interrupted
+  tallygate audit verify --since monday.json        and is it still the ledger of that checkpoint?
+
+Reads every row once, in short statements, while the ledger is in use. Verifies that each row says what it said when it \
+was hashed behind the one before it; that none is missing, inserted or moved; that the core, given the rows before it, \
+decides the same again, so that no window ever held more than its limit; that heads, holds, overrides and zones are what \
+the rows lead to.
+
+Exit codes: 0 all is well, 1 faults were found, 2 it could not be verified or there are no zones, 3 the checkpoint of --since cannot be compared \
+since rows were dropped.";
+
+/// Verifies that the ledger is as the library left it
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Only this zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// Only this bucket; needs --zone
+    #[arg(long, requires = "zone")]
+    key: Option<String>,
+    /// Only what comes behind this bucket
+    #[arg(long, value_name = "ZONE=KEY", conflicts_with = "key", value_parser = bucket)]
+    after: Option<(String, String)>,
+    /// Compare with this checkpoint too: whole chains that were rewritten, and buckets that are gone
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["zone", "after"])]
+    since: Option<PathBuf>,
+    /// The ends of the chains that were written with the checkpoint, to name the buckets
+    #[arg(long, value_name = "FILE", requires = "since")]
+    heads: Option<PathBuf>,
+    /// Whose signature the checkpoint must have
+    #[arg(long, value_name = "KEY", requires = "since")]
+    public_key: Option<String>,
+    /// Connections that read at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+#[derive(Serialize)]
+struct Shown<'v> {
+    #[serde(flatten)]
+    verified: Verified,
+    found: &'v [Fault],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: &'v Option<Compared>,
+}
+
+/// What has been seen so far.
+struct Seen {
+    bar: ProgressBar,
+    format: Answer,
+    found: Vec<Fault>,
+    rows: u64,
+    passed: Option<(String, String)>,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let since = args.since.as_deref().map(|path| files::checkpoint(path, args.public_key.as_deref()));
+    let since = since.transpose()?;
+    let config = Config { connections: args.jobs + 1, ..Config::default() };
+    let auditor = open_with(url, config).await?.auditor();
+    let what = Verify { zone: args.zone, key: args.key, after: args.after, jobs: args.jobs as usize };
+    let mut seen = Seen { bar: bar(), format: args.format, found: Vec::new(), rows: 0, passed: None };
+    let verified = tokio::select! {
+        verified = auditor.verify(&what, |told| seen.hear(told)) => verified,
+        _ = tokio::signal::ctrl_c() => return Err(seen.ended(&"interrupted")),
+    };
+    let verified = match verified {
+        Err(error) if error.is_transient() => return Err(seen.ended(&error)),
+        verified => verified?,
+    };
+    seen.bar.finish_and_clear();
+    let since = match since {
+        Some(checkpoint) => Some(Compared::of(&auditor, checkpoint, args.heads.as_deref()).await?),
+        None => None,
+    };
+    if verified.zones == 0 && since.as_ref().is_none_or(|since| !since.altered()) {
+        return Err(Failure::new(format!(
+            "{} holds no zones, so there was nothing to verify; name the database with --database or {URL_VARIABLE}",
+            place(url)
+        )));
+    }
+    let code = match &since {
+        _ if verified.faults > 0 => ExitCode::from(1),
+        Some(since) => since.code(),
+        None => ExitCode::SUCCESS,
+    };
+    verdict(tell(args.format, verified, &seen.found, &since), code)
+}
+
+fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Compared>) -> Result<()> {
+    let mut out = stdout().lock();
+    match format {
+        Answer::Json => {
+            writeln!(out, "{}", serde_json::to_string(&Shown { verified, found, since })?)?;
+        }
+        Answer::Text => {
+            let Verified { zones, buckets, rows, faults, not_derivable, .. } = verified;
+            let read = format!(
+                "{} rows of {} buckets in {} zones",
+                HumanCount(rows),
+                HumanCount(buckets),
+                HumanCount(zones)
+            );
+            if faults == 0 {
+                writeln!(
+                    out,
+                    "{}  {read}: each row is where it was and says what it said, each decision follows from the rows \
+                     before it, and no window held more than its limit",
+                    green("verified")
+                )?;
+            } else {
+                writeln!(out, "{}  {faults} found in {read}", red("faults"))?;
+            }
+            if not_derivable > 0 {
+                writeln!(
+                    out,
+                    "not derivable  {} decisions, since rows that they may depend on were dropped",
+                    HumanCount(not_derivable)
+                )?;
+            }
+            if let Some(since) = since {
+                out.write_all(since.text().as_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file of an embedded database; nothing of a server's URL, which may hold a password.
+fn place(url: &str) -> String {
+    match url.strip_prefix("sqlite:") {
+        Some(file) => format!("{:?}", file.trim_start_matches("//").split('?').next().unwrap_or_default()),
+        None => "the database".to_owned(),
+    }
+}
+
+impl Seen {
+    fn hear(&mut self, told: Verifying) {
+        match told {
+            Verifying::Fault(fault) => {
+                if self.format == Answer::Text {
+                    let line = line(&fault);
+                    // Whoever read our output may be gone; the end of it will tell.
+                    self.bar.suspend(|| writeln!(stdout(), "{line}").ok());
+                }
+                if self.format == Answer::Json {
+                    self.found.push(fault);
+                }
+            }
+            Verifying::More(more) if self.format == Answer::Text => {
+                self.bar.suspend(|| writeln!(stdout(), "  and {more} more in this bucket").ok());
+            }
+            Verifying::Read { rows, .. } => {
+                self.rows += rows;
+                self.bar.set_position(self.rows);
+            }
+            Verifying::Passed(zone, key) => self.passed = Some((zone, key)),
+            // Of what else there is, the end tells how many.
+            _ => {}
+        }
+    }
+
+    /// Why it ended early, and where to go on.
+    fn ended(&self, why: &dyn Display) -> Failure {
+        self.bar.finish_and_clear();
+        Failure::new(match &self.passed {
+            Some((zone, key)) => format!("{why}; go on with: tallygate audit verify --after '{zone}={key}'"),
+            None => format!("{why}; nothing is verified yet, begin again"),
+        })
+    }
+}
+
+/// `edited  login / user:42  row 3  txn …: remaining is 2, the rows before it lead to 0`.
+fn line(fault: &Fault) -> String {
+    let mut place = plain(&fault.zone);
+    fault.key.iter().for_each(|key| place += &format!(" / {}", plain(key)));
+    fault.seq.iter().for_each(|seq| place += &format!("  row {seq}"));
+    fault.txn_id.iter().for_each(|txn| place += &format!("  txn {txn}"));
+    format!("{}  {place}: {}", red(fault.what.in_words()), plain(&fault.detail))
+}
+
+fn bar() -> ProgressBar {
+    let bar = if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{spinner} {human_pos} rows verified, {per_sec}, {elapsed}");
+    style.into_iter().for_each(|style| bar.set_style(style));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+fn bucket(text: &str) -> Result<(String, String), String> {
+    let (zone, key) = text.split_once('=').ok_or("a bucket is ZONE=KEY, as it was told at the interrupt")?;
+    Ok((zone.to_owned(), key.to_owned()))
+}

@@ -1,0 +1,191 @@
+//! `tallygate backtest`.
+
+mod candidates;
+mod events;
+mod moment;
+mod page;
+mod plot;
+mod told;
+
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tallygate::backtest::Backtest;
+use tallygate::decide::Ask;
+use tallygate::ledger::History;
+
+use super::output::Answer;
+use super::policy::Terms;
+use super::private::Private;
+use super::{Failure, Result, open, url};
+use candidates::{Candidate, Sweep, Written};
+use events::Columns;
+use told::Told;
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate backtest logins.csv --key-column ip --rate 5 --per 10m
+  tallygate backtest logins.csv --key-column ip --policy rate=5,per=10m --policy rate=5,per=10m,algorithm=token-bucket
+  tallygate backtest logins.csv --key-column ip --per 10m --sweep rate=3..20 --html logins.html
+  tallygate backtest payments.jsonl --key-column card --cost-column cents --zones zones.toml
+  tallygate backtest --from-ledger login --rate 3 --per 60s
+  zcat logins.csv.gz | tallygate backtest - --rate 5 --per 60s --format json
+
+EVENTS is a CSV file with a header, or JSON lines where its name ends in .jsonl, .ndjson or .json, or where standard \
+input begins with {. Events of a key are to come in the order of their times.
+
+A bare number as a time is Unix time: up to 11 digits are seconds, 12 to 14 milliseconds, 15 to 17 microseconds.
+
+Nothing is written to the database. A policy in shadow mode counts as blocked what it would have blocked. The flags \
+of a policy are those of zone set; those that change no decision (--on-outage, --running-buckets, --durability, \
+--blocked-rows, --description) are taken and change nothing.";
+
+/// Rows that are read from the ledger at a time.
+const PAGE: u32 = 1_000;
+
+/// Shows what a policy would have done to traffic that has been
+#[derive(clap::Args)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "tallygate backtest [OPTIONS] EVENTS\n       tallygate backtest [OPTIONS] --from-ledger ZONE",
+    // A sweep or another policy may say it.
+    mut_arg("rate", |arg| arg.required(false)),
+    mut_arg("on_outage", |arg| arg.hide(true)),
+    mut_arg("running_buckets", |arg| arg.hide(true)),
+    mut_arg("durability", |arg| arg.hide(true)),
+    mut_arg("blocked_rows", |arg| arg.hide(true)),
+    mut_arg("description", |arg| arg.hide(true)),
+)]
+pub struct Args {
+    /// The file of events; - for standard input
+    #[arg(required_unless_present = "from_ledger")]
+    events: Option<PathBuf>,
+    /// The recorded checks of this zone instead of a file
+    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column"])]
+    from_ledger: Option<String>,
+    #[command(flatten)]
+    columns: Columns,
+    #[command(flatten)]
+    terms: Option<Terms>,
+    /// A policy by the names of its flags, like rate=5,per=60s,algorithm=token-bucket; may be given more than once
+    #[arg(long, value_name = "TERMS")]
+    policy: Vec<Written>,
+    /// The policies of a file of zones, as apply takes it
+    #[arg(long, value_name = "FILE")]
+    zones: Option<PathBuf>,
+    /// Try these values of rate, burst or per: rate=3..20, rate=10..100:10, per=30s,60s,5m
+    #[arg(long, value_name = "NAME=VALUES")]
+    sweep: Option<Sweep>,
+    /// Write a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show so many of the keys that were blocked most
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(0..=10_000), allow_negative_numbers = true)]
+    top: u16,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+/// One event, wherever it is from.
+struct Event<'e> {
+    at_us: i64,
+    key: &'e str,
+    cost: i64,
+    member: Option<&'e str>,
+    critical: bool,
+}
+
+pub async fn run(database: Option<String>, args: Args) -> Result {
+    let candidates = candidates::all(args.terms, args.policy, args.zones.as_deref(), args.sweep.as_ref())?;
+    args.html.as_deref().map_or(Ok(()), can_be_written)?;
+    let mut tests =
+        candidates.iter().map(|candidate| Backtest::new(candidate.policy)).collect::<Result<Vec<_>, _>>()?;
+    let each = |event: &Event<'_>| {
+        let Event { cost, critical, member, .. } = *event;
+        let ask = Ask { cost, critical, member, ..Ask::default() };
+        tests.iter_mut().try_for_each(|test| test.check(event.key, &ask, event.at_us).map(drop))
+    };
+    let source = match (args.events, args.from_ledger) {
+        (Some(path), _) => {
+            events::read(&path, &args.columns, each)?;
+            path.display().to_string()
+        }
+        (None, zone) => {
+            let zone = zone.unwrap_or_default();
+            ledger(&url(database)?, &zone, each).await?;
+            format!("zone {zone}")
+        }
+    };
+    let told = |(Candidate { name, series, value, .. }, test): (Candidate, &Backtest)| Told {
+        name,
+        series,
+        value,
+        report: test.report(usize::from(args.top)),
+    };
+    let told: Vec<Told> = candidates.into_iter().zip(&tests).map(told).collect();
+    if let Some(path) = &args.html {
+        let page = page::page(&source, &told, args.sweep.as_ref().map(|sweep| sweep.name.as_str()))?;
+        let unwritten = |error: std::io::Error| unwritable(path, &error.to_string());
+        Private::begin(path).and_then(|file| file.end(&page)).map_err(unwritten)?;
+    }
+    let text = match args.format {
+        Answer::Text => told::text(&told),
+        Answer::Json => told::json(&told)?,
+    };
+    stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays the recorded checks of a zone, a page at a time. What else was recorded (refunds, bans, …) is left out: it
+/// belongs to the decisions that were made, not to those that would have been.
+async fn ledger(
+    url: &str,
+    zone: &str,
+    mut each: impl FnMut(&Event<'_>) -> tallygate::Result<()>,
+) -> Result<()> {
+    let limiter = open(url).await?;
+    let progress = events::progress(None, "rows");
+    let mut history =
+        History { zone: Some(zone.to_owned()), oldest_first: true, limit: PAGE, ..History::default() };
+    loop {
+        let page = limiter.auditor().history(&history).await?;
+        for row in &page.rows {
+            if !row.kind.is_check() {
+                continue;
+            }
+            let event = Event {
+                at_us: row.decided_at.timestamp_micros(),
+                key: &row.key,
+                cost: row.cost,
+                member: row.member.as_deref(),
+                critical: row.critical,
+            };
+            for _ in 0..row.checks {
+                each(&event).map_err(|error| {
+                    Failure::new(format!("zone {zone:?}, key {:?}, row {}: {error}", row.key, row.seq))
+                })?;
+            }
+        }
+        progress.inc(page.rows.len() as u64);
+        match page.next {
+            Some(next) => history.before = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Better known before hours of traffic are read.
+fn can_be_written(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match () {
+        () if path.is_dir() => Err(unwritable(path, "it is a directory")),
+        () if !folder.is_dir() => Err(unwritable(path, "there is no such directory")),
+        () => Ok(()),
+    }
+}
+
+fn unwritable(path: &Path, because: &str) -> Failure {
+    Failure::new(format!("{} cannot be written: {because}; name another file with --html", path.display()))
+}

@@ -1,0 +1,118 @@
+//! `tallygate bench`.
+
+mod load;
+mod proof;
+mod report;
+mod retries;
+mod told;
+
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use tallygate::{Config, Limiter, Policy};
+use uuid::Uuid;
+
+use super::failure::verdict;
+use super::output::Answer;
+use super::{Failure, Result};
+use load::Load;
+use report::{Report, Settings};
+
+/// A zone that nobody else uses.
+const ZONE: &str = "tallygate bench";
+
+/// So many that a bucket of its own is allowed, and so few that a hot one is blocked.
+const RATE: i64 = 100;
+const WINDOW: Duration = Duration::from_secs(60);
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate bench --database postgres://bench@db/bench
+  tallygate bench --database postgres://bench@db/bench --hot
+  tallygate bench --seconds 60 --callers 256 --connections 32 --format json
+
+It writes real rows, one for each decision, in the zone \"tallygate bench\" (100 per 60s), and nothing takes \
+them back: use a database of its own, made for this and dropped afterwards, on the server in question. \
+The default is the file tallygate.db.
+
+Afterwards the rows are read back and compared with what the callers were told: each answer is a row, no \
+bucket has a gap, and none admitted more than its limit in any window.
+
+Exit codes: 0 the ledger agrees, 1 it does not, 2 error.";
+
+/// Measures how many decisions the database carries, and proves from the ledger that they are right
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// How long to send
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// How many callers wait for an answer at a time
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    callers: u32,
+    /// Connections to the database at most
+    #[arg(long, value_name = "N", default_value_t = Config::default().connections, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    connections: u32,
+    /// How many keys there are; each check is about one of them, drawn evenly
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    keys: u32,
+    /// All checks are about one key
+    #[arg(long, conflicts_with = "keys")]
+    hot: bool,
+    /// What each check costs, of the 100 that a key may spend in 60s
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i64).range(1..=RATE), allow_negative_numbers = true)]
+    cost: i64,
+    /// Send each check by itself instead of those that wait together in one call
+    #[arg(long)]
+    no_batch: bool,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let retries = retries::count()?;
+    let default = Config::default();
+    let batch = if args.no_batch { None } else { default.batch };
+    let config = Config { connections: args.connections, batch, ..default };
+    let limiter = Limiter::connect_with(url, config).await?;
+    let policy = Policy::sliding_log(RATE, WINDOW)?;
+    limiter.operator().set_zone(ZONE, &policy, Some("made by: tallygate bench"), "tallygate bench").await?;
+    // The database's clock, which is not ours.
+    let start = limiter.peek(ZONE, "start").await?.decided_at;
+
+    let run = Uuid::now_v7().simple().to_string();
+    let keys = if args.hot { 1 } else { args.keys };
+    let load = Load { zone: ZONE, run: run.as_str().into(), keys, cost: args.cost, callers: args.callers };
+    let told = load.send(&limiter, Duration::from_secs(args.seconds.into())).await?;
+    let ledger = proof::read(&limiter, &load, &policy, start, &told).await?;
+
+    let settings = Settings {
+        database: kind(url),
+        zone: ZONE,
+        rate: RATE,
+        window_us: policy.window_us(),
+        run: &run,
+        seconds: args.seconds,
+        callers: args.callers,
+        connections: args.connections,
+        keys,
+        cost: args.cost,
+        batch: batch.is_some(),
+    };
+    let report = Report::new(&told, retries.get(), ledger, settings);
+    let told = match args.format {
+        Answer::Text => report.show(),
+        Answer::Json => writeln!(stdout(), "{}", serde_json::to_string(&report)?).map_err(Failure::from),
+    };
+    verdict(told, report.verdict())
+}
+
+/// Which database, and nothing else of its URL, which may hold a password.
+fn kind(url: &str) -> &str {
+    match url.split_once(':') {
+        Some(("postgresql", _)) => "postgres",
+        Some((scheme, _)) => scheme,
+        None => "",
+    }
+}

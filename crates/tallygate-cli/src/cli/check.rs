@@ -1,0 +1,209 @@
+//! `tallygate check`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tallygate::Check;
+use uuid::Uuid;
+
+use super::failure::verdict;
+use super::output::Answer;
+use super::{Failure, Result, decision, duration, open, stream, units};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate check login user:42
+  tallygate check payments card:9f3c --cost 1250 --txn 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11
+  tallygate check cards ip:203.0.113.7 --member card:9f3c
+  tallygate check login user:42 --also login-by-address=203.0.113.7 --also signups=acme:2
+  tallygate check exports user:42 --wait 10s
+  if tallygate check login \"$IP\" > /dev/null; then echo welcome; fi
+
+  printf '%s\\n' '{\"zone\":\"login\",\"key\":\"42\"}' '{\"zone\":\"login\",\"key\":\"43\",\"cost\":2}' |
+    tallygate check --stdin
+
+Exit codes: 0 allowed, 1 blocked, 2 error; with --stdin 0 when every line was decided, 2 when one was not.
+
+The same transaction on the same bucket again gives the recorded decision and spends nothing. \
+Cost 0 is a peek: it is answered and leaves no row.
+
+With --also all limits pass, or none is spent from; the answer names the one that binds. In ZONE=KEY:COST what follows \
+the last colon is the cost if it is a whole number: a key that itself ends so needs its cost, login=user:42:1.
+
+With --wait a blocked check waits and asks again, under a new transaction each time, until it passes or the time is over.
+
+With --stdin: one JSON object a line in, {\"zone\":…,\"key\":…,\"cost\":1,\"txn\":\"…\",\"critical\":false,\"member\":\"…\"}, \
+where all but zone and key are optional; one decision a line out, in the order of the input. A line that cannot be decided gives \
+{\"line\":7,\"error\":\"…\"} in its place and the rest goes on. Blank lines are skipped. Lines that are \
+under way together may be decided in any order, also two of one bucket: use --concurrency 1 where that \
+matters.";
+
+const RESERVE_EXAMPLES: &str = "\
+Examples:
+  tallygate reserve payments card:9f3c --cost 10000 --ttl 15m
+  tallygate settle TXN --cost 7350
+  tallygate cancel TXN
+
+Exit codes: 0 reserved, 1 blocked, 2 error.";
+
+/// Decides whether a transaction may pass, spends its cost if it may, and records the decision
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = "tallygate check [OPTIONS] ZONE KEY\n       tallygate check [OPTIONS] --stdin")]
+pub struct Args {
+    /// Name of the zone
+    #[arg(required_unless_present = "stdin")]
+    zone: Option<String>,
+    /// Who is limited: a user, an address, a card. 1 to 255 bytes
+    #[arg(required_unless_present = "stdin", allow_negative_numbers = true)]
+    key: Option<String>,
+    /// How much to spend, in the zone's unit
+    #[arg(long, value_name = "N", default_value = "1", value_parser = units::parse, allow_negative_numbers = true)]
+    cost: i64,
+    /// Your name for the transaction; made when not given
+    #[arg(long, value_name = "UUID")]
+    txn: Option<Uuid>,
+    /// May take from what the zone keeps in reserve
+    #[arg(long)]
+    critical: bool,
+    /// Whom it is about, in a zone that counts distinct members
+    #[arg(long, allow_hyphen_values = true)]
+    member: Option<String>,
+    /// Another limit of the same transaction: all pass, or none is spent from
+    #[arg(long, value_name = "ZONE=KEY[:COST]", value_parser = also)]
+    also: Vec<Check>,
+    /// Wait so long at most until it passes
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with_all = ["also", "txn"], allow_hyphen_values = true)]
+    wait: Option<Duration>,
+    /// How to print [default: text; with --stdin always json]
+    #[arg(long)]
+    format: Option<Answer>,
+    /// Read checks from stdin, one JSON object a line
+    #[arg(long, conflicts_with_all = ["zone", "key", "cost", "txn", "critical", "member", "also", "wait"])]
+    stdin: bool,
+    /// How many lines are under way at a time
+    #[arg(long, value_name = "N", default_value = "32", requires = "stdin", value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+}
+
+/// Reserves a cost for a time: charged now, given back by itself unless it is settled or cancelled before
+#[derive(clap::Args)]
+#[command(after_help = RESERVE_EXAMPLES)]
+pub struct ReserveArgs {
+    /// Name of the zone
+    zone: String,
+    /// Who is limited: a user, an address, a card. 1 to 255 bytes
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+    /// How much to reserve, in the zone's unit
+    #[arg(long, value_name = "N", default_value = "1", value_parser = units::parse, allow_negative_numbers = true)]
+    cost: i64,
+    /// For how long
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    ttl: Duration,
+    /// Your name for the transaction; made when not given
+    #[arg(long, value_name = "UUID")]
+    txn: Option<Uuid>,
+    /// May take from what the zone keeps in reserve
+    #[arg(long)]
+    critical: bool,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    match (args.zone, args.key) {
+        (Some(zone), Some(key)) => {
+            let mut check = Check::new(zone, key).cost(args.cost);
+            check = args.txn.into_iter().fold(check, Check::txn);
+            check = args.member.into_iter().fold(check, Check::member);
+            if args.critical {
+                check = check.critical();
+            }
+            let format = args.format.unwrap_or(Answer::Text);
+            if args.also.is_empty() {
+                one(url, check, args.wait, format).await
+            } else {
+                several(url, check, args.also, format).await
+            }
+        }
+        _ if args.format == Some(Answer::Text) => {
+            Err(Failure::new("--stdin answers in JSON; leave out --format text"))
+        }
+        _ => stream::run(url, args.concurrency).await,
+    }
+}
+
+pub async fn reserve(url: &str, args: ReserveArgs) -> Result {
+    let mut check = Check::new(args.zone, args.key).cost(args.cost).reserved_for(args.ttl);
+    check = args.txn.into_iter().fold(check, Check::txn);
+    if args.critical {
+        check = check.critical();
+    }
+    one(url, check, None, args.format).await
+}
+
+async fn one(url: &str, check: Check, wait: Option<Duration>, format: Answer) -> Result {
+    // Before connecting: a wrong check is told whatever the database says.
+    check.validate()?;
+    let limiter = open(url).await?;
+    let decision = match wait {
+        Some(wait) => limiter.check_until(check, wait).await?,
+        None => limiter.check(check).await?,
+    };
+    let line = match format {
+        Answer::Text => decision::line(&decision),
+        Answer::Json => serde_json::to_string(&decision)?,
+    };
+    say(&line, decision.blocked)
+}
+
+async fn several(url: &str, first: Check, also: Vec<Check>, format: Answer) -> Result {
+    let checks: Vec<Check> = [first].into_iter().chain(also).collect();
+    checks.iter().try_for_each(Check::validate)?;
+    let combined = open(url).await?.check_all(checks).await?;
+    let text = match format {
+        Answer::Text => {
+            let lines: Vec<_> = combined.decisions.iter().map(decision::line).collect();
+            lines.join("\n")
+        }
+        Answer::Json => serde_json::to_string(&combined)?,
+    };
+    say(&text, combined.blocked)
+}
+
+fn say(line: &str, blocked: bool) -> Result {
+    verdict(writeln!(stdout(), "{line}").map_err(Failure::from), ExitCode::from(u8::from(blocked)))
+}
+
+/// `ZONE=KEY`, `ZONE=KEY:COST`.
+fn also(text: &str) -> std::result::Result<Check, String> {
+    let (zone, rest) =
+        text.split_once('=').ok_or("another limit is a zone and a key, ZONE=KEY or ZONE=KEY:COST")?;
+    let cost = rest.rsplit_once(':').and_then(|(key, cost)| Some((key, cost.parse().ok()?)));
+    Ok(match cost {
+        Some((key, cost)) => Check::new(zone, key).cost(cost),
+        None => Check::new(zone, rest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_last_colon_is_the_cost_if_it_is_a_number() {
+        for (text, zone, key, cost) in [
+            ("login=42", "login", "42", 1),
+            ("pay=card:9f3c", "pay", "card:9f3c", 1),
+            ("pay=card:9f3c:1250", "pay", "card:9f3c", 1250),
+            ("login=user:42:1", "login", "user:42", 1),
+            ("a=b=c", "a", "b=c", 1),
+            ("a=::1:3", "a", "::1", 3),
+        ] {
+            assert_eq!(also(text), Ok(Check::new(zone, key).cost(cost)), "{text}");
+        }
+        assert!(also("login").is_err());
+    }
+}

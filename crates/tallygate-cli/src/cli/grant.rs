@@ -1,0 +1,75 @@
+//! `tallygate grant`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use tallygate::schema::{Migrator, Role};
+
+use super::Result;
+use super::output::{Answer, green};
+use super::policy::choice;
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate grant app web --database postgres://owner@db/app
+  tallygate grant auditor 'alice@10.0.0.%' --database mysql://root@db/app
+  tallygate grant operator ops --dry-run            read the SQL before it runs
+
+Roles:
+  app       checks, reserves, settles and refunds, by the routines; reads and writes no table
+  auditor   reads everything, by views, and writes nothing
+  operator  makes and changes zones, bans, sets overrides; does not see the ledger
+  owner     migrates an empty schema, and gives the other roles
+
+The user or role is yours to make, with its password; it may have several of these. Each migration gives it again, with what is new. \
+On MySQL and MariaDB a role must be active: set default role, or name the user as NAME@HOST.";
+
+/// Gives a user or role of the database the rights of an app, an auditor, an operator or the owner
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What it may do
+    #[arg(value_parser = choice(Role::ALL, Role::as_str))]
+    role: Role,
+    /// Who may: a role or a user that is there; on MySQL and MariaDB a user is NAME@HOST
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Print the SQL; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+#[derive(Serialize)]
+struct Granted {
+    role: Role,
+    name: String,
+    dry_run: bool,
+    statements: Vec<String>,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let Args { role, name, dry_run, format } = args;
+    let migrator = Migrator::new(url)?;
+    let statements = if dry_run {
+        migrator.grant_statements(role, &name).await?
+    } else {
+        migrator.grant(role, &name).await?
+    };
+    let mut out = stdout().lock();
+    match format {
+        Answer::Json => {
+            writeln!(out, "{}", serde_json::to_string(&Granted { role, name, dry_run, statements })?)?;
+        }
+        Answer::Text if dry_run => {
+            for statement in statements {
+                writeln!(out, "{statement};")?;
+            }
+        }
+        Answer::Text => writeln!(out, "{}  {role} to {name}", green("granted"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

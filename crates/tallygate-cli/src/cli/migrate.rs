@@ -1,0 +1,88 @@
+//! `tallygate migrate`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use tallygate::schema::{Migration, Migrator};
+
+use super::failure::verdict;
+use super::output::{dim, green, red};
+use super::{Failure, Result};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate migrate                                       make or upgrade the schema
+  tallygate migrate --check || echo \"not up to date\"      for a health check
+  tallygate --database postgres://db/app migrate --print  read the SQL before it runs
+
+Any number may run at once: one works, the others wait and find nothing to do. The role that \
+migrates needs the right to create tables and routines; the role that checks needs only EXECUTE.";
+
+/// Makes or upgrades the schema of the database
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print the SQL of every migration for this database; connects to nothing
+    #[arg(long, conflicts_with = "check")]
+    print: bool,
+    /// Change nothing; exit 1 when something is unapplied
+    #[arg(long)]
+    check: bool,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let migrator = Migrator::new(url)?;
+    if args.print {
+        print(&migrator, url)
+    } else if args.check {
+        check(&migrator).await
+    } else {
+        apply(&migrator).await
+    }
+}
+
+async fn apply(migrator: &Migrator) -> Result {
+    let applied = migrator.apply().await?;
+    let mut out = stdout().lock();
+    for migration in &applied {
+        writeln!(out, "{}  V{} {}", green("applied"), migration.version, migration.name)?;
+    }
+    if applied.is_empty() {
+        writeln!(out, "nothing to do: {}", up_to_date(migrator))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn check(migrator: &Migrator) -> Result {
+    let pending = migrator.pending().await?;
+    if pending.is_empty() {
+        let told = writeln!(stdout(), "{}", up_to_date(migrator));
+        return verdict(told.map_err(Failure::from), ExitCode::SUCCESS);
+    }
+    let line =
+        |migration: &Migration| format!("{}  V{} {}\n", red("unapplied"), migration.version, migration.name);
+    let lines: String = pending.iter().map(line).collect();
+    let told = writeln!(stdout(), "{lines}{}", dim("run: tallygate migrate"));
+    verdict(told.map_err(Failure::from), ExitCode::from(1))
+}
+
+/// The SQL as a client of that database takes it: `tallygate migrate --print | mysql app` works too.
+fn print(migrator: &Migrator, url: &str) -> Result {
+    let mysql = url.starts_with("mysql:") || url.starts_with("mariadb:");
+    let mut out = stdout().lock();
+    for migration in migrator.migrations() {
+        writeln!(out, "-- V{} {}\n", migration.version, migration.name)?;
+        let sql = migration.sql.trim_end();
+        if mysql {
+            // The bodies of routines hold semicolons, where the mysql client would cut them.
+            writeln!(out, "delimiter $$\n{sql}\n$$\ndelimiter ;\n")?;
+        } else {
+            writeln!(out, "{sql}\n")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up_to_date(migrator: &Migrator) -> String {
+    format!("the schema is up to date ({} migrations)", migrator.migrations().len())
+}

@@ -1,0 +1,198 @@
+//! `tallygate zone`.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use comfy_table::Table;
+use serde::Serialize;
+use tallygate::Limiter;
+use tallygate::policy::{Zone, ZoneVersion};
+
+use super::output::{Format, bold, by, plain, render, table};
+use super::policy::{self, Terms};
+use super::{Failure, Result, duration, open, who};
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  tallygate zone set login --rate 5 --per 60s
+  tallygate zone set api --rate 100 --per 1s --algorithm token-bucket --burst 500
+  tallygate zone set exports --rate 5000 --algorithm fixed-window --calendar month --time-zone Europe/Berlin
+  tallygate zone set cards --rate 5 --per 1h --algorithm distinct
+  tallygate zone set jobs --rate 4 --algorithm concurrency --slot-ttl 10m
+  tallygate zone set signin --rate 5 --per 1m --ban-after 10 --ban-within 1h --ban-for 15m --ban-factor 2 --ban-max 24h
+  tallygate zone set search --rate 10 --per 1s --durability relaxed --blocked-rows coalesced
+  tallygate zone set payments --rate 50000 --per 24h --description \"cents per card and day\"
+
+Setting what is already set changes nothing and makes no version. The next check anywhere decides \
+by the new policy. The answer is the zone, with the id that SQL callers use: \
+CALL check_velocity(1, 'user:42').";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  tallygate zone list
+  tallygate zone list --format json";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  tallygate zone show login
+  tallygate zone show login --format json";
+
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  tallygate zone remove lgoin
+
+For the owner of the tables. Only a zone that no bucket and no row of the ledger was ever made in can be removed: what the \
+ledger names stays. Switch off one that was used: tallygate zone set NAME … --mode off.";
+
+/// Makes, changes, shows and removes zones: what is limited, and how much
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Makes a zone, or changes its policy
+    #[command(after_help = SET_EXAMPLES)]
+    Set(Box<SetArgs>),
+    /// Shows every zone
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// How to print
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Shows a zone and every version that it had
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        /// Name of the zone
+        name: String,
+        /// How to print
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Removes a zone that was never used
+    #[command(after_help = REMOVE_EXAMPLES)]
+    Remove {
+        /// Name of the zone
+        name: String,
+    },
+    /// A zone keeps its name
+    #[command(hide = true)]
+    Rename {
+        #[arg(hide = true, num_args = 0.., allow_hyphen_values = true)]
+        names: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct SetArgs {
+    /// Name of the zone
+    name: String,
+    #[command(flatten)]
+    terms: Terms,
+    /// Who changes the zone, for its history [default: $USER]
+    #[arg(long, value_name = "WHO")]
+    by: Option<String>,
+    /// How to print
+    #[arg(long, default_value = "table")]
+    format: Format,
+}
+
+/// A zone with its history, as JSON shows it.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    zone: Zone,
+    versions: Vec<ZoneVersion>,
+}
+
+pub async fn run(url: &str, command: Command) -> Result {
+    match command {
+        Command::Set(args) => set(url, *args).await,
+        Command::List { format } => list(url, format).await,
+        Command::Show { name, format } => show(url, &name, format).await,
+        Command::Remove { name } => remove(url, &name).await,
+        Command::Rename { .. } => Err(Failure::new(
+            "a zone keeps its name: the hashes of its versions, checkpoints and proofs are made of it; make a zone of the new \
+             name, and set the old one to --mode off",
+        )),
+    }
+}
+
+async fn set(url: &str, args: SetArgs) -> Result {
+    let policy = args.terms.policy()?;
+    policy.validate()?;
+    let limiter = Limiter::connect(url).await?;
+    let description = args.terms.description.as_deref();
+    let zone = limiter.operator().set_zone(&args.name, &policy, description, &who(args.by)).await?;
+    let mut out = stdout().lock();
+    match args.format {
+        Format::Table => out.write_all(zones_table(&[zone]).as_bytes())?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&zone)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(url: &str, format: Format) -> Result {
+    let zones = open(url).await?.operator().zones().await?;
+    let mut out = stdout().lock();
+    match format {
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&zones)?)?,
+        Format::Table if zones.is_empty() => {
+            writeln!(out, "no zones yet; make one: tallygate zone set login --rate 5 --per 60s")?;
+        }
+        Format::Table => out.write_all(zones_table(&zones).as_bytes())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(url: &str, name: &str, format: Format) -> Result {
+    let limiter = open(url).await?;
+    let zone = limiter.operator().zone(name).await?.ok_or_else(|| {
+        Failure::new(format!("there is no zone {name:?}; list them with: tallygate zone list"))
+    })?;
+    let versions = limiter.operator().zone_versions(&zone).await?;
+    let mut out = stdout().lock();
+    match format {
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&Shown { zone, versions })?)?,
+        Format::Table => {
+            out.write_all(zones_table(&[zone]).as_bytes())?;
+            writeln!(out, "\n{}", bold("Versions"))?;
+            out.write_all(versions_table(&versions).as_bytes())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(url: &str, name: &str) -> Result {
+    open(url).await?.owner().remove_zone(name).await?;
+    writeln!(stdout(), "removed  {}", plain(name))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn zones_table(zones: &[Zone]) -> String {
+    let mut table = table(&["id", "name", "policy", "algorithm", "version", "updated at", "description"]);
+    for zone in zones {
+        table.add_row([
+            zone.id.to_string(),
+            plain(&zone.name),
+            policy::show(&zone.policy),
+            zone.policy.algorithm().to_string(),
+            zone.version.to_string(),
+            duration::show_moment(zone.updated_at),
+            plain(&zone.description),
+        ]);
+    }
+    render(&table, 0)
+}
+
+fn versions_table(versions: &[ZoneVersion]) -> String {
+    let mut table: Table = table(&["version", "policy", "algorithm", "changed at", "by", "description"]);
+    for version in versions {
+        table.add_row([
+            version.version.to_string(),
+            policy::show(&version.policy),
+            version.policy.algorithm().to_string(),
+            duration::show_moment(version.changed_at),
+            by(&version.changed_by, version.login.as_deref()),
+            plain(&version.description),
+        ]);
+    }
+    render(&table, 0)
+}

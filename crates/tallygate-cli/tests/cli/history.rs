@@ -1,0 +1,125 @@
+use std::io::Read;
+use std::process::Stdio;
+
+use super::program::Program;
+
+const HEADER: &str = "id,decided_at,zone,key,seq,txn_id,kind,checks,blocked,reason,critical,member,cost,spent,\
+                      spent_total,remaining,retry_after_us,delay_us,level,target_at,ends_at,note,actor,login,zone_version";
+
+/// 3 allowed and 2 blocked for `a`, 1 allowed for `b`.
+fn decided() -> Program {
+    let program = Program::new();
+    program.ok(&["zone", "set", "login", "--rate", "3", "--per", "60s"]);
+    program.ok(&["zone", "set", "other", "--rate", "3", "--per", "60s"]);
+    for key in ["a", "a", "b", "a", "a", "a"] {
+        program.run(&["check", "login", key]);
+    }
+    program.run(&["check", "other", "a"]);
+    program
+}
+
+fn seqs(program: &Program, filter: &[&str]) -> Vec<i64> {
+    let ran = program.run(&[&["history", "--format", "json"], filter].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    ran.json().as_array().unwrap().iter().map(|row| row["seq"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn rows_are_found_by_zone_bucket_outcome_transaction_and_time_newest_first() {
+    let program = decided();
+    assert_eq!(seqs(&program, &[]).len(), 7);
+    assert_eq!(seqs(&program, &["--zone", "login"]).len(), 6);
+    assert_eq!(seqs(&program, &["--zone", "login", "--key", "a"]), [5, 4, 3, 2, 1]);
+    assert_eq!(seqs(&program, &["--zone", "login", "--blocked"]), [5, 4]);
+    assert_eq!(seqs(&program, &["--zone", "login", "--key", "a", "--allowed"]), [3, 2, 1]);
+    assert_eq!(seqs(&program, &["--zone", "login", "--limit", "2"]), [5, 4]);
+    assert_eq!(seqs(&program, &["--since", "1h"]).len(), 7);
+    assert_eq!(seqs(&program, &["--until", "1h"]).len(), 0);
+    assert_eq!(seqs(&program, &["--since", "2099-01-01T00:00:00Z"]).len(), 0);
+    let rows = program.run(&["history", "--zone", "login", "--key", "a", "--format", "json"]).json();
+    let txn = rows[1]["txn_id"].as_str().unwrap();
+    assert_eq!(seqs(&program, &["--txn", txn]), [4]);
+    let at = rows[1]["decided_at"].as_str().unwrap();
+    assert_eq!(seqs(&program, &["--zone", "login", "--key", "a", "--since", at]), [5, 4]);
+    assert_eq!(seqs(&program, &["--zone", "login", "--key", "a", "--until", at]), [3, 2, 1]);
+}
+
+#[test]
+fn json_and_csv_have_the_same_fields() {
+    let program = decided();
+    let csv = program.ok(&["history", "--format", "csv"]);
+    assert_eq!(csv.lines().next().unwrap(), HEADER);
+    assert_eq!(csv.lines().count(), 8);
+    let json = program.run(&["history", "--format", "json"]).json();
+    assert_eq!(json.as_array().unwrap().len(), 7);
+    let mut fields: Vec<_> = HEADER.split(',').collect();
+    fields.sort_unstable();
+    assert_eq!(json[0].as_object().unwrap().keys().collect::<Vec<_>>(), fields);
+}
+
+#[test]
+fn nothing_found_is_an_empty_array_a_bare_header_or_a_sentence() {
+    let program = Program::with_login();
+    assert_eq!(program.ok(&["history", "--format", "json"]), "[]\n");
+    assert_eq!(program.ok(&["history", "--format", "csv"]), format!("{HEADER}\n"));
+    assert_eq!(program.ok(&["history"]), "no decisions match\n");
+}
+
+#[test]
+fn a_history_longer_than_a_page_has_every_row_once() {
+    let program = Program::with_login();
+    let input: String =
+        (0..2500).map(|n| format!("{{\"zone\":\"login\",\"key\":\"{}\"}}\n", n % 7)).collect();
+    assert_eq!(program.feed(&["check", "--stdin"], input).code, 0);
+    let mut ids: Vec<i64> = program
+        .run(&["history", "--limit", "5000", "--format", "json"])
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["id"].as_i64().unwrap())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 2500);
+    let csv = program.ok(&["history", "--limit", "2100", "--format", "csv"]);
+    assert_eq!(csv.lines().filter(|line| *line == HEADER).count(), 1);
+    assert_eq!(csv.lines().count(), 2101);
+    let table = program.ok(&["history", "--limit", "2100"]);
+    assert_eq!(table.lines().filter(|line| line.starts_with("decided at")).count(), 1);
+    assert_eq!(table.lines().count(), 2101);
+
+    // Whoever has read enough goes away; no error is told, and nobody takes it for the whole.
+    let mut command = program.command(&["history", "--limit", "2500", "--format", "csv"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]));
+}
+
+#[test]
+fn the_table_shows_what_a_person_asks_for() {
+    let table = decided().ok(&["history", "--zone", "login", "--blocked", "--limit", "1"]);
+    let mut lines = table.lines();
+    assert!(lines.next().unwrap().starts_with("decided at"));
+    let row = lines.next().unwrap();
+    for part in ["login", "over_limit", "s  "] {
+        assert!(row.contains(part), "{row}");
+    }
+}
+
+/// Keys are what strangers type.
+#[test]
+fn no_cell_of_a_csv_is_a_formula() {
+    let program = Program::with_login();
+    for key in ["=1+1", "+1", "-1", "@SUM(A1)", "'quoted", "card:9f3c"] {
+        program.ok(&["check", "login", key]);
+    }
+    program.ok(&["ban", "login", "42", "--for", "1h", "--note", "=2+2", "--by", "@ops"]);
+    let csv = program.ok(&["history", "--format", "csv"]);
+    for cell in
+        [",'=1+1,", ",'+1,", ",'-1,", ",'@SUM(A1),", ",''quoted,", ",card:9f3c,", ",'=2+2,", ",'@ops,"]
+    {
+        assert!(csv.contains(cell), "{cell} is not in {csv}");
+    }
+}

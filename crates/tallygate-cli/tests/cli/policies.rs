@@ -1,0 +1,296 @@
+//! Policies and what is done around checks, from the command line.
+
+use serde_json::Value;
+
+use super::program::Program;
+
+const TXN: &str = "0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11";
+
+/// A program with a zone of these flags, named `zone`.
+fn with_zone(flags: &str) -> Program {
+    let program = Program::new();
+    program.ok(&[&["zone", "set", "zone"][..], &flags.split(' ').collect::<Vec<_>>()].concat());
+    program
+}
+
+fn check(program: &Program, flags: &str) -> Value {
+    let flags: Vec<_> = flags.split(' ').filter(|flag| !flag.is_empty()).collect();
+    program.run(&[&["check", "zone", "42", "--format", "json"][..], &flags].concat()).json()
+}
+
+fn reasons(program: &Program, flags: &str, checks: usize) -> Vec<String> {
+    let reason = |_| check(program, flags)["reason"].as_str().unwrap().to_owned();
+    (0..checks).map(reason).collect()
+}
+
+#[test]
+fn every_algorithm_can_be_set_and_lets_its_limit_pass() {
+    for (flags, passing) in [
+        ("--rate 2 --per 1h --algorithm sliding-log", 2),
+        ("--rate 2 --per 1000d --algorithm fixed-window", 2),
+        ("--rate 2 --algorithm fixed-window --calendar month --time-zone Asia/Kathmandu", 2),
+        ("--rate 2 --per 1000d --algorithm sliding-counter --slots 10", 2),
+        ("--rate 1 --per 1h --algorithm token-bucket --burst 2", 2),
+        ("--rate 1 --per 1h --algorithm leaky-bucket --burst 2", 2),
+        ("--rate 1 --per 1h --algorithm leaky-queue --burst 2", 2),
+        ("--rate 2 --per 10h --algorithm uniform", 1),
+        ("--rate 2 --algorithm concurrency --slot-ttl 1h", 2),
+    ] {
+        let program = with_zone(flags);
+        let codes: Vec<_> = (0..3).map(|_| program.run(&["check", "zone", "42"]).code).collect();
+        let expected: Vec<_> = (0..3).map(|n| i32::from(n >= passing)).collect();
+        assert_eq!(codes, expected, "{flags}");
+        let zone = program.run(&["zone", "show", "zone", "--format", "json"]).json();
+        assert!(flags.contains(zone["algorithm"].as_str().unwrap()), "{flags}");
+    }
+}
+
+#[test]
+fn members_are_counted_once() {
+    let program = with_zone("--rate 2 --per 1h --algorithm distinct");
+    for (member, blocked) in [("a", false), ("b", false), ("a", false), ("c", true), ("b", false)] {
+        let decision = check(&program, &format!("--member {member}"));
+        assert_eq!(decision["blocked"], blocked, "{member}");
+    }
+    program.run(&["check", "zone", "42"]).assert_refused("name the one");
+    assert_eq!(program.rows(), 5);
+}
+
+#[test]
+fn a_soft_limit_warns_and_a_reserve_is_for_critical_checks() {
+    let program = with_zone("--rate 5 --per 1h --soft-rate 2 --reserve 1");
+    let expected = ["within_limit", "within_limit", "soft", "soft", "over_limit"];
+    assert_eq!(reasons(&program, "", 5), expected);
+    assert_eq!(reasons(&program, "--critical", 2), ["soft", "over_limit"]);
+    let text = with_zone("--rate 5 --per 1h --soft-rate 0").run(&["check", "zone", "42"]).out;
+    assert!(text.contains("soft limit passed"), "{text}");
+}
+
+#[test]
+fn a_shadowed_zone_records_what_it_would_have_done_and_a_switched_off_one_nothing() {
+    let program = with_zone("--rate 1 --per 1h --mode shadow");
+    assert_eq!(reasons(&program, "", 2), ["within_limit", "over_limit"]);
+    let ran = program.run(&["check", "zone", "42"]);
+    assert!(ran.code == 0 && ran.out.contains("over_limit, but the zone only shadows"), "{}", ran.out);
+    program.ok(&["zone", "set", "zone", "--rate", "1", "--per", "1h", "--mode", "off"]);
+    assert_eq!(reasons(&program, "", 2), ["off", "off"]);
+}
+
+#[test]
+fn blocked_checks_may_count_and_may_lead_to_a_ban() {
+    let program = with_zone("--rate 2 --per 1h --count-blocked --ban-after 2 --ban-within 1h --ban-for 2h");
+    let expected = ["within_limit", "within_limit", "over_limit", "over_limit", "banned"];
+    assert_eq!(reasons(&program, "", 5), expected);
+    let rows = program.run(&["history", "--format", "json"]).json();
+    let kinds: Vec<_> =
+        rows.as_array().unwrap().iter().rev().map(|row| row["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["check", "check", "check", "check", "ban", "check"]);
+    assert_eq!(rows[5]["spent_total"], 1);
+    assert_eq!(rows[0]["spent_total"], 4);
+    let table = program.ok(&["history"]);
+    assert!(table.contains("ban until "), "{table}");
+    program.ok(&["unban", "zone", "42", "--note", "by phone"]);
+    assert_eq!(check(&program, "")["reason"], "over_limit");
+    program.ok(&["ban", "zone", "43", "--for", "1h", "--note", "stolen"]);
+    assert_eq!(program.run(&["check", "zone", "43"]).code, 1);
+    let table = program.ok(&["history", "--zone", "zone", "--key", "43"]);
+    assert!(table.contains(": stolen"), "{table}");
+    program.run(&["unban", "zone", "44", "--note", "?"]).assert_refused("not banned");
+}
+
+#[test]
+fn a_bucket_may_have_a_limit_of_its_own_for_a_while() {
+    let program = with_zone("--rate 1 --per 1h");
+    let set = ["override", "set", "zone", "42", "--rate", "3", "--for", "1h", "--note", "launch"];
+    program.ok(&set);
+    let codes: Vec<_> = (0..4).map(|_| program.run(&["check", "zone", "42"]).code).collect();
+    assert_eq!(codes, [0, 0, 0, 1]);
+    let list = program.run(&["override", "list", "zone", "--format", "json"]).json();
+    assert_eq!((&list[0]["key"], &list[0]["limit"]["rate"]), (&"42".into(), &3.into()));
+    assert_eq!((&list[0]["note"], &list[0]["set_by"]), (&"launch".into(), &"tester".into()));
+    assert!(program.ok(&["override", "list", "zone"]).contains("3 per 1h"));
+    program.ok(&["override", "remove", "zone", "42", "--note", "over"]);
+    assert!(program.ok(&["override", "list", "zone"]).contains("no overrides"));
+    program.run(&["override", "remove", "zone", "42", "--note", "again"]).assert_refused("no override");
+}
+
+#[test]
+fn a_charge_is_given_back_once_and_a_reservation_settled() {
+    let program = with_zone("--rate 5 --per 1h");
+    check(&program, &format!("--cost 3 --txn {TXN}"));
+    let refund = program.run(&["refund", TXN, "--format", "json"]).json();
+    assert_eq!(
+        (&refund[0]["kind"], &refund[0]["cost"], &refund[0]["remaining"]),
+        (&"refund".into(), &3.into(), &5.into())
+    );
+    assert!(program.ok(&["refund", TXN]).contains("3 given back  5 left  recorded before"));
+    let other = "0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b12";
+    program.ok(&["reserve", "zone", "42", "--cost", "5", "--ttl", "1h", "--txn", other]);
+    assert_eq!(check(&program, "")["blocked"], true);
+    assert!(program.ok(&["settle", other, "--cost", "2"]).contains("came to 2  3 left"));
+    program.run(&["cancel", other]).assert_refused(other);
+    let program = with_zone("--rate 1 --algorithm concurrency --slot-ttl 1h");
+    check(&program, &format!("--txn {TXN}"));
+    assert_eq!(check(&program, "")["blocked"], true);
+    assert!(program.ok(&["release", TXN]).starts_with("release  zone 42  1 given back  1 left"));
+    assert_eq!(check(&program, "")["blocked"], false);
+}
+
+#[test]
+fn several_limits_pass_together_or_not_at_all() {
+    let program = with_zone("--rate 5 --per 1h");
+    program.ok(&["zone", "set", "other", "--rate", "3", "--per", "1h"]);
+    let ask = ["check", "zone", "42", "--also", "other=ip:7:2", "--format", "json"];
+    let first = program.run(&ask);
+    let json = first.json();
+    assert_eq!((first.code, &json["blocked"], json["binding"].is_null()), (0, &false.into(), true));
+    assert_eq!(
+        (&json["decisions"][1]["key"], &json["decisions"][1]["remaining"]),
+        (&"ip:7".into(), &1.into())
+    );
+    let second = program.run(&ask);
+    let json = second.json();
+    assert_eq!((second.code, &json["blocked"], &json["binding"]), (1, &true.into(), &"other".into()));
+    assert_eq!(json["decisions"][0]["reason"], "held_back");
+    let text = program.run(&["check", "zone", "42", "--also", "other=ip:7:2"]).out;
+    assert_eq!(text.lines().count(), 2, "{text}");
+    program.run(&["check", "zone", "42", "--also", "zone=42"]).assert_refused("named twice");
+}
+
+#[test]
+fn a_check_may_wait_until_it_passes() {
+    let program = with_zone("--rate 5 --per 1s --algorithm uniform");
+    let codes: Vec<_> = (0..3).map(|_| program.run(&["check", "zone", "42", "--wait", "20s"]).code).collect();
+    assert_eq!(codes, [0, 0, 0]);
+    let queue = with_zone("--rate 1 --per 1h --algorithm leaky-queue --burst 2");
+    assert_eq!(check(&queue, "")["delay_us"], 0);
+    assert!(queue.run(&["check", "zone", "42"]).out.contains("go on in "));
+}
+
+#[test]
+fn zones_are_code() {
+    let program = Program::new();
+    program.ok(&["zone", "set", "old", "--rate", "1", "--per", "1h"]);
+    let file = "[zone.login]\nrate = 5\nper = \"60s\"\nban-after = 3\nban-within = \"1h\"\nban-for = \"15m\"\n\
+        description = \"attempts\"\n[zone.exports]\nrate = 7\nalgorithm = \"fixed-window\"\ncalendar = \"month\"\n\
+        time-zone = \"Europe/Berlin\"\n";
+    std::fs::write(program.path("zones.toml"), file).unwrap();
+    let apply = |flags: &[&str]| {
+        program.run(&[&["apply", "zones.toml", "--format", "json"][..], flags].concat()).json()
+    };
+    let words = program.ok(&["apply", "zones.toml", "--dry-run"]);
+    assert!(words.contains("    5 per 60s, ban for 15m after 3 blocked in 1h; sliding-log\n"), "{words}");
+    let dry = apply(&["--dry-run"]);
+    assert_eq!((&dry["dry_run"], &dry["zones"][0]["action"]), (&true.into(), &"create".into()));
+    assert_eq!(dry["others"], serde_json::json!(["old"]));
+    assert_eq!(program.run(&["zone", "list", "--format", "json"]).json().as_array().unwrap().len(), 1);
+    apply(&[]);
+    let same = apply(&["--by", "release"]);
+    assert!(
+        same["zones"].as_array().unwrap().iter().all(|zone| zone["action"] == "keep" && zone["version"] == 1)
+    );
+    std::fs::write(program.path("zones.toml"), file.replace("rate = 5", "rate = 6")).unwrap();
+    let text = program.ok(&["apply", "zones.toml", "--dry-run"]);
+    assert!(text.contains("rate: 5 -> 6") && text.contains("1 of 2 zones would change"), "{text}");
+    let longer = file.replace("60s", "24h").replace("ban-for = \"15m\"", "ban-for = \"30d\"");
+    std::fs::write(program.path("longer.toml"), longer).unwrap();
+    let text = program.ok(&["apply", "longer.toml", "--dry-run"]);
+    assert!(
+        text.contains("    window: 60s -> 24h\n") && text.contains("for 15m") && text.contains("for 30d"),
+        "{text}"
+    );
+    let changed = apply(&["--by", "release"]);
+    assert_eq!(
+        (&changed["zones"][1]["version"], &changed["zones"][1]["changes"][0]["to"]),
+        (&2.into(), &6.into())
+    );
+    let shown = program.run(&["zone", "show", "login", "--format", "json"]).json();
+    assert_eq!(shown["versions"][1]["changed_by"], "release");
+    assert_eq!((&shown["ban"]["after"], &shown["description"]), (&3.into(), &"attempts".into()));
+    // One bad zone, and nothing is changed.
+    let bad = file.replace("rate = 5", "rate = 9").replace("\"month\"", "\"fortnight\"");
+    std::fs::write(program.path("zones.toml"), bad).unwrap();
+    program.run(&["apply", "zones.toml"]).assert_refused("fortnight");
+    std::fs::write(program.path("zones.toml"), "[zone.a]\nrate = 1\nper = \"1h\"\nbrust = 3\n").unwrap();
+    program.run(&["apply", "zones.toml"]).assert_refused("brust");
+    std::fs::write(program.path("zones.toml"), "[zone.a]\nrate = 1\nper = \"1M\"\n").unwrap();
+    program.run(&["apply", "zones.toml"]).assert_refused("use 1m for a minute");
+    std::fs::write(program.path("zones.toml"), "[zone.a]\nrate = 1\nper = \"1h\"\nreserve = 1\n").unwrap();
+    program.run(&["apply", "zones.toml"]).assert_refused("reserve 1");
+    program.run(&["apply", "nowhere.toml"]).assert_refused("nowhere.toml");
+    assert_eq!(program.run(&["zone", "show", "login", "--format", "json"]).json()["rate"], 6);
+}
+
+#[test]
+fn every_bad_flag_of_a_policy_is_one_error_line_and_changes_nothing() {
+    let program = with_zone("--rate 5 --per 60s");
+    let before = program.contents();
+    for (flags, because) in [
+        ("--algorithm fixed-window --calendar year", "year"),
+        ("--algorithm fixed-window --calendar day --time-zone Mars/Olympus", "Mars/Olympus"),
+        ("--algorithm fixed-window --calendar day --per 1h", "has its own length"),
+        ("--calendar day", "does not follow a calendar"),
+        ("--per 60s --time-zone UTC", "--calendar"),
+        ("--per 60s --algorithm sliding-counter --slots 0", "0 slots"),
+        ("--per 60s --algorithm sliding-counter --slots 7", "cannot be cut into 7"),
+        ("--per 60s --slots 3", "has no slots"),
+        ("--per 60s --algorithm fixed-window --burst 9", "has no meaning"),
+        ("--per 60s --algorithm uniform --burst 9", "has no meaning"),
+        ("--per 60s --soft-rate 5", "soft rate 5"),
+        ("--per 60s --soft-rate -1", "soft rate -1"),
+        ("--per 60s --reserve 5", "reserve 5"),
+        ("--per 60s --reserve -1", "reserve -1"),
+        ("--per 60s --mode maybe", "maybe"),
+        ("--per 60s --algorithm token-bucket --count-blocked", "cannot count blocked"),
+        ("--per 60s --count-blocked --blocked-rows coalesced", "a row each"),
+        ("--per 60s --ban-after 3", "--ban-within"),
+        ("--per 60s --ban-for 3h", "--ban-after"),
+        ("--per 60s --ban-after 0 --ban-within 1h --ban-for 1h", "after 0"),
+        ("--per 60s --ban-after 3 --ban-within 0s --ban-for 1h", "of 0 µs"),
+        ("--per 60s --ban-after 3 --ban-within 1h --ban-for 11y", "10 years"),
+        ("--per 60s --ban-after 3 --ban-within 1h --ban-for 1h --ban-factor 0", "ban factor 0"),
+        ("--per 60s --ban-after 3 --ban-within 1h --ban-for 1h --ban-max 1m", "shorter"),
+        ("--per 60s --on-outage ajar", "ajar"),
+        ("--per 60s --running-buckets gone", "gone"),
+        ("--per 60s --slot-ttl 1h", "one; give --per or --slot-ttl"),
+        ("--slot-ttl 1h", "holds no slots"),
+        ("--algorithm concurrency", "--slot-ttl"),
+        ("--per 60s --algorithm leaky", "leaky"),
+    ] {
+        let args: Vec<_> =
+            ["zone", "set", "zone", "--rate", "5"].into_iter().chain(flags.split(' ')).collect();
+        program.run(&args).assert_refused(because);
+    }
+    for (args, because) in [
+        (&["check", "zone", "42", "--member", "a"][..], "counts no members"),
+        (&["check", "zone", "42", "--member", ""], "member is empty"),
+        (&["check", "zone", "42", "--also", "zone"], "ZONE=KEY"),
+        (&["check", "zone", "42", "--also", "zone=43:-1"], "cost -1"),
+        (&["check", "zone", "42", "--also", "nowhere=1"], "nowhere"),
+        (&["check", "zone", "42", "--wait", "5"], "with its unit"),
+        (&["check", "zone", "42", "--wait", "5s", "--txn", TXN], "--txn"),
+        (&["refund", "7"], "TXN"),
+        (&["refund", TXN], "there is no transaction"),
+        (&["refund", TXN, "--zone", "zone"], "--key"),
+        (&["settle", TXN], "--cost"),
+        (&["settle", TXN, "--cost", "-1"], "cost -1"),
+        (&["cancel", TXN], "there is no transaction"),
+        (&["release", TXN], "there is no transaction"),
+        (&["reserve", "zone", "42"], "--ttl"),
+        (&["reserve", "zone", "42", "--ttl", "0s"], "0 µs"),
+        (&["reserve", "zone", "42", "--ttl", "1h", "--cost", "0"], "cost 0"),
+        (&["ban", "zone", "42", "--note", "why"], "--for"),
+        (&["ban", "zone", "42", "--for", "1h"], "--note"),
+        (&["ban", "zone", "42", "--for", "0s", "--note", "why"], "0 µs"),
+        (&["ban", "nowhere", "42", "--for", "1h", "--note", "why"], "nowhere"),
+        (&["ban", "zone", "", "--for", "1h", "--note", "why"], "bucket key is empty"),
+        (&["override", "set", "zone", "42", "--note", "why"], "changes nothing"),
+        (&["override", "set", "zone", "42", "--rate", "0", "--note", "why"], "rate 0"),
+        (&["override", "set", "zone", "42", "--per", "1h", "--note", "why"], "--rate"),
+        (&["override", "set", "zone", "42", "--rate", "2", "--for", "0s", "--note", "why"], "0 µs"),
+        (&["override", "list", "nowhere"], "nowhere"),
+    ] {
+        program.run(args).assert_refused(because);
+    }
+    assert_eq!(program.contents(), before);
+}

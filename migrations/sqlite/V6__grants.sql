@@ -1,0 +1,1 @@
+-- SQLite has no rights to give, so there is nobody to remember.

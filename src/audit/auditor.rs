@@ -1,0 +1,155 @@
+//! The face of the audit.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::explain::{self, Explained};
+use super::verify::{self, Verified, Verify, Verifying};
+use crate::entry::{History, Page};
+use crate::error::{Error, Result};
+use crate::retry::Tries;
+use crate::store::Store;
+use crate::zone::{Zone, validate_name};
+
+/// What auditors and analysts do: they read the ledger, and change nothing. Made by
+/// [`Limiter::auditor`](crate::Limiter::auditor).
+///
+/// Its connections need the rights of the role *auditor*. It takes no lock; each page that it reads is a statement of its
+/// own, which is tried again when the database failed for a passing reason.
+#[derive(Clone)]
+pub struct Auditor {
+    pub(super) store: Store,
+    attempts: u32,
+    deadline: Duration,
+}
+
+impl Auditor {
+    pub(crate) fn new(store: Store, attempts: u32, deadline: Duration) -> Self {
+        Self { store, attempts, deadline }
+    }
+
+    /// Reads the ledger, newest row first, a page at a time.
+    ///
+    /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
+    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
+    ///
+    /// # Errors
+    /// Invalid: an unknown zone, a key without its zone, a limit out of range, `since` after `until`. Transient: the
+    /// database did not answer within the deadline.
+    pub async fn history(&self, history: &History) -> Result<Page> {
+        history.validate()?;
+        self.page(|store| super::history::page(store, history)).await
+    }
+
+    /// Why a transaction was decided as it was: each of its rows with the policy, the charges, the level, the ban and the
+    /// override that it was decided from, and whether it can be derived again. Of the charges that counted, the newest
+    /// `charges` are listed.
+    ///
+    /// Takes no lock. Reads each bucket that the transaction touched from its first row, 2,000 rows at a time, each page
+    /// a statement of its own: some 10 µs for each row before it. Has no deadline.
+    ///
+    /// # Errors
+    /// Invalid: no row of the ledger has this transaction.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::time::Duration;
+    /// # use tallygate::{Check, Limiter, Policy};
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// # limiter.operator().set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+    /// let decision = limiter.check(Check::new("login", "user:42")).await?;
+    /// let explained = limiter.auditor().explain(decision.txn_id, 20).await?;
+    /// assert_eq!(explained.rows[0].left_before, Some(5));
+    /// assert_eq!(explained.rows[0].reproduced, Some(true));
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn explain(&self, txn: Uuid, charges: usize) -> Result<Explained> {
+        explain::explain(self, txn, charges).await
+    }
+
+    /// Walks every bucket and tells what in it is not as the library left it: rows that were edited, removed, inserted or
+    /// moved, decisions that the rows before them do not lead to, heads and holds that are not what the rows lead to, zones
+    /// whose versions were changed. Where nothing is told, no window ever held more than its limit, since every decision
+    /// follows from the rows before it.
+    ///
+    /// Takes no lock and holds no snapshot: each page of rows is a statement of its own, and buckets may be in use. Reads
+    /// every row once, on as many connections as there are jobs. Has no deadline; dropping the call ends it.
+    ///
+    /// # Errors
+    /// Invalid: there is no such zone.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::time::Duration;
+    /// # use tallygate::audit::verify::{Verify, Verifying};
+    /// # use tallygate::{Check, Limiter, Policy};
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// # limiter.operator().set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+    /// limiter.check(Check::new("login", "user:42")).await?;
+    /// let everything = Verify::default();
+    /// let auditor = limiter.auditor();
+    /// let verified = auditor.verify(&everything, |told| {
+    ///     if let Verifying::Fault(fault) = told {
+    ///         println!("{fault:?}");
+    ///     }
+    /// });
+    /// let verified = verified.await?;
+    /// assert_eq!((verified.rows, verified.faults), (1, 0));
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn verify(&self, what: &Verify, tell: impl FnMut(Verifying)) -> Result<Verified> {
+        if what.key.is_some() && what.zone.is_none() {
+            return Err(Error::invalid("a key names a bucket only inside a zone; name the zone too"));
+        }
+        verify::verify(self, what, tell).await
+    }
+
+    pub(super) async fn zones(&self) -> Result<Vec<Zone>> {
+        self.page(|store| store.zones()).await
+    }
+
+    pub(super) async fn zone(&self, name: &str) -> Result<Zone> {
+        validate_name(name)?;
+        let zone = self.page(|store| store.zone(name)).await?;
+        zone.ok_or_else(|| {
+            Error::unknown_zone(format!("there is no zone {name:?}; list them with: tallygate zone list"))
+        })
+    }
+
+    /// Reads what people wait for: within the deadline, tried again whatever went wrong that passes.
+    pub(super) async fn page<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let late = |_| {
+            let deadline = self.deadline;
+            Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")))
+        };
+        timeout(self.deadline, self.until(Instant::now() + self.deadline, read)).await.unwrap_or_else(late)
+    }
+
+    /// Reads one page of many: as [`page`](Self::page), without a deadline.
+    pub(super) async fn read<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.until(Instant::now() + Duration::from_secs(86_400), read).await
+    }
+
+    async fn until<'s, T, F>(&'s self, until: Instant, read: impl Fn(&'s Store) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut tries = Tries::new(self.attempts, until);
+        loop {
+            match read(&self.store).await {
+                Err(error) if tries.again(&error).await => {}
+                result => return result,
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The face for operators: zones, bans, overrides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{Inner, until};
+use crate::check::validate_key;
+use crate::decide::Override;
+use crate::entry::{Overridden, Recorded};
+use crate::error::{Error, Result};
+use crate::store::{Action, Setting, What};
+use crate::zone::{Policy, Zone, ZoneVersion, micros, validate_name, validate_text, validate_time};
+
+/// What operators do: they make zones and change them, ban, and give single buckets limits of their own. Made by
+/// [`Limiter::operator`](crate::Limiter::operator); its connections need the rights of the role *operator*.
+#[derive(Clone)]
+pub struct Operator {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// A zone as it shall be, see [`Operator::set_zones`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneSetting {
+    /// Its name.
+    pub name: String,
+    /// What it admits.
+    pub policy: Policy,
+    /// What it is for; None keeps the old text.
+    pub description: Option<String>,
+}
+
+impl Operator {
+    /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.
+    ///
+    /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
+    /// set changes nothing and makes no version. What happens to buckets in use is the policy's
+    /// [`RunningBuckets`](crate::policy::RunningBuckets).
+    pub async fn set_zone(
+        &self,
+        name: &str,
+        policy: &Policy,
+        description: Option<&str>,
+        by: &str,
+    ) -> Result<Zone> {
+        let (name, description) = (name.to_owned(), description.map(str::to_owned));
+        let mut zones = self.set_zones(vec![ZoneSetting { name, policy: *policy, description }], by).await?;
+        zones.pop().ok_or_else(|| Error::database("the zone was not stored"))
+    }
+
+    /// Makes zones or changes them, all in one transaction: every one or none. Returns them in the same order.
+    ///
+    /// # Errors
+    /// Invalid, and nothing is changed: a name or a text that cannot be stored, a policy whose options do not go
+    /// together.
+    pub async fn set_zones(&self, zones: Vec<ZoneSetting>, by: &str) -> Result<Vec<Zone>> {
+        validate_text("the name of who changes the zone", by)?;
+        let mut settings = Vec::with_capacity(zones.len());
+        for ZoneSetting { name, policy, description } in zones {
+            validate_name(&name)?;
+            validate_text("description", description.as_deref().unwrap_or_default())?;
+            policy.validate()?;
+            settings.push(Setting { name, policy, description });
+        }
+        self.inner
+            .within(async {
+                let mut tries = self.inner.tries(until(self.inner.config.deadline));
+                loop {
+                    match self.inner.store.set_zones(&settings, by).await {
+                        Err(error) if tries.again(&error).await => {}
+                        result => return result,
+                    }
+                }
+            })
+            .await
+    }
+
+    /// Every zone, by name.
+    pub async fn zones(&self) -> Result<Vec<Zone>> {
+        self.inner.within(self.inner.store.zones()).await
+    }
+
+    /// One zone; None when there is none of this name.
+    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
+        validate_name(name)?;
+        self.inner.within(self.inner.store.zone(name)).await
+    }
+
+    /// Every version of a zone, oldest first.
+    pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
+        self.inner.within(self.inner.store.zone_versions(zone.id)).await
+    }
+
+    /// Bans a bucket for a time (1 µs to 10 years) from now on: no check passes. In place of a ban that it has.
+    pub async fn ban(&self, zone: &str, key: &str, time: Duration, note: &str, by: &str) -> Result<Recorded> {
+        validate_time("a ban", micros(time))?;
+        self.inner.mark(zone, key, What::Ban(micros(time)), note, by).await
+    }
+
+    /// Ends a bucket's ban, and forgets those before it. Conflict when it has none.
+    pub async fn unban(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
+        self.inner.mark(zone, key, What::Unban, note, by).await
+    }
+
+    /// Gives a bucket a limit of its own, in place of one that it has.
+    pub async fn set_override(
+        &self,
+        zone: &str,
+        key: &str,
+        over: Override,
+        note: &str,
+        by: &str,
+    ) -> Result<Recorded> {
+        if let Some(for_us) = over.for_us {
+            validate_time("an override", for_us)?;
+        }
+        if over.limit.is_none() && !over.ban_exempt {
+            return Err(Error::invalid(
+                "the override changes nothing; give it a rate, or exempt it from bans",
+            ));
+        }
+        self.inner.mark(zone, key, What::Override(Some(over)), note, by).await
+    }
+
+    /// Ends a bucket's override. Conflict when it has none.
+    pub async fn remove_override(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
+        self.inner.mark(zone, key, What::Override(None), note, by).await
+    }
+
+    /// The overrides in force in a zone, by bucket.
+    pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
+        validate_name(zone)?;
+        let found = self.inner.zone(zone).await?;
+        self.inner.within(self.inner.store.overrides(found.id)).await
+    }
+}
+
+impl Inner {
+    async fn mark(
+        self: &Arc<Self>,
+        zone: &str,
+        key: &str,
+        what: What,
+        note: &str,
+        by: &str,
+    ) -> Result<Recorded> {
+        validate_name(zone)?;
+        validate_key(key)?;
+        validate_text("note", note)?;
+        validate_text("the name of who does it", by)?;
+        let zone_id = self.zone(zone).await?.id;
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let action = Action {
+            zone: zone.to_owned(),
+            zone_id,
+            key: key.to_owned(),
+            txn: Uuid::now_v7(),
+            what,
+            note: text(note),
+            actor: text(by),
+        };
+        let mut recorded = self.act(vec![action]).await?;
+        recorded.pop().ok_or_else(|| Error::database("the database recorded nothing"))
+    }
+}

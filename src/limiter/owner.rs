@@ -1,0 +1,149 @@
+//! The face for the owner of the tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Inner, until};
+use crate::check::validate_key;
+use crate::error::{Error, Result};
+use crate::store::{Erased, Erasing, Maintained, Needed, Plan, Upkeep, ZoneRemoved};
+use crate::zone::{validate_name, validate_text};
+
+/// What the owner of the tables does: upkeep, erasing personal data, and removing zones that were never used. Made by
+/// [`Limiter::owner`](crate::Limiter::owner); its connections need the owner's rights.
+#[derive(Clone)]
+pub struct Owner {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl Owner {
+    /// Keeps the database as small as its zones allow: makes partitions of the ledger ahead, removes those that are
+    /// old, what has ended of charges in no window, and rows of idle buckets.
+    ///
+    /// For the owner of the tables, one at a time: others are told so. Checks go on; what
+    /// each step locks, and for how long, is in `docs/operations.md`. What a run that was cut off has left behind, the
+    /// next one finishes.
+    ///
+    /// # Errors
+    /// Invalid, and nothing is done: [`keep`](Upkeep::keep) or [`idle`](Upkeep::idle) is shorter than what a zone
+    /// needs, which is twice its longest window (of a version or an override in force), the time within which blocked
+    /// checks lead to a ban, and the age of its oldest open reservation. Transient: another one is at work, and nothing
+    /// was done here; a lock could not be had.
+    pub async fn maintain(&self, upkeep: Upkeep) -> Result<Maintained> {
+        let store = &self.inner.store;
+        let (now, facts) = store.facts().await?;
+        let mut zones = Vec::with_capacity(facts.len());
+        for zone in store.zones().await? {
+            let versions = store.zone_versions(zone.id).await?;
+            // A zone that was made just now has nothing that is old.
+            if let Some(facts) = facts.iter().find(|facts| facts.zone_id == zone.id) {
+                zones.push(Needed::of(&zone.name, &versions, facts, now));
+            }
+        }
+        let ago = |time: Duration| before(now, time);
+        let keep_from = upkeep.keep.map(ago).transpose()?;
+        let idle_since = upkeep.idle.map(ago).transpose()?;
+        for zone in &zones {
+            keep_from.map_or(Ok(()), |from| zone.allows("keeping rows for", from, now))?;
+            idle_since
+                .map_or(Ok(()), |since| zone.allows("removing buckets that were idle for", since, now))?;
+        }
+        let ahead = TimeDelta::from_std(upkeep.ahead).ok().and_then(|ahead| now.checked_add_signed(ahead));
+        let ahead_until = ahead.filter(|_| upkeep.ahead <= Duration::from_secs(10 * 366 * 86_400));
+        let ahead_until = ahead_until.ok_or_else(|| {
+            Error::invalid(format!("{}s ahead is too far; use up to 10 years", upkeep.ahead.as_secs()))
+        })?;
+        let plan = Plan { dry_run: upkeep.dry_run, keep_from, ahead_until, idle_since, zones };
+        store.maintain(&plan).await
+    }
+
+    /// Erases the personal data of a bucket: its key, its members, and the notes and the authors of its rows. In their
+    /// place stand hashes that cannot be guessed, since the salt goes with them; every row can still be verified.
+    ///
+    /// For the owner of the tables. One transaction, which holds the bucket's lock (on SQLite the file's) until all rows
+    /// of the bucket are written anew. Nothing happens in the erased bucket any more, and its charges cannot be given
+    /// back. The next check of the key begins a new bucket, with its whole limit. `by` and `note` are kept for good: the
+    /// note says why and must not name the person. See `docs/operations.md` for what else knows a key.
+    ///
+    /// # Errors
+    /// Invalid, and nothing is done: there is no such bucket; a note is missing. Transient: upkeep is at work, or a lock
+    /// could not be had.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use tallygate::{Check, Limiter, Policy};
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// # limiter.operator().set_zone("login", &Policy::sliding_log(5, std::time::Duration::from_secs(60))?, None, "docs").await?;
+    /// limiter.check(Check::new("login", "user:42")).await?;
+    /// let erased = limiter.owner().erase("login", "user:42", "request 2026-117", "privacy").await?;
+    /// assert!(erased.key.starts_with("erased:"));
+    /// assert_eq!(erased.rows, 1);
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn erase(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Erased> {
+        validate_name(zone)?;
+        validate_key(key)?;
+        if note.trim().is_empty() {
+            return Err(Error::invalid("an erasure without a note cannot be accounted for; say why"));
+        }
+        validate_text("a note", note)?;
+        validate_text("the name of who does it", by)?;
+        let zone_id = self.inner.zone(zone).await?.id;
+        // What is known from memory only is erased with the rest.
+        self.inner.record(&(zone_id, key.to_owned())).await?;
+        let erased = self.inner.store.erase(&Erasing { zone_id, zone, key, note, by }).await?;
+        erased.ok_or_else(|| {
+            Error::invalid(format!(
+                "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
+            ))
+        })
+    }
+
+    /// Removes a zone that was never used, with its versions: one that was made by mistake.
+    ///
+    /// For the owner of the tables. What names a zone stays for good, so one of which there is a bucket, a row of the
+    /// ledger, or what maintenance or an erasure left of one, is set to [`Mode::Off`](crate::policy::Mode::Off) instead. A
+    /// zone that is made under the same name later is another one, with a number of its own. A checkpoint that was taken
+    /// while the zone was there finds that it is gone.
+    ///
+    /// On PostgreSQL the first checks of new buckets, in every zone, wait until the removal is committed; on MySQL and
+    /// MariaDB those of the zone and of its neighbours do.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Invalid, and nothing is done: it was used. Transient: a lock could not be
+    /// had.
+    pub async fn remove_zone(&self, name: &str) -> Result<()> {
+        validate_name(name)?;
+        let removal = self.inner.within(async {
+            let mut tries = self.inner.tries(until(self.inner.config.deadline));
+            loop {
+                match self.inner.store.remove_zone(name).await {
+                    Err(error) if tries.again(&error).await => {}
+                    result => return result,
+                }
+            }
+        });
+        match removal.await? {
+            ZoneRemoved::Removed => {
+                self.inner.zones.forget(name);
+                Ok(())
+            }
+            ZoneRemoved::Unknown => Err(Error::unknown_zone(format!(
+                "there is no zone {name:?}; list them with: tallygate zone list"
+            ))),
+            ZoneRemoved::Used => Err(Error::invalid(format!(
+                "zone {name:?} was used, and what the ledger names stays; set it to --mode off instead"
+            ))),
+        }
+    }
+}
+
+fn before(now: DateTime<Utc>, time: Duration) -> Result<DateTime<Utc>> {
+    let ago = TimeDelta::from_std(time).ok().and_then(|time| now.checked_sub_signed(time));
+    ago.filter(|ago| *ago >= DateTime::UNIX_EPOCH).ok_or_else(|| {
+        Error::invalid(format!("{}s ago there was no ledger; use up to 50 years", time.as_secs()))
+    })
+}
