@@ -84,7 +84,7 @@ begin
             call zone_window(
                 p_zone_id, p_bucket_key, p_at_us, p_joined, p_version, v_algorithm, v_window_us, v_slots, v_calendar,
                 p_seq, p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_holding, 0,
-                v_limit, 0, false, v_used, v_wait_us
+                0, null, v_limit, 0, false, v_used, v_wait_us
             );
             set v_of = v_limit;
         end if;

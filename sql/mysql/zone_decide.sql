@@ -11,6 +11,7 @@
 --            p_joined      the transaction is the caller's and may be of any isolation level
 --            p_brought     the head is that of now already
 --            p_own         what is spent now by a row that comes before the check's
+--            p_back, p_back_us, p_back_seq  what that row gives back, of a charge of this time and seq; 0 for nothing
 --            p_cost        what to spend, 0 to 2^40 units
 --            p_critical    it may take from the reserve
 --            p_member      whom it is about, where members are counted
@@ -38,6 +39,9 @@ create procedure zone_decide(
     in    p_joined         boolean,
     in    p_brought        boolean,
     in    p_own            bigint,
+    in    p_back           bigint,
+    in    p_back_us        bigint,
+    in    p_back_seq       bigint,
     in    p_cost           bigint,
     in    p_critical       boolean,
     in    p_member         varbinary(255),
@@ -238,7 +242,8 @@ begin
         from zone_hold h force index (zone_hold_ends)
         where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
             and h.ends_at > date_add(v_epoch, interval p_now_us microsecond)
-            and h.seq > coalesce(p_carried_seq, 0);
+            and h.seq > coalesce(p_carried_seq, 0)
+            and not h.seq <=> p_back_seq;
         if v_known then
             set v_wanted = 0;
         end if;
@@ -271,7 +276,7 @@ begin
         call zone_window(
             p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, v_algorithm, v_window_us, v_slots, v_calendar,
             p_seq, p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_holding, p_own,
-            o_zone_limit, p_cost, v_counts, v_used, o_retry_after_us
+            if(p_back_seq > coalesce(p_carried_seq, 0), p_back, 0), p_back_us, o_zone_limit, p_cost, v_counts, v_used, o_retry_after_us
         );
         set o_remaining = greatest(o_zone_limit - v_used, 0);
         if p_cost > o_zone_limit then

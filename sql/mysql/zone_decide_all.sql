@@ -157,7 +157,7 @@ begin
         );
         set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
         call zone_decide(
-            v_zone_id, v_key, v_now_us, p_joined, false, 0, v_cost, v_critical, v_member, v_ttl_us, false, v_seq,
+            v_zone_id, v_key, v_now_us, p_joined, false, 0, 0, null, null, v_cost, v_critical, v_member, v_ttl_us, false, v_seq,
             v_last_us, v_spent_total, v_level, v_head_version, v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried,
             v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_blocked, v_reason, v_spent,
             v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us, v_ban_us
@@ -188,7 +188,7 @@ begin
         );
         set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
         call zone_decide(
-            v_zone_id, v_key, v_now_us, p_joined, false, 0, v_cost, v_critical, v_member, v_ttl_us,
+            v_zone_id, v_key, v_now_us, p_joined, false, 0, 0, null, null, v_cost, v_critical, v_member, v_ttl_us,
             v_any_blocked and not v_refused, v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes,
             v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq,
             v_holding, v_blocked, v_reason, v_spent, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us,
@@ -199,7 +199,7 @@ begin
             call zone_record(
                 v_zone_id, v_key, v_txn_id, if(v_ttl_us is null, 'check', 'reserve'), 1, v_blocked, v_reason,
                 v_critical, v_cost, v_spent, v_spent_total, v_remaining, v_zone_limit, v_retry_after_us, v_delay_us,
-                v_level, v_strikes, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us,
+                v_level, v_strikes, null, null, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us,
                 v_head_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
                 v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, v_id
             );

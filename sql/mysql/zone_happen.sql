@@ -69,6 +69,7 @@ happen: begin
     declare v_is_slot        boolean;
     declare v_ended          boolean;
     declare v_back           bigint default 0;
+    declare v_back_seq       bigint;
     -- the policy
     declare v_algorithm      varchar(20) character set ascii;
     declare v_window_us      bigint;
@@ -216,9 +217,7 @@ happen: begin
             call zone_error('total', v_spent_total, o_spent, null);
         end if;
         if not v_ended then
-            insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at)
-            values (p_zone_id, v_key, v_row_seq, v_row_at, v_back, v_now)
-            on duplicate key update amount = v_back, ends_at = v_now;
+            set v_back_seq = v_row_seq;
             set v_holding = true;
         end if;
     elseif p_kind = 'ban' then
@@ -237,6 +236,7 @@ happen: begin
         if p_kind = 'override' then
             set v_override_seq = v_seq + 1;
             set v_ends_us = v_now_us + p_for_us;
+            -- It has ended already, until the row is sealed.
             begin
                 -- A limit that the table's rules turn away.
                 declare exit handler for 3819, 4025, 1048
@@ -248,11 +248,10 @@ happen: begin
                 )
                 values (
                     p_zone_id, v_key, v_override_seq, p_rate, p_window_us, p_burst, p_gcd,
-                    coalesce(p_ban_exempt, false), date_add(v_epoch, interval v_ends_us microsecond)
+                    coalesce(p_ban_exempt, false), v_now
                 )
                 on duplicate key update rate = p_rate, window_us = p_window_us, burst = p_burst, rate_gcd = p_gcd,
-                    ban_exempt = coalesce(p_ban_exempt, false),
-                    ends_at = date_add(v_epoch, interval v_ends_us microsecond);
+                    ban_exempt = coalesce(p_ban_exempt, false), ends_at = v_now;
             end;
         elseif v_override_seq is null then
             call zone_error('no override', null, null, null);
@@ -270,7 +269,8 @@ happen: begin
     set v_head_version = o_zone_version;
     set v_peek_level = v_level;
     call zone_decide(
-        p_zone_id, v_key, v_now_us, p_joined, true, o_spent, 0, false, null, null, false, v_seq, v_last_us,
+        p_zone_id, v_key, v_now_us, p_joined, true, o_spent, v_back,
+        timestampdiff(microsecond, v_epoch, v_row_at), v_back_seq, 0, false, null, null, false, v_seq, v_last_us,
         v_spent_total, v_peek_level, v_head_version, v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried,
         v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_blocked, v_reason, v_peek_spent,
         v_zone_limit, o_remaining, v_retry_after_us, v_delay_us, v_row_ends_us, v_ban_us
@@ -280,7 +280,7 @@ happen: begin
     call zone_record(
         p_zone_id, v_key, p_txn_id, p_kind, 1, false, if(p_kind = 'unchecked', 'unchecked', 'recorded'), false,
         o_cost, o_spent, v_spent_total + o_spent, o_remaining, v_zone_limit, null, null, v_level, v_strikes,
-        timestampdiff(microsecond, v_epoch, v_row_at), v_now_us, v_ends_us, null, p_note, p_actor, null, v_seq,
+        timestampdiff(microsecond, v_epoch, v_row_at), v_back, v_back_seq, v_now_us, v_ends_us, null, p_note, p_actor, null, v_seq,
         v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
         v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
     );

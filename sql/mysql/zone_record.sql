@@ -8,6 +8,7 @@
 --            p_txn_id      the transaction
 --            p_kind … p_actor  the row; see zone_txn. Times are microseconds since 1970; those after the year 9999
 --                          are kept as its end
+--            p_back        how much ends now of the charge of p_target_us, which is row p_back_seq; null for no such
 --            p_ban_us      when the ban ends that the check brings about; null for none
 --            p_prev_seq    the row before: its seq
 --            p_prev_us     its created_at
@@ -36,6 +37,8 @@ create procedure zone_record(
     in  p_level          bigint,
     in  p_strikes        bigint,
     in  p_target_us      bigint,
+    in  p_back           bigint,
+    in  p_back_seq       bigint,
     in  p_now_us         bigint,
     in  p_ends_us        bigint,
     in  p_member         varbinary(255),
@@ -63,8 +66,10 @@ begin
     declare v_epoch   datetime default timestamp'1970-01-01 00:00:00';
     declare v_last_us bigint default 253402300799999999;
     declare v_now     datetime(6) default date_add(v_epoch, interval p_now_us microsecond);
+    declare v_target  datetime(6) default date_add(v_epoch, interval p_target_us microsecond);
     declare v_ends_at datetime(6) default date_add(v_epoch, interval least(p_ends_us, v_last_us) microsecond);
     declare v_holds   boolean default p_ends_us is not null and p_kind in ('check', 'reserve');
+    declare v_hold    bigint default if(v_holds, p_prev_seq + 1, p_back_seq);
     declare v_done    boolean default false;
     declare v_seq     bigint;
     declare v_limit   varbinary(50);
@@ -117,7 +122,7 @@ begin
     values (
         p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 1, p_kind, p_checks, p_blocked, p_reason,
         p_critical, p_cost, p_spent, p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level,
-        p_strikes, date_add(v_epoch, interval p_target_us microsecond), v_now,
+        p_strikes, v_target, v_now,
         date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor, v_login,
         if(p_prev_seq = 0, p_salt, null), v_hash, false
     );
@@ -163,16 +168,24 @@ begin
         insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
         values (p_zone_id, p_bucket_key, p_prev_seq + 1, v_now, 0, v_now, p_member)
         on duplicate key update charged_at = v_now, amount = 0, ends_at = v_now, member = p_member;
+    elseif p_back_seq is not null then
+        insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at)
+        values (p_zone_id, p_bucket_key, p_back_seq, v_target, 0, v_target)
+        on duplicate key update amount = zone_hold.amount;
     end if;
     -- One statement: a routine that is killed before it has written nothing that counts, and after it all of it.
     -- Rows by their primary keys: by another index MariaDB locks the gap beside, under a joined caller's isolation.
     update zone_bucket_lock b
     straight_join zone_txn t force index (primary) on t.id in (o_id, v_ban_id) and t.created_at = v_now
     left join zone_hold h force index (primary)
-        on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = if(v_holds, p_prev_seq + 1, null)
+        on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = v_hold
+    left join zone_override o force index (primary)
+        on o.zone_id = p_zone_id and o.bucket_key = p_bucket_key
+            and o.seq = if(p_kind = 'override', p_prev_seq + 1, null)
     set t.sealed = true,
-        h.amount = p_spent,
-        h.ends_at = v_ends_at,
+        h.amount = if(v_holds, p_spent, p_back),
+        h.ends_at = if(v_holds, v_ends_at, v_now),
+        o.ends_at = v_ends_at,
         b.seq = p_prev_seq + 1 + (p_ban_us is not null),
         b.last_at = v_now,
         b.spent_total = p_spent_total,

@@ -17,6 +17,7 @@
 --            p_version … p_calendar  by what is counted, see zone_policy
 --            p_seq … p_holding       the bucket's head, see zone_bucket_hold
 --            p_own         what is spent now by a row that comes
+--            p_back        what that row gives back, of a charge of p_back_us; only where nothing is asked for
 --            p_limit       the most that may count
 --            p_cost        what is asked for
 --            p_counts      true when a check that does not fit spends its cost all the same, and so delays itself
@@ -44,6 +45,8 @@ create procedure zone_window(
     in  p_carried_seq   bigint,
     in  p_holding       boolean,
     in  p_own           bigint,
+    in  p_back          bigint,
+    in  p_back_us       bigint,
     in  p_limit         bigint,
     in  p_cost          bigint,
     in  p_counts        boolean,
@@ -96,12 +99,12 @@ sums: begin
             set v_origin_us = coalesce(v_fade_us, v_from_us);
         end if;
         call zone_window_before(
-            p_zone_id, p_bucket_key, v_from_us, v_at_us, v_origin_us, p_now_us, v_own, p_joined, p_seq, p_last_us,
+            p_zone_id, p_bucket_key, v_from_us, v_at_us, v_origin_us, p_now_us, v_own, p_back, p_back_us, p_joined, p_seq, p_last_us,
             p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, v_before
         );
         set v_total = p_spent_total + v_own;
         if p_holding then
-            select v_total - coalesce(sum(h.amount), 0)
+            select v_total - coalesce(sum(h.amount), 0) - if(p_back_us >= v_origin_us, p_back, 0)
             into v_total
             from zone_hold h force index (zone_hold_charged)
             where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
@@ -114,7 +117,7 @@ sums: begin
             -- A share of the slot that the window is leaving, rounded down.
             set v_share = v_before;
             call zone_window_before(
-                p_zone_id, p_bucket_key, v_fade_us, v_at_us, v_origin_us, p_now_us, v_own, p_joined, p_seq, p_last_us,
+                p_zone_id, p_bucket_key, v_fade_us, v_at_us, v_origin_us, p_now_us, v_own, p_back, p_back_us, p_joined, p_seq, p_last_us,
                 p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, v_before
             );
             set v_share = greatest(v_share - v_before, 0) * (v_start_us + v_slot_us - v_at_us);
@@ -213,11 +216,11 @@ sums: begin
         -- which that is little enough is one below ceil((spent − must leave + 1) × slot / spent).
         set v_start_us = v_reached_us - v_reached_us mod v_slot_us;
         call zone_window_before(
-            p_zone_id, p_bucket_key, v_start_us, v_at_us, v_origin_us, p_now_us, v_own, p_joined, p_seq, p_last_us,
+            p_zone_id, p_bucket_key, v_start_us, v_at_us, v_origin_us, p_now_us, v_own, 0, null, p_joined, p_seq, p_last_us,
             p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, v_before
         );
         call zone_window_before(
-            p_zone_id, p_bucket_key, v_start_us + v_slot_us, v_at_us, v_origin_us, p_now_us, v_own, p_joined, p_seq,
+            p_zone_id, p_bucket_key, v_start_us + v_slot_us, v_at_us, v_origin_us, p_now_us, v_own, 0, null, p_joined, p_seq,
             p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, v_slot_spent
         );
         set v_slot_spent = v_slot_spent - v_before;

@@ -14,6 +14,7 @@
 --            p_origin_us   holds of charges before this are left out of all sums alike; null when there are none
 --            p_now_us      when the check is decided
 --            p_own         what is spent then, by a row that comes
+--            p_back        what that row gives back, of a charge of p_back_us
 --            p_joined      the transaction is the caller's and may be of any isolation level
 --            p_seq … p_carried_seq  the bucket's head, see zone_bucket_hold
 --            o_before      the sum
@@ -28,6 +29,8 @@ create procedure zone_window_before(
     in  p_origin_us     bigint,
     in  p_now_us        bigint,
     in  p_own           bigint,
+    in  p_back          bigint,
+    in  p_back_us       bigint,
     in  p_joined        boolean,
     in  p_seq           bigint,
     in  p_last_us       bigint,
@@ -97,6 +100,7 @@ begin
     end if;
     if p_us > p_origin_us then
         select o_before - coalesce(sum(h.amount), 0)
+            - if(p_back_us >= p_origin_us and p_back_us < p_us, p_back, 0)
         into o_before
         from zone_hold h force index (zone_hold_charged)
         where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key

@@ -19,7 +19,7 @@ use super::hashed::hashed;
 use super::replay::Replay;
 use crate::chain::{self, Hash, Salt};
 use crate::decide::{BucketOverride, Exception, Hold, Version};
-use crate::entry::LedgerRow;
+use crate::entry::{Kind, LedgerRow};
 use crate::store::StoredHead;
 
 /// Faults that are told of one bucket; more are counted.
@@ -207,7 +207,7 @@ impl<'z> Checking<'z> {
 
     /// Did a row change since it was hashed behind the one before it? Nothing is said of one behind a gap.
     fn chain(&mut self, row: &LedgerRow, gap: bool) -> bool {
-        let own = self.overrides.iter().find(|own| own.seq == row.seq);
+        let own = self.overrides.iter().find(|own| own.seq == row.seq && row.kind == Kind::Override);
         let exception = own.map(|own| Exception {
             seq: own.seq,
             limit: own.limit,
@@ -304,8 +304,11 @@ impl<'z> Checking<'z> {
 
     /// The holds as they are stored, at the moment when the head was that of the last row.
     pub fn compare_holds(&mut self, stored: &[Hold]) {
+        // Nothing that ended when it began counts anywhere: a statement that was killed may have left it.
+        let counts = |hold: &&Hold| hold.amount > 0 || hold.ends_us > hold.charged_us;
         let asked_about = |holds: &[Hold]| {
-            let mut holds: Vec<_> = holds.iter().filter(|hold| self.replay.keeps(hold)).cloned().collect();
+            let kept = holds.iter().filter(|hold| self.replay.keeps(hold));
+            let mut holds: Vec<_> = kept.filter(counts).cloned().collect();
             holds.sort_by_key(|hold| hold.seq);
             holds
         };
@@ -354,7 +357,9 @@ impl<'z> Checking<'z> {
             }
         }
         for own in std::mem::take(&mut self.overrides) {
-            if own.seq > self.seq() && now.is_none_or(|head| own.seq > head.head.seq) {
+            // One that has ended is in force nowhere: a statement that was killed may have left it.
+            let ended = own.until_us.is_some_and(|until| until <= self.now_us);
+            if own.seq > self.seq() && now.is_none_or(|head| own.seq > head.head.seq) && !ended {
                 let why = format!("zone_override has a limit of row {}, which is not there", own.seq);
                 self.fault(FaultKind::WrongHead, None, Some(own.seq), why);
             }

@@ -137,6 +137,7 @@ pub(super) mod postgres {
     pub async fn apply(address: &Address, plan: &Plan) -> Result<Vec<i32>> {
         let mut connection = connect(address, soon()).await?;
         let mut tx = begin(&mut connection).await?;
+        require_utf8(&mut tx).await?;
         // In a part of the transaction: where there is no schema the question fails.
         let mut asking = tx.begin().await.map_err(error)?;
         let schema = store::postgres::schema(&mut asking).await?;
@@ -152,6 +153,19 @@ pub(super) mod postgres {
         }
         tx.commit().await.map_err(error)?;
         Ok(applied)
+    }
+
+    /// Keys are bounded and hashed as bytes of UTF-8: in another encoding they would be other bytes, or no text at all.
+    async fn require_utf8(connection: &mut PgConnection) -> Result<()> {
+        let asked = sqlx::query_scalar("select getdatabaseencoding()::text");
+        let encoding: String = asked.fetch_one(connection).await.map_err(error)?;
+        if encoding != "UTF8" {
+            return Err(Error::schema(format!(
+                "the database's encoding is {encoding}, and texts are kept as UTF-8; make one with: create database \
+                 NAME encoding 'UTF8' template template0"
+            )));
+        }
+        Ok(())
     }
 
     /// A transaction that no other migrator has at the same time.

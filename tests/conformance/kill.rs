@@ -301,3 +301,62 @@ pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
         where spent > 2";
     assert_eq!(db.number(over).await, 0, "buckets that got more than their limit");
 }
+
+/// What is given back, and what a person sets, is a row, a head, a hold or a limit: all of them or none.
+pub async fn a_killed_statement_gives_nothing_back_by_halves(db: Db) {
+    let limiter = db.limiter().await;
+    let bucket = Policy::token_bucket(2, Duration::from_secs(3600), None).unwrap();
+    let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
+    for (zone, policy) in [("window", log(2, 3600)), ("level", bucket), ("slots", slots)] {
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
+    }
+    let (mut killer, mut session) = (db.connect().await, db.connect().await);
+    let id = session.number("select cast(connection_id() as signed)").await;
+    let (mut killed, mut usual_us) = (0, 4_000);
+    for round in 0..rounds(400, 6000) {
+        let (txn, key) = (Uuid::now_v7(), format!("{}", round / 16));
+        let (zone_id, how) = [
+            (1, "'refund', null"),
+            (2, "'refund', null"),
+            (3, "'release', null"),
+            (1, "'settle', 1"),
+            (2, "'settle', 3"),
+            (2, "'override', null, 3600000000, 9, 3600000000, null, 9, false, null, 'test'"),
+        ][round % 6];
+        let check = Check::new(["window", "level", "slots"][zone_id - 1], &key).txn(txn);
+        let charged = match how.starts_with("'settle'") {
+            true => limiter.reserve(check.cost(2), Duration::from_secs(600)).await.unwrap(),
+            false => limiter.check(check).await.unwrap(),
+        };
+        let set = how.starts_with("'override'");
+        if charged.blocked && !set {
+            continue;
+        }
+        let call = if set { "zone_mark_own" } else { "zone_undo_own" };
+        let hex = txn.simple();
+        let sql = format!("call {call}({zone_id}, '{key}', x'{hex}', {how}, 5)");
+        let kill = async {
+            sleep(Duration::from_micros(fastrand::u64(0..usual_us))).await;
+            killer.execute(&format!("kill query {id}")).await.unwrap();
+        };
+        let began = Instant::now();
+        let (called, ()) =
+            tokio::join!(async { session.execute(&sql).await.map(|()| began.elapsed()) }, kill);
+        if let Ok(took) = called {
+            usual_us = (usual_us + took.as_micros() as u64) / 2;
+        } else {
+            killed += 1;
+        }
+        // The kill may have come when the call was over.
+        session.execute("begin").await.ok();
+        session.execute("begin").await.unwrap();
+        session.execute("commit").await.unwrap();
+        // Half of what was killed is asked for again.
+        if round % 2 == 0 {
+            session.execute(&sql).await.unwrap();
+        }
+    }
+    assert!(killed > 20, "only {killed} calls were killed");
+    let (verified, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(verified.rows > 0 && faults.is_empty(), "{} faults: {:?}", faults.len(), faults.first());
+}

@@ -304,6 +304,7 @@ fn main() -> std::process::ExitCode {
         joined::what_is_held_locks_no_unrelated_bucket,
         kill::a_connection_whose_statement_was_killed_is_not_used_again,
         kill::a_killed_statement_leaves_no_half_of_a_decision,
+        kill::a_killed_statement_gives_nothing_back_by_halves,
         locks::a_batch_decides_by_the_policy_that_it_chose_its_way_by,
         locks::a_failed_call_gives_its_locks_back,
         locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
