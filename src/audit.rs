@@ -21,11 +21,13 @@ mod history;
 mod removals;
 pub mod replay;
 pub mod report;
+mod standing;
 pub mod verify;
 mod walk;
 mod zones;
 
 pub use auditor::Auditor;
+pub use standing::{Bucket, Held, Standing};
 
 /// The chain of hashes, for programs that check a ledger by themselves; its bytes are told in `docs/chain.md`.
 pub mod chain {

@@ -139,7 +139,8 @@ pub struct TimeSlice {
 impl Backtest {
     /// A test of this policy, with no traffic yet.
     ///
-    /// Fails when the policy is invalid, as storing it would.
+    /// # Errors
+    /// Invalid: what [`Policy::validate`] refuses.
     pub fn new(policy: Policy) -> Result<Self> {
         policy.validate()?;
         Ok(Self {

@@ -155,7 +155,11 @@ impl Check {
         &self.key
     }
 
-    /// Refuses what no database would store; the limiter calls it before it asks the database.
+    /// Looks for what no database would store; the limiter calls it before it asks the database.
+    ///
+    /// # Errors
+    /// Invalid: a zone's name, a key or a member that cannot be stored, a cost or a reservation's time out of range, a
+    /// reservation of cost 0, the nil UUID as a transaction.
     pub fn validate(&self) -> Result<()> {
         validate_name(&self.zone)?;
         validate_key(&self.key)?;

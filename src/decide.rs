@@ -151,12 +151,21 @@ pub struct Ask<'a> {
 /// An implementation that does not know an answer returns it as [`Need`]; the caller finds it out and decides again.
 pub trait Ledger {
     /// `spent_total` of the last row before a time; that of the row before the first one that is kept, if there is none.
+    ///
+    /// # Errors
+    /// [`Need::TotalBefore`]: the answer is not known.
     fn total_before(&self, at_us: i64) -> Result<i64, Need>;
 
     /// When `spent_total` was first at least this; None when it never was.
+    ///
+    /// # Errors
+    /// [`Need::Reached`]: the answer is not known.
     fn reached(&self, total: i64) -> Result<Option<i64>, Need>;
 
     /// `strikes` of the last row before a time; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`Need::StrikesBefore`]: the answer is not known.
     fn strikes_before(&self, at_us: i64) -> Result<i64, Need>;
 
     /// Told before what nothing depends on but a wait: totals are asked for then that may be guessed for the time being.
@@ -228,8 +237,10 @@ struct Verdict {
 ///
 /// Any time will do, the ends of 63 bits included; what `bucket` and `ledger` say is what was recorded.
 ///
-/// Fails when the bucket's running total would leave 63 bits, and when the check lacks the member that the zone counts
-/// or carries what its algorithm has no use for.
+/// # Errors
+/// The [`Need`] that `ledger` answers with; else [`Need::Failed`]. Invalid: no policy was given, the bucket's running
+/// total would leave 63 bits, the check lacks the member that the zone counts or carries what its algorithm has no use
+/// for.
 pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i64) -> Result<Outcome, Need> {
     let now_us = bucket.head.clamp(now_us);
     let current = bucket.versions.last().ok_or_else(|| Error::invalid("no policy was given to decide by"))?;
@@ -358,7 +369,7 @@ impl Verdict {
 
 impl Head {
     /// Time never moves backwards within a bucket.
-    fn clamp(&self, now_us: i64) -> i64 {
+    pub(crate) fn clamp(&self, now_us: i64) -> i64 {
         if self.seq == 0 { now_us } else { now_us.max(self.last_us) }
     }
 

@@ -49,6 +49,12 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 /// Decides checks, and reads what was decided. Cheap to clone; clones share their connections, so use them from
 /// one runtime.
 ///
+/// # Errors
+/// Each method that asks the database can give these. Transient: the database did not answer within
+/// [`Config::deadline`], a lock or a connection was not had in time, or a connection broke. Schema: it is missing, or
+/// not one that this program can work with. Refused: the database turned the program away, for want of a right.
+/// Database: anything else of the database's, or of the machine's.
+///
 /// ```
 /// # #[cfg(feature = "sqlite")]
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -95,7 +101,10 @@ impl Limiter {
     /// Connects with the default [`Config`] to `postgres://…`, `mysql://…`, `mariadb://…` or `sqlite:FILE`.
     ///
     /// A SQLite file that is not there is made, with its schema, unless [`Config::create`] says otherwise. Any other
-    /// database must have been migrated: the error says what to run.
+    /// database must have been migrated.
+    ///
+    /// # Errors
+    /// Those of [`connect_with`](Self::connect_with); where the database was not migrated, the error says what to run.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Config::default()).await
     }
@@ -114,6 +123,10 @@ impl Limiter {
 
     /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
     /// timeout when it uses rustls: see `docs/operations.md`.
+    ///
+    /// # Errors
+    /// Schema: it is missing, older or newer than this program. Invalid: the clock of this host is before 1970. And
+    /// those of [`Limiter`].
     pub async fn with_pool(pool: impl Into<Pool>, config: Config) -> Result<Self> {
         Self::open(pool.into().0, config, until(config.deadline)).await
     }
@@ -152,8 +165,9 @@ impl Limiter {
     /// lock is left behind, and what was decided is learned by asking again with the same transaction id.
     ///
     /// # Errors
-    /// Invalid: an unknown zone, a key or a cost that cannot be stored. Conflict: the transaction was
-    /// decided with another cost, or about another member. Transient: the deadline passed, or conflicts did not end.
+    /// Unknown zone. Invalid: a key or a cost that cannot be stored, or what the zone's algorithm has no use for.
+    /// Conflict: the transaction was decided with another cost, or about another member. Transient: the deadline passed, or
+    /// conflicts did not end.
     pub async fn check(&self, check: Check) -> Result<Decision> {
         check.validate()?;
         let deadline = check.deadline.unwrap_or(self.inner.config.deadline);
@@ -205,6 +219,11 @@ impl Limiter {
     /// [`settle_in`](Self::settle_in), [`cancel_in`](Self::cancel_in), [`refund_in`](Self::refund_in),
     /// [`release_in`](Self::release_in).
     ///
+    /// # Errors
+    /// Those of [`check`](Self::check), and those of joining. Invalid: the connection is of another database than the
+    /// limiter's, or on MySQL and MariaDB no transaction is open on it. Transient: a conflict, a deadlock, or a lock
+    /// that was not had in time; on MySQL and MariaDB also a bucket that changed after the transaction began to read.
+    ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -233,6 +252,10 @@ impl Limiter {
     }
 
     /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Invalid: a name or a key that cannot be stored. And those of
+    /// [`Limiter`].
     pub async fn peek(&self, zone: &str, key: &str) -> Result<Decision> {
         self.check(Check::new(zone, key).cost(0)).await
     }
@@ -240,6 +263,10 @@ impl Limiter {
     /// Records the blocked checks that were answered from memory and have no row yet, in zones whose
     /// [`BlockedRows`](crate::policy::BlockedRows) are coalesced. They get theirs within a second or so by themselves; call this before the
     /// program ends.
+    ///
+    /// # Errors
+    /// Those of [`Limiter`]. Invalid: more than a minute has passed since the check was blocked that the others
+    /// followed. Every bucket is tried; the first error is told, and what could not be recorded is not tried again.
     pub async fn flush(&self) -> Result<()> {
         let mut result = Ok(());
         for bucket in self.inner.floods.buckets() {

@@ -43,7 +43,10 @@ pub struct Migrator {
 }
 
 impl Migrator {
-    /// For the database at `url`; nothing is opened yet. Fails for a scheme that is not known.
+    /// For the database at `url`; nothing is opened yet.
+    ///
+    /// # Errors
+    /// Invalid: the URL has no scheme, or one that is not known.
     pub fn new(url: &str) -> Result<Self> {
         let address = Address::parse(url)?;
         let plan = Plan::of(address.engine());

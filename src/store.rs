@@ -35,7 +35,7 @@ use crate::zone::{Zone, ZoneVersion};
 
 pub(crate) use asked::{
     Action, At, Bucket, Chained, Found, Of, Range, Request, Schema, Setting, Span, Spending, StoredHead,
-    What, ZoneRemoved, beginning,
+    What, ZoneRemoved, beginning, ending,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, salt_of, spans_of};

@@ -36,7 +36,7 @@ impl Auditor {
     /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
     ///
     /// # Errors
-    /// Invalid: an unknown zone, a key without its zone, a limit out of range, `since` after `until`. Transient: the
+    /// Unknown zone. Invalid: a key without its zone, a limit out of range, `since` after `until`. Transient: the
     /// database did not answer within the deadline.
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;
@@ -79,7 +79,7 @@ impl Auditor {
     /// every row once, on as many connections as there are jobs. Has no deadline; dropping the call ends it.
     ///
     /// # Errors
-    /// Invalid: there is no such zone.
+    /// Unknown zone. Invalid: a key without its zone.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]

@@ -94,7 +94,7 @@ impl Auditor {
     /// rows that are written.
     ///
     /// # Errors
-    /// Invalid: an unknown zone, `since` after `until`, a folder that cannot be written or has an export of something else.
+    /// Unknown zone. Invalid: `since` after `until`, a folder that cannot be written or has an export of something else.
     pub async fn export(&self, export: &Export, mut progress: impl FnMut(u64)) -> Result<Manifest> {
         export::export(self, export, &mut progress).await
     }

@@ -347,7 +347,7 @@ fn failed(need: Need) -> Error {
     }
 }
 
-fn time(us: i64) -> Result<DateTime<Utc>> {
+pub(super) fn time(us: i64) -> Result<DateTime<Utc>> {
     DateTime::from_timestamp_micros(us)
         .ok_or_else(|| Error::database(format!("{us} µs is no time that the calendar knows")))
 }

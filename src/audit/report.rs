@@ -35,7 +35,7 @@ impl Auditor {
     /// `progress` is called after each page with the part that is done, 0 to 1.
     ///
     /// # Errors
-    /// Invalid: an unknown zone, `since` after `until`, `top` out of range. Transient: the database did not answer.
+    /// Unknown zone. Invalid: `since` after `until`, `top` out of range. Transient: the database did not answer.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]

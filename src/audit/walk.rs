@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-
 use super::Auditor;
 use super::bucket::{Checking, Ended, unlike};
 use super::dropped::{self, Dropped};
+use super::explain::time;
 use super::fault::{Fault, FaultKind};
 use super::removals::Removals;
 use super::replay::Replay;
@@ -16,7 +15,7 @@ use super::zones::Stored;
 use crate::chain;
 use crate::decide::{BucketOverride, Version};
 use crate::entry::LedgerRow;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{At, Bucket, Range, StoredHead, beginning};
 
 /// Rows that are read at a time.
@@ -395,9 +394,4 @@ impl<'w> Walking<'w> {
     async fn read_rows(&self, rows: u64, buckets: u64) -> Result<()> {
         say(self.says, Told::Say(Verifying::Read { buckets, rows })).await
     }
-}
-
-fn time(us: i64) -> Result<DateTime<Utc>> {
-    DateTime::from_timestamp_micros(us)
-        .ok_or_else(|| Error::database(format!("{us} µs is no time that the calendar knows")))
 }

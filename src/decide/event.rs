@@ -98,7 +98,10 @@ pub struct Happened {
 
 /// Records an event. It has no say in whether it may: a refund is never refused for want of room.
 ///
-/// Fails, and nothing happens, when there is nothing to undo, to lift or to end.
+/// # Errors
+/// The [`Need`] that `ledger` answers with; else [`Need::Failed`], and nothing happens. Conflict: there is nothing to
+/// undo, to lift or to end, or the charge does not end in this way. Invalid: no policy was given, or the bucket's
+/// running total would leave 63 bits.
 pub fn happen(bucket: Bucket<'_>, ledger: &impl Ledger, event: Event, now_us: i64) -> Result<Happened, Need> {
     let now_us = bucket.head.clamp(now_us);
     let current = bucket.versions.last().ok_or_else(|| Error::invalid("no policy was given to decide by"))?;

@@ -116,6 +116,9 @@ impl Limiter {
     ///
     /// Name all limits of a transaction in one call: two calls lock in the order in which they are made, and callers
     /// that make them in different orders can deadlock.
+    ///
+    /// # Errors
+    /// Those of [`check_all`](Self::check_all), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn check_all_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -129,11 +132,18 @@ impl Limiter {
 
     /// Reserves the check's cost for `ttl` (1 µs to 10 years): charged now, and given back by itself exactly then,
     /// unless [`settle`](Self::settle) or [`cancel`](Self::cancel) come before.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check). Invalid: the time is out of range, the cost is 0, or the zone counts members or
+    /// slots, of which nothing can be reserved.
     pub async fn reserve(&self, check: Check, ttl: Duration) -> Result<Decision> {
         self.check(check.reserved_for(ttl)).await
     }
 
     /// As [`reserve`](Self::reserve), inside the caller's own transaction; on the terms of [`check_in`](Self::check_in).
+    ///
+    /// # Errors
+    /// Those of [`reserve`](Self::reserve), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn reserve_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -161,6 +171,9 @@ impl Limiter {
     ///
     /// A transaction that reads from an old snapshot does not see what was charged since: then name the bucket, or begin
     /// it as READ COMMITTED.
+    ///
+    /// # Errors
+    /// Those of [`refund`](Self::refund), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn refund_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -172,12 +185,21 @@ impl Limiter {
     /// Turns a reservation into a charge of `cost` units, 0 to 2^40. What it held beyond is given back. What is lacking
     /// is charged without asking for room, as a debt that later checks feel; so is all of it when the reservation has
     /// run out.
+    ///
+    /// # Errors
+    /// Invalid: there is no such transaction, the cost is out of range, or the bucket's running total would leave 63
+    /// bits. Conflict: the transaction was blocked or spent nothing, is no reservation, was settled with another cost
+    /// or ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives. And those of
+    /// [`Limiter`].
     pub async fn settle(&self, charged: impl Into<Charged>, cost: i64) -> Result<Vec<Recorded>> {
         self.inner.undo(None, charged.into(), Undo::Settle(cost)).await
     }
 
     /// As [`settle`](Self::settle), inside the caller's own transaction; on the terms of
     /// [`refund_in`](Self::refund_in).
+    ///
+    /// # Errors
+    /// Those of [`settle`](Self::settle), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn settle_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -188,12 +210,20 @@ impl Limiter {
     }
 
     /// Gives a reservation back.
+    ///
+    /// # Errors
+    /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, it is no reservation, its time
+    /// is over, or it was ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives.
+    /// And those of [`Limiter`].
     pub async fn cancel(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
         self.inner.undo(None, charged.into(), Undo::Cancel).await
     }
 
     /// As [`cancel`](Self::cancel), inside the caller's own transaction; on the terms of
     /// [`refund_in`](Self::refund_in).
+    ///
+    /// # Errors
+    /// Those of [`cancel`](Self::cancel), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn cancel_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -203,12 +233,20 @@ impl Limiter {
     }
 
     /// Gives a slot back, in a zone that counts concurrency.
+    ///
+    /// # Errors
+    /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, it holds no slot, its time is
+    /// over, or it was ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives. And
+    /// those of [`Limiter`].
     pub async fn release(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
         self.inner.undo(None, charged.into(), Undo::Release).await
     }
 
     /// As [`release`](Self::release), inside the caller's own transaction; on the terms of
     /// [`refund_in`](Self::refund_in).
+    ///
+    /// # Errors
+    /// Those of [`release`](Self::release), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn release_in(
         &self,
         transaction: impl Into<Joined<'_>>,

@@ -191,6 +191,11 @@ impl Limiter {
     }
 
     /// Brings what the journal holds into the ledger. Returns how many checks that were; 0 without a journal.
+    ///
+    /// # Errors
+    /// Transient: the database does not answer; what is left stays in the journal. Invalid: the files of the journal
+    /// cannot be read or written. A check that fails in any other way is no error: it goes to the file that ends in
+    /// `.refused`.
     pub async fn reconcile(&self) -> Result<usize> {
         let Some(journal) = self.journal.clone() else { return Ok(0) };
         let inner = Arc::clone(&self.inner);

@@ -37,6 +37,9 @@ impl Operator {
     /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
     /// set changes nothing and makes no version. What happens to buckets in use is the policy's
     /// [`RunningBuckets`](crate::policy::RunningBuckets).
+    ///
+    /// # Errors
+    /// Those of [`set_zones`](Self::set_zones).
     pub async fn set_zone(
         &self,
         name: &str,
@@ -77,33 +80,54 @@ impl Operator {
     }
 
     /// Every zone, by name.
+    ///
+    /// # Errors
+    /// Those of [`Limiter`](crate::Limiter).
     pub async fn zones(&self) -> Result<Vec<Zone>> {
         self.inner.within(self.inner.store.zones()).await
     }
 
     /// One zone; None when there is none of this name.
+    ///
+    /// # Errors
+    /// Invalid: a name that no zone can have. And those of [`Limiter`](crate::Limiter).
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         validate_name(name)?;
         self.inner.within(self.inner.store.zone(name)).await
     }
 
     /// Every version of a zone, oldest first.
+    ///
+    /// # Errors
+    /// Those of [`Limiter`](crate::Limiter).
     pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
         self.inner.within(self.inner.store.zone_versions(zone.id)).await
     }
 
     /// Bans a bucket for a time (1 µs to 10 years) from now on: no check passes. In place of a ban that it has.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Invalid: the time is out of range, or a name, a key or a text cannot
+    /// be stored. And those of [`Limiter`](crate::Limiter).
     pub async fn ban(&self, zone: &str, key: &str, time: Duration, note: &str, by: &str) -> Result<Recorded> {
         validate_time("a ban", micros(time))?;
         self.inner.mark(zone, key, What::Ban(micros(time)), note, by).await
     }
 
-    /// Ends a bucket's ban, and forgets those before it. Conflict when it has none.
+    /// Ends a bucket's ban, and forgets those before it.
+    ///
+    /// # Errors
+    /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
+    /// stored. And those of [`Limiter`](crate::Limiter).
     pub async fn unban(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
         self.inner.mark(zone, key, What::Unban, note, by).await
     }
 
     /// Gives a bucket a limit of its own, in place of one that it has.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Invalid: the override changes nothing, its time is out of range, or a
+    /// name, a key or a text cannot be stored. And those of [`Limiter`](crate::Limiter).
     pub async fn set_override(
         &self,
         zone: &str,
@@ -123,12 +147,20 @@ impl Operator {
         self.inner.mark(zone, key, What::Override(Some(over)), note, by).await
     }
 
-    /// Ends a bucket's override. Conflict when it has none.
+    /// Ends a bucket's override.
+    ///
+    /// # Errors
+    /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
+    /// stored. And those of [`Limiter`](crate::Limiter).
     pub async fn remove_override(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
         self.inner.mark(zone, key, What::Override(None), note, by).await
     }
 
     /// The overrides in force in a zone, by bucket.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Invalid: a name that no zone can have. And those of
+    /// [`Limiter`](crate::Limiter).
     pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
         validate_name(zone)?;
         let found = self.inner.zone(zone).await?;

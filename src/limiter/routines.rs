@@ -18,7 +18,7 @@ impl Limiter {
     /// matters, use [`check`](Self::check).
     ///
     /// # Errors
-    /// Invalid: no zone has this number, or the key cannot be stored. Transient: conflicts did not end, or the
+    /// Unknown zone: none has this number. Invalid: the key cannot be stored. Transient: conflicts did not end, or the
     /// connection broke.
     pub async fn check_velocity(&self, zone_id: i32, key: &str) -> Result<Velocity> {
         validate_key(key)?;
@@ -32,6 +32,9 @@ impl Limiter {
 
     /// As [`check_velocity`](Self::check_velocity), inside the caller's own transaction; on the terms of
     /// [`check_in`](Self::check_in).
+    ///
+    /// # Errors
+    /// Those of [`check_velocity`](Self::check_velocity), and those of joining, as for [`check_in`](Self::check_in).
     pub async fn check_velocity_in(
         &self,
         transaction: impl Into<Joined<'_>>,
@@ -71,6 +74,10 @@ impl Limiter {
     }
 
     /// As [`rate_limiting_request`](Self::rate_limiting_request), inside the caller's own transaction; on the terms of
+    /// [`check_in`](Self::check_in).
+    ///
+    /// # Errors
+    /// Those of [`rate_limiting_request`](Self::rate_limiting_request), and those of joining, as for
     /// [`check_in`](Self::check_in).
     pub async fn rate_limiting_request_in(
         &self,

@@ -50,6 +50,9 @@ impl Migrator {
 
     /// The statements that [`grant`](Self::grant) would run.
     ///
+    /// # Errors
+    /// Those of [`grant`](Self::grant) that show before a statement is run.
+    ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let migrator = tallygate::schema::Migrator::new("sqlite::memory:")?;

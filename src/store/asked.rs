@@ -298,3 +298,8 @@ impl<'h> Span<'h> {
 pub(crate) fn beginning() -> At {
     (DateTime::from_timestamp_micros(FIRST_US).unwrap_or_default(), 0)
 }
+
+/// After every row that any database can store.
+pub(crate) fn ending() -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(LAST_US).unwrap_or_default()
+}

@@ -27,6 +27,11 @@ impl Store {
         each!(self, s => s.ledger_bucket(bucket, after, limit).await)
     }
 
+    /// The last row of a bucket before a time; None where nothing that old is left.
+    pub async fn ledger_before(&self, bucket: &Bucket, at: DateTime<Utc>) -> Result<Option<LedgerRow>> {
+        each!(self, s => s.ledger_before(bucket, at).await)
+    }
+
     /// The first rows of a range of buckets, bucket by bucket, in order.
     pub async fn ledger_range(&self, range: &Range, limit: u32) -> Result<Vec<(String, LedgerRow)>> {
         each!(self, s => s.ledger_range(range, limit).await)

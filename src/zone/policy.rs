@@ -117,16 +117,25 @@ impl TryFrom<Said> for Policy {
 
 impl Policy {
     /// At most `rate` units (1 to 2^40) in any `window` (1 µs to 10 years).
+    ///
+    /// # Errors
+    /// Invalid: the rate or the window is out of range.
     pub fn sliding_log(rate: i64, window: Duration) -> Result<Self> {
         Self::new(Algorithm::SlidingLog, rate, window, None)
     }
 
     /// At most `rate` units (1 to 2^40) in each `window` (1 µs to 10 years) since 1970.
+    ///
+    /// # Errors
+    /// Invalid: the rate or the window is out of range.
     pub fn fixed_window(rate: i64, window: Duration) -> Result<Self> {
         Self::new(Algorithm::FixedWindow, rate, window, None)
     }
 
     /// At most `rate` units (1 to 2^40) in each period of a calendar.
+    ///
+    /// # Errors
+    /// Invalid: the rate is out of range.
     pub fn calendar(rate: i64, unit: CalendarUnit, time_zone: TimeZoneName) -> Result<Self> {
         let calendar = Calendar { unit, time_zone };
         let window_us = calendar.longest_us();
@@ -138,6 +147,9 @@ impl Policy {
 
     /// At most about `rate` units (1 to 2^40) in any `window` (1 µs to 10 years), counted in `slots` (1 to 1,000) of
     /// the same whole number of microseconds.
+    ///
+    /// # Errors
+    /// Invalid: the rate, the window or the number of slots is out of range, or the window cannot be cut into so many.
     pub fn sliding_counter(rate: i64, window: Duration, slots: i32) -> Result<Self> {
         Self { slots: Some(slots), ..Self::new(Algorithm::SlidingCounter, rate, window, None)? }.checked()
     }
@@ -146,7 +158,11 @@ impl Policy {
     /// `None` means `rate`).
     ///
     /// With g the greatest common divisor of rate and window in µs, burst × window/g + rate/g must fit in
-    /// 63 bits; the error names the largest burst that does.
+    /// 63 bits.
+    ///
+    /// # Errors
+    /// Invalid: the rate, the window or the burst is out of range, or does not fit; the error names the largest burst
+    /// that does.
     pub fn token_bucket(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         Self::new(Algorithm::TokenBucket, rate, window, burst)
     }
@@ -154,6 +170,9 @@ impl Policy {
     /// A bucket of `burst` units (1 to 2^40; `None` means `rate`) that drains at `rate` units (1 to 2^40) per `window` (1 µs
     /// to 10 years); a check that would overflow it is blocked. What fits in integers is bounded as for
     /// [`token_bucket`](Self::token_bucket).
+    ///
+    /// # Errors
+    /// Those of [`token_bucket`](Self::token_bucket).
     pub fn leaky_bucket(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         Self::new(Algorithm::LeakyBucket, rate, window, burst)
     }
@@ -161,27 +180,42 @@ impl Policy {
     /// A queue of `burst` units (1 to 2^40; `None` means `rate`) that is served at `rate` units (1 to 2^40) per `window`
     /// (1 µs to 10 years); a check that finds room is told when its turn is. Bounded as
     /// [`token_bucket`](Self::token_bucket).
+    ///
+    /// # Errors
+    /// Those of [`token_bucket`](Self::token_bucket).
     pub fn leaky_queue(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         Self::new(Algorithm::LeakyQueue, rate, window, burst)
     }
 
     /// One unit at a time, `rate` of them (1 to 2^40) per `window` (1 µs to 10 years), at even distances.
+    ///
+    /// # Errors
+    /// Invalid: the rate or the window is out of range.
     pub fn uniform(rate: i64, window: Duration) -> Result<Self> {
         Self::new(Algorithm::Uniform, rate, window, None)
     }
 
     /// At most `limit` different members (1 to 2^40) in a `window` (1 µs to 10 years).
+    ///
+    /// # Errors
+    /// Invalid: the limit or the window is out of range.
     pub fn distinct(limit: i64, window: Duration) -> Result<Self> {
         Self::new(Algorithm::Distinct, limit, window, None)
     }
 
     /// At most `limit` units (1 to 2^40) held at once, each for at most `slot_ttl` (1 µs to 10 years).
+    ///
+    /// # Errors
+    /// Invalid: the limit or the time is out of range.
     pub fn concurrency(limit: i64, slot_ttl: Duration) -> Result<Self> {
         Self::new(Algorithm::Concurrency, limit, slot_ttl, None)
     }
 
     /// Any of them, for callers that read the algorithm from a file or a flag. A sliding counter has one slot until it
     /// is given others.
+    ///
+    /// # Errors
+    /// Invalid: what the algorithm's own constructor refuses, and a burst for an algorithm that has none.
     pub fn new(algorithm: Algorithm, rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         Self::from_columns(algorithm, rate, micros(window), burst)
     }
@@ -255,7 +289,10 @@ impl Policy {
         Ok(self)
     }
 
-    /// Refuses options that are out of range or do not go together; storing the policy calls it.
+    /// Looks at the options; storing the policy calls it.
+    ///
+    /// # Errors
+    /// Invalid: an option is out of range, or options do not go together.
     pub fn validate(&self) -> Result<()> {
         self.checked()?;
         let Self { algorithm, .. } = self;

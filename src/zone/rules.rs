@@ -75,7 +75,11 @@ pub struct Limit {
 
 impl Limit {
     /// `rate` units (1 to 2^40) per `window` (1 µs to 10 years), up to `burst` (1 to 2^40) at once where the zone's
-    /// algorithm has a level. Refused when a level could not count it exactly, whatever the zone's algorithm is now.
+    /// algorithm has a level.
+    ///
+    /// # Errors
+    /// Invalid: the rate, the window or the burst is out of range, or a level could not count it exactly, whatever the
+    /// zone's algorithm is now.
     pub fn new(rate: i64, window: Duration, burst: Option<i64>) -> Result<Self> {
         let policy = Policy::token_bucket(rate, window, burst)?;
         let [rate, window_us, gcd] = [policy.rate(), policy.window_us(), policy.gcd()];

@@ -48,6 +48,7 @@ mod schema;
 mod seeds;
 mod server;
 mod sessions;
+mod standing;
 mod together;
 mod upgrade;
 mod vectors;
@@ -211,6 +212,9 @@ fn main() -> std::process::ExitCode {
         hazards::h13_a_long_idle_gives_no_extra_token,
         seeds::the_typed_calls_answer_as_the_routines_do,
         seeds::the_typed_calls_join_the_callers_transaction,
+        standing::bans_limits_of_their_own_and_modes_are_seen,
+        standing::buckets_are_listed_by_key_and_found_in_every_zone,
+        standing::how_a_bucket_stands_is_what_a_check_meets,
         together::a_bad_check_fails_alone,
         together::a_runtime_may_end_while_checks_wait,
         together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,

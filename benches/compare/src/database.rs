@@ -98,8 +98,11 @@ async fn zone(url: &str, engine: Engine, names: &[String]) -> Result<(i32, Limit
     for some in names.chunks(1_000) {
         // On SQLite a head is made by its first decision.
         let (columns, values) = match engine {
-            Engine::Sqlite => (", seq, last_at, spent_total, zone_version", ", 1, 0, 0, 1"),
-            _ => ("", ""),
+            Engine::Sqlite => (
+                ", salt, row_hash, seq, last_at, spent_total, zone_version, strikes",
+                ", zeroblob(16), zeroblob(32), 1, 0, 0, 1, 0",
+            ),
+            _ => (", salt, row_hash", ", '', ''"),
         };
         let heads = rows(some, |key| format!("({zone_id}, '{key}'{values})"));
         wire.execute(&format!("insert into zone_bucket_lock (zone_id, bucket_key{columns}) values {heads}"))

@@ -16,9 +16,6 @@ use crate::options::Flat;
 const BATCH: u64 = 128;
 const CALLS: u64 = 4;
 
-/// Autovacuum looks once a minute.
-const PATIENCE: Duration = Duration::from_secs(130);
-
 const ZONE: &str = "flood";
 
 #[derive(Serialize)]
@@ -47,12 +44,13 @@ struct Table {
 pub async fn run(options: &Flat, server: &str) -> Result<Vec<Flood>> {
     let mut floods = Vec::new();
     for (name, buckets) in [("narrow", 1), ("wide", options.blocked)] {
-        floods.push(flood(&database(server, name).await?, buckets, options.blocked).await?);
+        floods.push(flood(&database(server, name).await?, buckets, options).await?);
     }
     Ok(floods)
 }
 
-async fn flood(url: &str, buckets: u64, checks: u64) -> Result<Flood> {
+async fn flood(url: &str, buckets: u64, options: &Flat) -> Result<Flood> {
+    let checks = options.blocked;
     let limiter = Limiter::connect_with(url, Config::default()).await?;
     limiter.operator().set_zone(ZONE, &Policy::sliding_log(1, Duration::from_secs(86_400))?, None, "flood").await?;
     let mut wire = PgConnection::connect(url).await?;
@@ -70,7 +68,7 @@ async fn flood(url: &str, buckets: u64, checks: u64) -> Result<Flood> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let tables = tables(&mut wire).await?;
         let came = |table: &Table| (0.0..over.elapsed().as_secs_f64()).contains(&table.since_autovacuum_s);
-        if tables.iter().all(came) || over.elapsed() > PATIENCE {
+        if tables.iter().all(came) || over.elapsed().as_secs_f64() > options.patience {
             break tables;
         }
     };

@@ -64,7 +64,7 @@ fn main() -> Result<()> {
                 if let Some(directory) = options.compare.plots() {
                     plot::draw(&results, &directory)?;
                 }
-                Ok(())
+                results.whole()
             }
         }
     })

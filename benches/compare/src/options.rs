@@ -76,6 +76,9 @@ pub struct Flat {
     /// Checks of each kind, in turns
     #[arg(long, default_value_t = 2_000)]
     pub checks: usize,
+    /// The longest wait for autovacuum after a flood, which looks once a minute
+    #[arg(long, default_value_t = 130.0, value_parser = seconds, value_name = "SECONDS")]
+    pub patience: f64,
     /// Write the results here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -204,6 +204,14 @@ impl fmt::Display for Results {
     }
 }
 
+impl Results {
+    /// Fails when a call or a round did.
+    pub fn whole(&self) -> anyhow::Result<()> {
+        let broken = self.rows.iter().find(|row| row.errors > 0 || row.failed.is_some());
+        broken.map_or(Ok(()), |row| Err(anyhow::anyhow!("{} failed, see above", row.contestant)))
+    }
+}
+
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "    {:<54}", self.contestant.to_string())?;

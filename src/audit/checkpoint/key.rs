@@ -23,6 +23,9 @@ pub struct CheckpointKey(SigningKey);
 
 impl CheckpointKey {
     /// A new key, random from the operating system.
+    ///
+    /// # Errors
+    /// Database: the operating system has no random numbers.
     pub fn make() -> Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
@@ -31,6 +34,9 @@ impl CheckpointKey {
     }
 
     /// Reads what [`secret_text`](Self::secret_text) wrote.
+    ///
+    /// # Errors
+    /// Invalid: it is no signing key.
     pub fn parse(text: &str) -> Result<Self> {
         let seed = text.trim_end().strip_prefix(HEADER).and_then(unhex);
         let seed = seed.ok_or_else(|| {

@@ -1,5 +1,6 @@
 //! The ledger as it is stored, for who explains and verifies it: each page a short statement of its own.
 
+use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 use uuid::Uuid;
@@ -31,5 +32,17 @@ impl MySql {
             .await
             .map_err(error)?;
         rows.iter().map(ledger_row).collect()
+    }
+
+    pub async fn ledger_before(&self, (zone_id, key): &Bucket, at: DateTime<Utc>) -> Result<Option<LedgerRow>> {
+        let row = sqlx::query(include_str!("ledger_before.sql"))
+            .bind(zone_id)
+            .bind(key)
+            // As a datetime: of a timestamp MariaDB compares no year after 2106 by an index.
+            .bind(at.naive_utc())
+            .fetch_optional(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        row.as_ref().map(ledger_row).transpose()
     }
 }

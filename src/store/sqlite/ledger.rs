@@ -1,5 +1,6 @@
 //! The ledger as it is stored, for who explains and verifies it: each page a short statement of its own.
 
+use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -30,5 +31,16 @@ impl Sqlite {
             .await
             .map_err(error)?;
         rows.iter().map(ledger_row).collect()
+    }
+
+    pub async fn ledger_before(&self, (zone_id, key): &Bucket, at: DateTime<Utc>) -> Result<Option<LedgerRow>> {
+        let row = sqlx::query(include_str!("ledger_before.sql"))
+            .bind(zone_id)
+            .bind(key)
+            .bind(at.timestamp_micros())
+            .fetch_optional(&mut *self.lease().await?)
+            .await
+            .map_err(error)?;
+        row.as_ref().map(ledger_row).transpose()
     }
 }

@@ -14,10 +14,10 @@ begin
         b.zone_version = 1;
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, created_at
+        zone_limit, created_at, row_hash
     )
     select unhex(w.txn), p_zone_id, 1, w.bucket_key, w.n, 'check', 0, 'within_limit', 1, 1, w.n, 0, 100,
-        utc_timestamp(6)
+        utc_timestamp(6), repeat('-', 32)
     from json_table(p_writes, '$[*]' columns (
         bucket_key varchar(255) character set utf8mb4 path '$.key',
         txn        varchar(32) character set ascii path '$.txn',
