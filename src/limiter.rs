@@ -118,6 +118,7 @@ impl Limiter {
         let address = Address::parse(url)?;
         let until = until(config.deadline);
         let store = Store::connect(&address, config.connections.max(1), config.create, until).await?;
+        migrate::embed(&store).await?;
         Self::open(store, config, until).await
     }
 

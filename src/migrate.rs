@@ -9,7 +9,7 @@ mod grant;
 mod plan;
 
 use crate::error::{Error, Result};
-use crate::store::{Address, Engine, Schema};
+use crate::store::{Address, Engine, Schema, Store};
 use plan::{Plan, latest};
 
 pub use grant::Role;
@@ -154,8 +154,15 @@ fn is_newer(schema: Option<Schema>, known: i32) -> Result<bool> {
     }
 }
 
-/// Gives an empty embedded database its schema.
-#[cfg(feature = "sqlite")]
-pub(crate) async fn run_embedded(connection: &mut sqlx::SqliteConnection) -> Result<()> {
-    adapter::sqlite::run(connection, &Plan::of(Engine::Sqlite)).await.map(drop)
+/// Gives an embedded database that holds nothing its schema; any other is left as it is.
+pub(crate) async fn embed(store: &Store) -> Result<()> {
+    #[cfg(feature = "sqlite")]
+    #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
+    if let Store::Sqlite(sqlite) = store
+        && let Some(mut empty) = sqlite.empty().await?
+    {
+        let migrated = adapter::sqlite::run(&mut empty, &Plan::of(Engine::Sqlite)).await;
+        empty.end(migrated)?;
+    }
+    Ok(())
 }

@@ -209,8 +209,7 @@ macro_rules! joined {
 mod reading;
 
 impl Store {
-    /// Opens a pool for the address. With `create` a SQLite file that is not there is made and migrated; other
-    /// databases are migrated by an explicit command.
+    /// Opens a pool for the address. With `create` a SQLite file that is not there is made.
     /// A server that says nothing is given up at `until`.
     pub async fn connect(address: &Address, connections: u32, create: bool, until: Instant) -> Result<Self> {
         #[cfg(not(feature = "sqlite"))]

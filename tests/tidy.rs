@@ -1,13 +1,13 @@
 //! The rules of the house that a compiler does not know: who may import whom, what `src` never holds, and
 //! how routines are described. Rust is read as tokens, so comments and strings are never taken for code.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The rooms of `src`, from the plain values up: a room may name those of its own layer and of the layers
-/// below it. `lib` is the door, not a room: it only names what is public.
+/// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 4] = [
     &["error", "names", "zone", "check", "decision", "entry"],
     &["chain", "decide", "retry", "testing"],
@@ -33,6 +33,20 @@ fn imports_point_down_only() {
     assert!(seen > 50, "only {seen} imports were found: the reading is at fault");
 }
 
+/// Rooms of one layer may know each other, one way.
+#[test]
+fn no_two_rooms_need_each_other() {
+    let public = public_names(&read("src/lib.rs"));
+    let mut needs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        let Some(room) = room(&path) else { continue };
+        let arrows = arrows(&module(&path), &text, &public).into_iter().map(|arrow| arrow.to);
+        needs.entry(room.clone()).or_default().extend(arrows.filter(|to| *to != room));
+    }
+    assert!(needs.len() > 10, "only {} rooms were found: the reading is at fault", needs.len());
+    assert_eq!(circle(&needs), None, "each of these needs the next one");
+}
+
 #[test]
 fn only_stores_know_sqlx() {
     for (path, text) in sources() {
@@ -48,7 +62,7 @@ fn only_stores_know_sqlx() {
 #[test]
 fn nothing_panics_by_design() {
     for (path, text) in sources() {
-        let found = panics(tokens(&text));
+        let found = panics(without_tests(tokens(&text)));
         assert!(found.is_empty(), "{path}: where an error is due, by line: {found:?}");
     }
 }
@@ -194,7 +208,7 @@ fn judge(from: &str, to: &str) -> Result<(), String> {
 /// groups, in code and in the text of macros, by `crate::` and by `super::`.
 fn arrows(module: &[String], text: &str, public: &HashMap<String, String>) -> Vec<Arrow> {
     let mut found = Vec::new();
-    walk(tokens(text), module.len(), &mut |base, rest, line| {
+    walk(without_tests(tokens(text)), module.len(), &mut |base, rest, line| {
         for name in heads(rest) {
             let at_root = match base {
                 Base::Root => true,
@@ -324,24 +338,12 @@ fn idents(text: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// What panics, outside `#[cfg(test)]`.
 fn panics(stream: TokenStream) -> Vec<(String, usize)> {
     let trees: Vec<TokenTree> = stream.into_iter().collect();
     let mut found = Vec::new();
     let mut at = 0;
     while at < trees.len() {
-        if is_cfg_test(&trees[at..]) {
-            // The item ends with its body, or with a semicolon.
-            at += 2;
-            let ends = |tree: &TokenTree| match tree {
-                TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
-                TokenTree::Punct(p) => p.as_char() == ';',
-                _ => false,
-            };
-            while at < trees.len() && !ends(&trees[at]) {
-                at += 1;
-            }
-        } else if let TokenTree::Ident(ident) = &trees[at] {
+        if let TokenTree::Ident(ident) = &trees[at] {
             let name = ident.to_string();
             let called = matches!(trees.get(at + 1), Some(TokenTree::Group(_)));
             let method =
@@ -361,6 +363,57 @@ fn panics(stream: TokenStream) -> Vec<(String, usize)> {
         at += 1;
     }
     found
+}
+
+/// All but the items that stand behind `#[cfg(test)]`.
+fn without_tests(stream: TokenStream) -> TokenStream {
+    let ends = |tree: &TokenTree| match tree {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(p) => p.as_char() == ';',
+        _ => false,
+    };
+    let trees: Vec<TokenTree> = stream.into_iter().collect();
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while at < trees.len() {
+        if is_cfg_test(&trees[at..]) {
+            // The item ends with its body, or with a semicolon.
+            at += 2;
+            while at < trees.len() && !ends(&trees[at]) {
+                at += 1;
+            }
+        } else if let TokenTree::Group(group) = &trees[at] {
+            let mut inner = Group::new(group.delimiter(), without_tests(group.stream()));
+            inner.set_span(group.span());
+            kept.push(inner.into());
+        } else {
+            kept.push(trees[at].clone());
+        }
+        at += 1;
+    }
+    kept.into_iter().collect()
+}
+
+/// Rooms of which each needs the next one, and the last the first.
+fn circle(needs: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn search(way: &mut Vec<String>, needs: &BTreeMap<String, BTreeSet<String>>) -> bool {
+        let last = way.last().cloned().unwrap_or_default();
+        needs.get(&last).into_iter().flatten().any(|next| {
+            if let Some(begin) = way.iter().position(|room| room == next) {
+                way.drain(..begin);
+                return true;
+            }
+            way.push(next.clone());
+            let found = search(way, needs);
+            if !found {
+                way.pop();
+            }
+            found
+        })
+    }
+    needs.keys().find_map(|room| {
+        let mut way = vec![room.clone()];
+        search(&mut way, needs).then_some(way)
+    })
 }
 
 fn is_cfg_test(trees: &[TokenTree]) -> bool {
@@ -522,13 +575,27 @@ mod sight {
             assert!(judge(from, to).unwrap_err().contains("points up"), "{from} to {to}");
             assert!(judge(to, from).is_ok(), "{to} to {from}");
         }
-        assert!(judge("store", "migrate").is_ok() && judge("migrate", "store").is_ok());
         assert!(judge("zone", "*").is_err() && judge("pantry", "zone").is_err(), "each room has a layer");
     }
 
     #[test]
+    fn a_circle_is_caught() {
+        let needs = |pairs: &[(&str, &str)]| {
+            let mut needs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for (from, to) in pairs {
+                needs.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            }
+            circle(&needs)
+        };
+        assert_eq!(needs(&[("a", "b"), ("a", "c"), ("b", "c")]), None);
+        assert_eq!(needs(&[("z", "a"), ("a", "b"), ("b", "c"), ("c", "a")]).unwrap(), ["a", "b", "c"]);
+    }
+
+    #[test]
     fn what_panics_is_seen_and_tests_may() {
-        let seen = |text: &str| panics(tokens(text)).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let seen = |text: &str| {
+            panics(without_tests(tokens(text))).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
         assert_eq!(
             seen("fn f() { a.unwrap(); b.expect(\"b\"); panic!(); todo!() }"),
             ["unwrap", "expect", "panic", "todo"]

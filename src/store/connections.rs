@@ -35,7 +35,7 @@ struct Shelf<DB: Database> {
 const FRESH: Duration = Duration::from_secs(30);
 
 /// A connection for one call.
-pub(super) struct Leased<DB: Database> {
+pub(crate) struct Leased<DB: Database> {
     connection: PoolConnection<DB>,
     /// Where it goes when the call ended well, and the turn that it gives back then.
     shelf: Option<(Arc<Shelf<DB>>, OwnedSemaphorePermit)>,

@@ -55,7 +55,6 @@ use super::{Action, Address, Found, Of, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::migrate;
 use crate::retry::Tries;
 use crate::zone::{Durability, Limit};
 use batch::Passing;
@@ -109,7 +108,7 @@ impl Sqlite {
         self.clock = Clock::Test(clock);
     }
 
-    /// Opens the file. With `create` one that is not there is made, and an empty one gets its schema.
+    /// Opens the file. With `create` one that is not there is made.
     pub async fn connect(address: &Address, connections: u32, create: bool) -> Result<Self> {
         let options = options(address)?;
         let is_there = || options.get_filename().metadata().is_ok_and(|file| file.len() > 0);
@@ -122,10 +121,7 @@ impl Sqlite {
         }
         // Until a file is in WAL mode, connections that open it together can find it locked, and the pool
         // opens several: so the first one comes before the pool, and stays until the pool has its own.
-        let mut first = None;
-        if !in_memory(&options) {
-            prepare(first.insert(connect(address).await?)).await?;
-        }
+        let first = if in_memory(&options) { None } else { Some(connect(address).await?) };
         // Each connection to a database in memory would be a database of its own.
         let connections = if in_memory(&options) { 1 } else { connections };
         let quick = (!in_memory(&options)).then(|| {
@@ -133,9 +129,7 @@ impl Sqlite {
             Connections::own(pool(options, 1), 1)
         });
         let pool = pool(options, connections);
-        let mut connection = pool.acquire().await.map_err(|e| error(e).at(address))?;
-        prepare(&mut connection).await?;
-        drop(connection);
+        drop(pool.acquire().await.map_err(|e| error(e).at(address))?);
         if let Some(first) = first {
             first.close().await.map_err(error)?;
         }
@@ -151,6 +145,14 @@ impl Sqlite {
             quick.close().await;
         }
         self.connections.close().await;
+    }
+
+    /// A connection to a database that holds nothing yet; None where it holds something.
+    pub async fn empty(&self) -> Result<Option<Leased<sqlx::Sqlite>>> {
+        let mut lease = self.lease().await?;
+        let asked = sqlx::query_scalar("select count(*) = 0 from sqlite_schema");
+        let empty: bool = asked.fetch_one(&mut *lease).await.map_err(error)?;
+        Ok(empty.then_some(lease))
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
@@ -343,18 +345,6 @@ fn pool(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(options)
-}
-
-/// Gives an empty database its schema.
-async fn prepare(connection: &mut SqliteConnection) -> Result<()> {
-    let empty: bool = sqlx::query_scalar("select count(*) = 0 from sqlite_schema")
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(error)?;
-    if empty {
-        migrate::run_embedded(connection).await?;
-    }
-    Ok(())
 }
 
 /// True when the file is there. A database in memory never is.

@@ -21,9 +21,10 @@ use crate::verify::verify;
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
 const STEPS_IN_A_WORLD: usize = 2_000;
 
-/// 100,000 random steps, and half as many where a step is a call of many statements: policies of every algorithm with everything around them, changes of policy, costs, members,
-/// reservations, several limits at once, refunds and settlements, bans and overrides, repeated transactions, and times
-/// from standing still over the edges of windows to years.
+/// 100,000 random steps, and half as many where a step is a call of many statements: policies of every algorithm with
+/// everything around them, changes of policy, costs, members, reservations, several limits at once, refunds and
+/// settlements, bans and overrides, repeated transactions, and times from standing still over the edges of windows to
+/// years.
 pub async fn the_database_decides_what_the_core_decides(db: Db) {
     let mut clocked = Vec::new();
     for isolation in db.engine.isolations() {
@@ -42,7 +43,7 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
     assert!(steps >= worlds * STEPS_IN_A_WORLD, "{steps} steps");
     db.assert_ledger_is_whole().await;
     let (rows, _) = assert_chained(db.engine, &mut connection).await;
-    assert!(rows as usize > steps / 2, "{rows} rows of {steps} steps");
+    assert!(rows > steps / 2, "{rows} rows of {steps} steps");
     // Every row of every kind is what the rows before it lead to. The test itself has moved the zones' versions.
     let (verified, mut faults) = verify(&clocked[0].limiter, &Verify::default()).await;
     faults.retain(|fault| fault.what != FaultKind::WrongZone);

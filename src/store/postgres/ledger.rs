@@ -33,7 +33,11 @@ impl Postgres {
         rows.iter().map(ledger_row).collect()
     }
 
-    pub async fn ledger_before(&self, (zone_id, key): &Bucket, at: DateTime<Utc>) -> Result<Option<LedgerRow>> {
+    pub async fn ledger_before(
+        &self,
+        (zone_id, key): &Bucket,
+        at: DateTime<Utc>,
+    ) -> Result<Option<LedgerRow>> {
         let row = sqlx::query(include_str!("ledger_before.sql"))
             .bind(zone_id)
             .bind(key)

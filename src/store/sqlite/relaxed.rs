@@ -87,6 +87,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
         let address = Address::parse(&url).unwrap();
+        crate::migrate::Migrator::new(&url).unwrap().apply().await.unwrap();
         let store = Sqlite::connect(&address, 1, true).await.unwrap();
         assert_eq!(synchronous(&store.connections).await, 2, "full");
         assert_eq!(synchronous(store.quick.as_ref().unwrap()).await, 1, "normal");
