@@ -171,15 +171,26 @@ fn install(path: &str, text: &str) -> Part {
         format!("drop procedure if exists {name};"),
         format!("create procedure {name}("),
     );
+    let says = purpose(name, text).replace('\'', "''");
     let sql = if text.contains(function) {
         let text = text.replacen(function, "\ncreate or replace function ", 1);
-        format!("{text}revoke all on function {name} from public;\n")
+        format!("{text}revoke all on function {name} from public;\ncomment on function {name} is '{says}';\n")
+    } else if text.contains(&format!("\ncreate type {name} ")) {
+        format!("{text}comment on type {name} is '{says}';\n")
     } else {
         // Comments that only the one server, or only the other, reads as SQL.
         text.replacen(&drop, &format!("/*!80000 drop procedure if exists {name} */ /*M! do 0 */;"), 1)
             .replacen(&create, &format!("create /*M! or replace */ procedure {name}("), 1)
+            .replacen("\nsql security definer\n", &format!("\ncomment '{says}'\nsql security definer\n"), 1)
     };
     Part { routine: Some(name.to_owned()), sql }
+}
+
+/// What a routine is for: the first lines of its file, which the database tells as its comment.
+fn purpose(name: &str, text: &str) -> String {
+    let lines = text.lines().map_while(|line| line.strip_prefix("-- "));
+    let says = lines.collect::<Vec<_>>().join(" ");
+    says.strip_prefix(&format!("{name}: ")).unwrap_or(&says).to_owned()
 }
 
 #[cfg(test)]
@@ -242,12 +253,13 @@ mod tests {
             let sql = install(path, text).sql;
             let is_type = text.contains("\ncreate type ");
             assert!(is_type || sql.contains("\ncreate or replace function "), "{path}");
-            assert!(is_type || sql.ends_with(" from public;\n"), "{path}");
+            assert!(is_type || sql.contains(" from public;\ncomment on function "), "{path}");
         }
         for (path, text) in ROUTINES_MYSQL {
             let sql = install(path, text).sql;
             assert!(sql.contains("\n/*!80000 drop procedure if exists "), "{path}");
             assert!(sql.contains("\ncreate /*M! or replace */ procedure "), "{path}");
+            assert!(sql.contains("\ncomment '"), "{path}");
         }
     }
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tallygate::Limiter;
 use tallygate::schema::Migrator;
 
-use crate::db::Db;
+use crate::db::{Db, Engine};
 use crate::rounds;
 
 pub async fn twenty_migrators_at_once_all_succeed(db: Db) {
@@ -35,6 +35,25 @@ pub async fn a_database_that_is_not_in_utf8_is_refused_in_one_sentence(db: Db) {
         assert!(refused.to_string().contains("encoding 'UTF8'"), "{refused}");
         db.execute(&format!("drop database {other} with (force)")).await;
     }
+}
+
+pub async fn the_database_tells_what_each_routine_is_for(db: Db) {
+    let (mute, velocity) = match db.engine {
+        Engine::Postgres => (
+            "select count(*) from pg_proc p
+            where p.pronamespace = current_schema()::regnamespace and obj_description(p.oid, 'pg_proc') is null",
+            "select obj_description('check_velocity'::regproc, 'pg_proc')",
+        ),
+        _ => (
+            "select count(*) from information_schema.routines
+            where routine_schema = database() and routine_comment = ''",
+            "select cast(routine_comment as char) from information_schema.routines
+            where routine_schema = database() and routine_name = 'check_velocity'",
+        ),
+    };
+    assert_eq!(db.number(mute).await, 0, "routines without a comment");
+    let mut connection = db.connect().await;
+    assert_eq!(connection.texts(velocity).await, ["may one more transaction of this bucket pass?"]);
 }
 
 pub async fn migrating_again_changes_nothing(db: Db) {
