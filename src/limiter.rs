@@ -27,6 +27,7 @@ use crate::migrate;
 use crate::store::{Address, Joined, Pool, Store, in_time};
 #[cfg(feature = "testing")]
 use crate::store::{Isolation, Terms};
+use crate::zone::{Policy, validate_name};
 use calls::{Passing, call, ended, flat, only, until};
 use combiner::Combiner;
 use floods::Floods;
@@ -259,6 +260,35 @@ impl Limiter {
     /// [`Limiter`].
     pub async fn peek(&self, zone: &str, key: &str) -> Result<Decision> {
         self.check(Check::new(zone, key).cost(0)).await
+    }
+
+    /// The policy of a zone that is in force, with its version, as far as this limiter knows: it asks once, remembers, and
+    /// asks again when a decision of the zone was made by a later version. [`Operator::zone`](crate::policy::Operator::zone)
+    /// asks each time.
+    ///
+    /// At most one round trip; none for a zone that was asked for before. Needs no more rights than a check.
+    ///
+    /// # Errors
+    /// Unknown zone: there is none of this name. Schema: the policy has something in it that only a newer program knows. And
+    /// those of [`Limiter`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::time::Duration;
+    /// # use tallygate::{Limiter, Policy};
+    /// # let limiter = Limiter::connect("sqlite::memory:").await?;
+    /// limiter.operator().set_zone("login", &Policy::sliding_log(5, Duration::from_secs(60))?, None, "docs").await?;
+    /// let (version, policy) = limiter.policy("login").await?;
+    /// assert_eq!((version, policy.limit()), (1, 5));
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn policy(&self, zone: &str) -> Result<(i32, Policy)> {
+        validate_name(zone)?;
+        let found = self.inner.within(self.inner.zone(zone)).await?;
+        let newer =
+            || Error::schema(format!("zone {zone:?} has a policy of a newer tallygate; install that"));
+        Ok((found.version, found.policy.ok_or_else(newer)?))
     }
 
     /// Records the blocked checks that were answered from memory and have no row yet, in zones whose

@@ -1,14 +1,15 @@
--- zone_find: what a caller must know of a zone before it asks, by the zone's name.
+-- zone_find: the number of a zone and the policy in force, by the zone's name.
 --
 -- Arguments  p_name  the name
--- Result     one row: its id, the version in force, and of that blocked_rows, whether it
---            bans, and on_outage; none when there is no such zone
+-- Result     one row: its id, the version in force and its policy, see zone_master; none when there is no such zone
 -- Locks      nothing
 drop procedure if exists zone_find;
 create procedure zone_find(in p_name varchar(1000) character set utf8mb4)
 sql security definer
 begin
-    select z.id, z.version, z.blocked_rows, z.ban_after is not null as bans, z.on_outage
+    select z.id, z.version, z.algorithm, z.rate, z.window_us, z.burst, z.slots, z.calendar, z.time_zone, z.soft_rate,
+        z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from,
+        z.on_outage, z.running_buckets, z.durability, z.blocked_rows
     from zone_master z
     where z.name = p_name collate utf8mb4_bin
         and char_length(z.name) = char_length(p_name);

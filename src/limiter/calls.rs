@@ -97,9 +97,13 @@ impl Inner {
         };
         let result = trace::call(requests.len(), decisions).await;
         trace::all_decided(&requests, &result, asked.elapsed());
-        if result.as_ref().is_err_and(Error::is_unknown_zone) {
+        match &result {
+            Ok(decisions) => self.zones.learn(decisions),
             // The next one looks for the zones anew.
-            requests.iter().for_each(|request| drop(self.zones.forget_number(request.zone_id)));
+            Err(error) if error.is_unknown_zone() => {
+                requests.iter().for_each(|request| drop(self.zones.forget_number(request.zone_id)));
+            }
+            Err(_) => {}
         }
         result
     }
@@ -152,7 +156,10 @@ impl Inner {
                 let ids = requests.iter().map(|request| request.zone_id).collect();
                 Err(self.look_again(ids, error).await)
             }
-            result => result,
+            result => {
+                self.zones.learn(result.as_deref().unwrap_or_default());
+                result
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Inner, until};
+use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::{Caller, Found};
 
@@ -27,6 +28,16 @@ impl Zones {
 
     pub fn forget(&self, name: &str) {
         self.zones().remove(name);
+    }
+
+    /// Forgets those of which a later version than is known has decided: whoever asks for them next looks.
+    pub fn learn(&self, decisions: &[Decision]) {
+        let mut zones = self.zones();
+        for Decision { zone, zone_version, .. } in decisions {
+            if zones.get(zone).is_some_and(|known| known.version < *zone_version) {
+                zones.remove(zone);
+            }
+        }
     }
 
     /// Forgets the zone of a number, and tells its name.

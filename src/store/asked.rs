@@ -233,6 +233,8 @@ pub(crate) struct Found {
     /// Do blocked checks lead to bans, so that only those of banned buckets may be answered from memory?
     pub bans: bool,
     pub on_outage: OnOutage,
+    /// None where a newer program has chosen what this one does not know; checks are decided all the same.
+    pub policy: Option<Policy>,
 }
 
 /// What a database says of its schema.

@@ -69,12 +69,6 @@ impl MySql {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
 
-    pub async fn find_zone_in(&self, connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
-        let call = "call zone_find(?)";
-        let rows = called(connection, call, sqlx::query(call).bind(name)).await?;
-        rows.first().map(|row| found!(row)).transpose()
-    }
-
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         let query = match span.of {
             Of::Txn(txn) => sqlx::query(include_str!("mysql/history_txn.sql")).bind(txn),

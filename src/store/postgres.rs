@@ -66,13 +66,6 @@ impl Postgres {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
 
-    pub async fn find_zone_in(&self, connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
-        let find = "select z.id, z.version, z.blocked_rows, z.bans, z.on_outage from zone_find($1) z";
-        let find = sqlx::query(find).bind(name);
-        let row = find.fetch_optional(connection).await.map_err(error)?;
-        row.map(|row| found!(row)).transpose()
-    }
-
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         let query = match span.of {
             Of::Txn(txn) => {

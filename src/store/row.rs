@@ -195,6 +195,22 @@ macro_rules! zone_reads {
         fn zone(row: &$row) -> Result<Zone> {
             zone!(row)
         }
+
+        fn found(row: &$row) -> Result<Found> {
+            let ban_after: Option<i32> = get!(row, "ban_after");
+            Ok(Found {
+                id: get!(row, "id"),
+                version: get!(row, "version"),
+                blocked_rows: choice!(row, "blocked_rows"),
+                bans: ban_after.is_some(),
+                on_outage: choice!(row, "on_outage"),
+                policy: policy(row).ok(),
+            })
+        }
+
+        fn policy(row: &$row) -> Result<Policy> {
+            Ok(policy!(row))
+        }
     };
 }
 
@@ -233,19 +249,6 @@ macro_rules! keep_version {
             }
         }
     }};
-}
-
-/// What `zone_find` tells.
-macro_rules! found {
-    ($row:ident) => {
-        Ok(Found {
-            id: get!($row, "id"),
-            version: get!($row, "version"),
-            blocked_rows: choice!($row, "blocked_rows"),
-            bans: get!($row, "bans"),
-            on_outage: choice!($row, "on_outage"),
-        })
-    };
 }
 
 /// What `zone_charges` tells.
@@ -314,7 +317,7 @@ macro_rules! zone {
             id: get!($row, "id"),
             name: get!($row, "name"),
             description: get!($row, "description"),
-            policy: policy!($row),
+            policy: policy($row)?,
             version: get!($row, "version"),
             created_at: time($row, "created_at")?,
             updated_at: time($row, "updated_at")?,

@@ -1,10 +1,13 @@
 //! What was decided can be looked up.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use chrono::Utc;
-use tallygate::Check;
 use tallygate::ledger::{Cursor, History};
+use tallygate::policy::{BanRule, CalendarUnit};
+use tallygate::{Check, Policy};
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::db::{Db, bucket, log};
@@ -120,6 +123,39 @@ pub async fn a_zone_keeps_every_version_and_no_empty_one(db: Db) {
     assert_eq!(limiter.operator().zones().await.unwrap(), std::slice::from_ref(&third));
     assert_eq!(limiter.operator().zone("login").await.unwrap(), Some(third));
     assert_eq!(limiter.operator().zone("logins").await.unwrap(), None);
+}
+
+/// A program asks for a policy once, and again when it has met a later one, whichever way it checked.
+pub async fn the_policy_in_force_is_known_and_renewed(db: Db) {
+    let limiter = db.limiter().await;
+    let other = db.limiter().await;
+    let ban = Some(BanRule::new(3, Duration::from_secs(60), Duration::from_secs(600)));
+    let full = Policy::sliding_counter(60, Duration::from_secs(60), 6).unwrap();
+    let mut policy = full.with_ban(ban).with_soft_rate(Some(50)).with_reserve(5);
+    limiter.operator().set_zone("login", &policy, None, "test").await.unwrap();
+    assert_eq!(limiter.policy("login").await.unwrap(), (1, policy));
+    let month = Policy::calendar(7, CalendarUnit::Month, "Europe/Paris".parse().unwrap()).unwrap();
+    limiter.operator().set_zone("month", &month, None, "test").await.unwrap();
+    assert_eq!(limiter.policy("month").await.unwrap(), (1, month));
+    assert!(limiter.policy("nothing").await.unwrap_err().is_unknown_zone());
+    for way in 0..4 {
+        let known = limiter.policy("login").await.unwrap();
+        policy = log(10 + way, 60);
+        other.operator().set_zone("login", &policy, None, "test").await.unwrap();
+        assert_eq!(limiter.policy("login").await.unwrap(), known, "remembered");
+        let checks = vec![Check::new("login", "42"), Check::new("month", "42")];
+        match way {
+            0 => drop(limiter.check_many(checks).await.unwrap()),
+            1 => drop(limiter.check_all(checks).await.unwrap()),
+            2 => drop(limiter.peek("login", "42").await.unwrap()),
+            _ => drop(limiter.check(Check::new("login", "42")).await.unwrap()),
+        }
+        let renewed = Instant::now() + Duration::from_secs(10);
+        while limiter.policy("login").await.unwrap() != (2 + way as i32, policy) {
+            assert!(Instant::now() < renewed, "{:?}", limiter.policy("login").await);
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 /// Whoever decides beside the write lock cannot write what was decided.

@@ -162,6 +162,7 @@ fn main() -> std::process::ExitCode {
         ledger::history_filters_by_zone_key_txn_outcome_and_time,
         ledger::a_peek_leaves_no_row_unless_asked,
         ledger::a_zone_keeps_every_version_and_no_empty_one,
+        ledger::the_policy_in_force_is_known_and_renewed,
         limits::a_request_of_several_limits_is_decided_once,
         limits::the_binding_limit_is_named_and_what_it_holds_back_spends_nothing,
         limits::two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one,

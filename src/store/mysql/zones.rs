@@ -3,7 +3,7 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::{MySql, error, time};
+use super::{MySql, called, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
@@ -12,6 +12,12 @@ use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
 zone_reads!(MySql, MySqlRow);
 
 impl MySql {
+    pub async fn find_zone_in(&self, connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
+        let call = "call zone_find(?)";
+        let rows = called(connection, call, sqlx::query(call).bind(name)).await?;
+        rows.first().map(found).transpose()
+    }
+
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         let begin = "set transaction isolation level read committed; start transaction";
         let mut lease = self.lease().await?;

@@ -6,12 +6,18 @@ use sqlx::{Connection, PgConnection, Row};
 use super::{Postgres, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
-use crate::store::{Setting, ZoneRemoved, clock_of, hash_of, spans_of};
+use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
 
 zone_reads!(Postgres, PgRow);
 
 impl Postgres {
+    pub async fn find_zone_in(&self, connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
+        let find = sqlx::query(include_str!("zone_find.sql")).bind(name);
+        let row = find.fetch_optional(connection).await.map_err(error)?;
+        row.as_ref().map(found).transpose()
+    }
+
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         let mut lease = self.lease().await?;
         let mut tx = lease.begin().await.map_err(error)?;

@@ -25,10 +25,9 @@ impl Sqlite {
     }
 
     pub async fn find_zone_in(&self, connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
-        let find = "select id, version, blocked_rows, ban_after is not null as bans, on_outage from zone_master where name = ?";
-        let find = sqlx::query(find).bind(name);
+        let find = sqlx::query(include_str!("zone_find.sql")).bind(name);
         let row = find.fetch_optional(connection).await.map_err(error)?;
-        row.map(|row| found!(row)).transpose()
+        row.as_ref().map(found).transpose()
     }
 }
 
