@@ -39,9 +39,11 @@
 //! | `postgres`, `mysql`, `sqlite` | the databases; a service names the one that it uses. `mysql` is MariaDB too |
 //! | `tls` (default) | encrypted connections, by rustls |
 //! | `evidence` | checkpoints, proofs and exports of the ledger |
+//! | `zone-file` | zones as code: `policy::zone_file` reads a file of them, and durations with units |
+//! | `clap` | the same names as flags of a command line |
 //! | `testing` | a clock that tests move by hand, on the embedded engine; answers may be built by hand |
 //!
-//! [`chrono`], [`sqlx`] and [`uuid`] are in the interface and can be taken from here. A new major version of one of them is
+//! `chrono`, `sqlx` and `uuid` are in the interface and can be taken from here. A new major version of one of them is
 //! a new major version of this library; before 1.0, a minor one.
 // With some of the databases or the evidence left out, what only they use is unused.
 #![cfg_attr(
@@ -85,11 +87,13 @@ pub use {chrono, sqlx, uuid};
 pub mod policy {
     pub use crate::decide::Override;
     pub use crate::entry::Overridden;
-    pub use crate::limiter::{Operator, ZoneSetting};
+    pub use crate::limiter::Operator;
     pub use crate::zone::{
         Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
-        RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneVersion,
+        RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneSetting, ZoneVersion, show_duration,
     };
+    #[cfg(feature = "zone-file")]
+    pub use crate::zone::{Terms, parse_duration, zone_file, zone_terms};
 }
 
 /// The ledger: its rows, and how to ask for them.

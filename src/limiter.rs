@@ -37,7 +37,7 @@ use zones::Zones;
 pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config};
 pub use journal::Journal;
-pub use operator::{Operator, ZoneSetting};
+pub use operator::Operator;
 pub use owner::Owner;
 
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the

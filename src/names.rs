@@ -1,6 +1,7 @@
 //! Values that have a name each: the same in SQL, in JSON and on the command line.
 
-/// Gives each value of an enum its name, there and back: `as_str`, `Display`, `FromStr`, `Serialize`, `Deserialize`.
+/// Gives each value of an enum its name, there and back: `as_str`, `Display`, `FromStr`, `Serialize`, `Deserialize`,
+/// and on command lines.
 ///
 /// An unknown name is the caller's error, which lists the known ones; with `ledger` in front it is a newer program's.
 macro_rules! names {
@@ -25,6 +26,17 @@ macro_rules! names {
                 match self {
                     $(Self::$value => $name,)+
                 }
+            }
+        }
+
+        #[cfg(feature = "clap")]
+        impl clap::ValueEnum for $choice {
+            fn value_variants<'a>() -> &'a [Self] {
+                Self::ALL
+            }
+
+            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+                Some(clap::builder::PossibleValue::new(self.as_str()))
             }
         }
 

@@ -2,8 +2,12 @@
 
 mod calendar;
 mod choice;
+mod duration;
 mod policy;
 mod rules;
+#[cfg(feature = "zone-file")]
+mod terms;
+mod words;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,9 +18,14 @@ pub(crate) use calendar::ClockSpan;
 pub use calendar::{Calendar, TimeZoneName};
 pub(crate) use choice::Family;
 pub use choice::{Algorithm, BanFrom, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, RunningBuckets};
+#[cfg(feature = "zone-file")]
+pub use duration::parse_duration;
+pub use duration::show_duration;
 pub use policy::Policy;
 pub use rules::{BanRule, Limit};
 pub(crate) use rules::{micros, validate_time};
+#[cfg(feature = "zone-file")]
+pub use terms::{Terms, zone_file, zone_terms};
 
 /// The most that a rate, a burst or a cost can be: 2^40 units.
 pub const UNITS_MAX: i64 = 1 << 40;
@@ -43,6 +52,17 @@ pub struct Zone {
     pub created_at: DateTime<Utc>,
     /// When this version came into force.
     pub updated_at: DateTime<Utc>,
+}
+
+/// A zone as it shall be, see [`Operator::set_zones`](crate::policy::Operator::set_zones).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneSetting {
+    /// Its name.
+    pub name: String,
+    /// What it admits.
+    pub policy: Policy,
+    /// What it is for; None keeps the old text.
+    pub description: Option<String>,
 }
 
 /// One version of a zone, as its history keeps it.

@@ -11,24 +11,15 @@ use crate::decide::Override;
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::store::{Action, Setting, What};
-use crate::zone::{Policy, Zone, ZoneVersion, micros, validate_name, validate_text, validate_time};
+use crate::zone::{
+    Policy, Zone, ZoneSetting, ZoneVersion, micros, validate_name, validate_text, validate_time,
+};
 
 /// What operators do: they make zones and change them, ban, and give single buckets limits of their own. Made by
 /// [`Limiter::operator`](crate::Limiter::operator); its connections need the rights of the role *operator*.
 #[derive(Clone)]
 pub struct Operator {
     pub(super) inner: Arc<Inner>,
-}
-
-/// A zone as it shall be, see [`Operator::set_zones`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneSetting {
-    /// Its name.
-    pub name: String,
-    /// What it admits.
-    pub policy: Policy,
-    /// What it is for; None keeps the old text.
-    pub description: Option<String>,
 }
 
 impl Operator {

@@ -20,7 +20,6 @@ mod migrate;
 mod most;
 mod output;
 mod page;
-mod policy;
 mod private;
 mod stream;
 mod units;

@@ -5,13 +5,12 @@ use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use tallygate::Limiter;
-use tallygate::policy::{Zone, ZoneSetting};
+use tallygate::policy::{Terms, Zone, ZoneSetting, zone_file, zone_terms};
 
 use super::output::{Format, bold, green, plain};
-use super::policy::{self, Terms};
 use super::{Failure, Result, duration, open, who};
 
 const EXAMPLES: &str = "\
@@ -54,12 +53,6 @@ pub struct Args {
     format: Format,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    zone: BTreeMap<String, Terms>,
-}
-
 #[derive(Serialize)]
 struct Applied {
     dry_run: bool,
@@ -88,7 +81,7 @@ struct Change {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let settings = read(&args.file)?;
+    let settings = read(&args.file, zone_file)?;
     let limiter = if args.dry_run { open(url).await? } else { Limiter::connect(url).await? };
     let before = limiter.operator().zones().await?;
     let mut zones = Vec::with_capacity(settings.len());
@@ -115,26 +108,14 @@ pub async fn run(url: &str, args: Args) -> Result {
 
 /// The zones of a file.
 pub fn zones(path: &Path) -> Result<BTreeMap<String, Terms>> {
+    read(path, zone_terms)
+}
+
+fn read<T>(path: &Path, parse: impl Fn(&str) -> tallygate::Result<T>) -> Result<T> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("{shown} cannot be read: {error}; name a file of zones")))?;
-    let file: File = toml::from_str(&text).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
-    Ok(file.zone)
-}
-
-/// The zones of a file, each of them good.
-fn read(path: &Path) -> Result<Vec<ZoneSetting>> {
-    let shown = path.display();
-    let zones = zones(path)?.into_iter().map(|(name, terms)| {
-        let told = |failure| match failure {
-            Failure::Error(message) => Failure::new(format!("{shown}: zone {name:?}: {message}")),
-            other => other,
-        };
-        let policy = terms.policy().map_err(told)?;
-        policy.validate().map_err(|error| told(error.into()))?;
-        Ok(ZoneSetting { name, policy, description: terms.description })
-    });
-    zones.collect()
+    parse(&text).map_err(|error| Failure::new(format!("{shown}: {error}")))
 }
 
 impl Difference {
@@ -157,7 +138,7 @@ impl Difference {
             Some(zone) if changes.is_empty() => ("keep", zone.version),
             Some(zone) => ("change", zone.version + 1),
         };
-        let policy = format!("{}; {}", policy::show(&setting.policy), setting.policy.algorithm());
+        let policy = format!("{}; {}", setting.policy, setting.policy.algorithm());
         Ok(Self { name: setting.name.clone(), action, changes, version, policy })
     }
 }

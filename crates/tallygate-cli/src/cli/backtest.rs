@@ -14,9 +14,9 @@ use std::process::ExitCode;
 use tallygate::backtest::Backtest;
 use tallygate::decide::Ask;
 use tallygate::ledger::History;
+use tallygate::policy::Terms;
 
 use super::output::Answer;
-use super::policy::Terms;
 use super::private::Private;
 use super::{Failure, Result, open, url};
 use candidates::{Candidate, Sweep, Written};

@@ -8,7 +8,6 @@ use tallygate::schema::{Migrator, Role};
 
 use super::Result;
 use super::output::{Answer, green};
-use super::policy::choice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +29,7 @@ On MySQL and MariaDB a role must be active: set default role, or name the user a
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// What it may do
-    #[arg(value_parser = choice(Role::ALL, Role::as_str))]
+    #[arg(value_enum)]
     role: Role,
     /// Who may: a role or a user that is there; on MySQL and MariaDB a user is NAME@HOST
     #[arg(value_name = "NAME")]

@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use comfy_table::Table;
 use serde::Serialize;
 use tallygate::Limiter;
-use tallygate::policy::{Zone, ZoneVersion};
+use tallygate::policy::{Terms, Zone, ZoneVersion};
 
 use super::output::{Format, bold, by, plain, render, table};
-use super::policy::{self, Terms};
 use super::{Failure, Result, duration, open, who};
 
 const SET_EXAMPLES: &str = "\
@@ -172,7 +171,7 @@ fn zones_table(zones: &[Zone]) -> String {
         table.add_row([
             zone.id.to_string(),
             plain(&zone.name),
-            policy::show(&zone.policy),
+            zone.policy.to_string(),
             zone.policy.algorithm().to_string(),
             zone.version.to_string(),
             duration::show_moment(zone.updated_at),
@@ -187,7 +186,7 @@ fn versions_table(versions: &[ZoneVersion]) -> String {
     for version in versions {
         table.add_row([
             version.version.to_string(),
-            policy::show(&version.policy),
+            version.policy.to_string(),
             version.policy.algorithm().to_string(),
             duration::show_moment(version.changed_at),
             by(&version.changed_by, version.login.as_deref()),

@@ -9,7 +9,7 @@ use tallygate::audit::explain::{Counted, Explained, ExplainedRow};
 use uuid::Uuid;
 
 use super::super::output::{Answer, bold, by, dim, green, plain, red, render, table};
-use super::super::{Result, duration, open, policy};
+use super::super::{Result, duration, open};
 use super::words;
 
 const EXAMPLES: &str = "\
@@ -75,7 +75,7 @@ fn text(explained: &Explained) -> String {
             let _ = writeln!(
                 text,
                 "  Policy: {}, {}; version {}, by {} since {}.",
-                policy::show(&version.policy),
+                version.policy,
                 version.policy.algorithm(),
                 version.version,
                 by(&version.changed_by, version.login.as_deref()),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use clap::Parser;
 use tallygate::Policy;
+use tallygate::policy::Terms;
 
 use crate::cli::failure::reason;
-use crate::cli::policy::{Terms, show};
 use crate::cli::{Failure, Result, apply};
 
 /// So many policies are tried at most.
@@ -52,7 +52,7 @@ pub fn all(
     zones: Option<&Path>,
     sweep: Option<&Sweep>,
 ) -> Result<Vec<Candidate>> {
-    let mut series: Vec<_> = flags.into_iter().map(|terms| (terms.algorithm().to_string(), terms)).collect();
+    let mut series: Vec<_> = flags.into_iter().map(|terms| (terms.algorithm.to_string(), terms)).collect();
     let first_named = series.len();
     series.extend(written.into_iter().map(|Written { text, terms }| (text, terms)));
     let first_zone = series.len();
@@ -69,12 +69,8 @@ pub fn all(
                 _ if number < first_named => Failure::new(because),
                 _ => Failure::new(format!("{series}: {because}")),
             };
-            let policy = terms.policy().map_err(|failure| match failure {
-                Failure::Error(because) => told(because),
-                other => other,
-            })?;
-            policy.validate().map_err(|error| told(error.to_string()))?;
-            let name = format!("{} {}", policy.algorithm(), show(&policy));
+            let policy = terms.policy().map_err(|error| told(error.to_string()))?;
+            let name = format!("{} {policy}", policy.algorithm());
             let name = if number < first_zone { name } else { format!("{series}: {name}") };
             candidates.push(Candidate { name, series: series.clone(), value: value.cloned(), policy });
         }

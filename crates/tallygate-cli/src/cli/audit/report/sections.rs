@@ -7,7 +7,6 @@ use tallygate::audit::report::{Act, Acts, BlockedBucket, FieldChange, Report, To
 use crate::cli::duration::show_second;
 use crate::cli::output::{by, plain};
 use crate::cli::page::Column::{self, Number, Text, Word};
-use crate::cli::policy;
 
 /// A table with what is to be said of it.
 pub struct Section {
@@ -196,7 +195,7 @@ fn changes(report: &Report) -> Section {
     let rows = report.changes.iter().map(|change| {
         let fields: Vec<_> = change.fields.iter().map(field).collect();
         let what = match change.version {
-            1 => format!("made: {}, {}", change.policy.algorithm(), policy::show(&change.policy)),
+            1 => format!("made: {}, {}", change.policy.algorithm(), change.policy),
             _ => fields.join(", "),
         };
         vec![
