@@ -374,7 +374,7 @@ impl Head {
     }
 
     /// True when a change of policy put something else in place of what that row charged: then nothing of it comes back.
-    fn forgot(&self, seq: i64) -> bool {
+    pub(crate) fn forgot(&self, seq: i64) -> bool {
         self.carried.is_some_and(|carried| seq <= carried.seq)
     }
 }

@@ -93,7 +93,7 @@ pub mod policy {
         RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneSetting, ZoneVersion, show_duration,
     };
     #[cfg(feature = "zone-file")]
-    pub use crate::zone::{Terms, parse_duration, zone_file, zone_terms};
+    pub use crate::zone::{Terms, parse_duration, parse_units, zone_file, zone_terms};
 }
 
 /// The ledger: its rows, and how to ask for them.

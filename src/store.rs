@@ -366,9 +366,9 @@ impl Store {
         each!(self, s => s.remove_zone(name).await)
     }
 
-    /// The overrides in force in a zone, by bucket.
-    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
-        each!(self, s => s.overrides(zone_id).await)
+    /// The overrides in force in a range of buckets, by bucket.
+    pub async fn overrides(&self, range: &Range) -> Result<Vec<Overridden>> {
+        each!(self, s => s.overrides(range).await)
     }
 
     pub async fn zones(&self) -> Result<Vec<Zone>> {

@@ -25,7 +25,7 @@ pub use policy::Policy;
 pub use rules::{BanRule, Limit};
 pub(crate) use rules::{micros, validate_time};
 #[cfg(feature = "zone-file")]
-pub use terms::{Terms, zone_file, zone_terms};
+pub use terms::{Terms, parse_units, zone_file, zone_terms};
 
 /// The most that a rate, a burst or a cost can be: 2^40 units.
 pub const UNITS_MAX: i64 = 1 << 40;

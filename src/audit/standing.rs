@@ -10,7 +10,7 @@ use super::Auditor;
 use super::bucket::left_by;
 use super::explain::time;
 use crate::check::validate_key;
-use crate::decide::{self, Ask, Exception, Head, Hold, Ledger, Need, Version, decide};
+use crate::decide::{self, Ask, Exception, Head, Hold, Ledger, Need, Version, decide, see};
 use crate::entry::Overridden;
 use crate::error::{Error, Result};
 use crate::store::{self, Range, Store, StoredHead};
@@ -122,7 +122,7 @@ impl Auditor {
         let range = Range::all(zone.id);
         let range = after.map_or_else(|| range.clone(), |after| range.behind(after));
         let heads = self.page(|store| store.heads(&range, limit)).await?;
-        heads.iter().map(|head| bucket(&zone, head)).collect()
+        heads.iter().map(|head| listed(&zone, head)).collect()
     }
 
     /// The buckets of a zone that are banned now, by key. [`bucket`](Self::bucket) and the
@@ -139,7 +139,7 @@ impl Auditor {
         loop {
             let heads = self.read(|store| store.heads(&range, PAGE)).await?;
             for head in &heads {
-                let bucket = bucket(&zone, head)?;
+                let bucket = listed(&zone, head)?;
                 if bucket.banned_until.is_some_and(|until| until > now) {
                     banned.push(bucket);
                 }
@@ -160,7 +160,7 @@ impl Auditor {
         validate_key(key)?;
         let mut found = Vec::new();
         for zone in self.zones().await? {
-            found.extend(self.head(&zone, key).await?.map(|head| bucket(&zone, &head)).transpose()?);
+            found.extend(self.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
         }
         Ok(found)
     }
@@ -207,20 +207,23 @@ impl Auditor {
         let current = versions.last().ok_or_else(|| Error::database("the zone lacks its versions"))?;
         let now = self.page(Store::now).await?;
         let now_us = head.clamp(now.timestamp_micros());
-        let seen = decide::Bucket { versions: &versions, head: &head, holds: &holds };
+        let bucket = decide::Bucket { versions: &versions, head: &head, holds: &holds };
         let known = Known { head: &head, answers: RefCell::default() };
+        let now_head = self.asking(&known, &of, || see(bucket, &known, now_us)).await?.head;
+        let live = |hold: &&Hold| hold.ends_us > now_us && !now_head.forgot(hold.seq);
+        let live: Vec<_> = holds.iter().filter(live).collect();
         let nobody = (current.policy.algorithm() == Algorithm::Distinct).then_some(NOBODY);
         let ask = |cost| Ask { cost, member: nobody.filter(|_| cost > 0), ..Ask::default() };
 
-        let found = self.asking(&known, &of, || decide(seen, &known, &ask(0), now_us)).await?;
-        let one = self.asking(&known, &of, || decide(seen, &known, &ask(1), now_us)).await?;
+        let found = self.asking(&known, &of, || decide(bucket, &known, &ask(0), now_us)).await?;
+        let one = self.asking(&known, &of, || decide(bucket, &known, &ask(1), now_us)).await?;
         let free = Head { banned_until_us: None, ..head };
-        let unbanned = decide::Bucket { head: &free, ..seen };
+        let unbanned = decide::Bucket { head: &free, ..bucket };
         let resets_in_us = match current.policy.algorithm().family() {
             _ if current.policy.mode() == Mode::Off => Some(0),
             Family::Held => {
-                let last_us = holds.iter().map(|hold| hold.ends_us).max().unwrap_or(now_us);
-                Some(last_us.saturating_sub(now_us).max(0))
+                let last_us = live.iter().map(|hold| hold.ends_us).max().unwrap_or(now_us);
+                Some(last_us.saturating_sub(now_us))
             }
             Family::Window | Family::Level => {
                 let all = ask(found.limit);
@@ -228,24 +231,19 @@ impl Auditor {
                 if whole.reason.allows() { Some(0) } else { whole.retry_after_us }
             }
         };
-        let in_force = head.exception.filter(|own| own.until_us.is_none_or(|until_us| until_us > now_us));
-        let bucket_override = match in_force {
+        let bucket_override = match now_head.exception {
             None => None,
-            Some(_) => {
-                let all = self.page(|store| store.overrides(zone.id)).await?;
-                all.into_iter().find(|own| own.key == stored.key)
-            }
+            Some(_) => self.page(|store| store.overrides(&only)).await?.pop(),
         };
-        let live = holds.iter().filter(|hold| hold.ends_us > now_us);
         Ok(Standing {
-            bucket: bucket(zone, &stored)?,
-            at: now,
+            bucket: listed(zone, &stored)?,
+            at: time(now_us)?,
             zone_version: current.version,
             limit: found.limit,
             remaining: found.remaining,
             retry_after_us: one.retry_after_us,
             resets_in_us,
-            held: live.map(held).collect::<Result<_>>()?,
+            held: live.into_iter().map(held).collect::<Result<_>>()?,
             bucket_override,
         })
     }
@@ -347,7 +345,7 @@ impl Ledger for Known<'_> {
     }
 }
 
-fn bucket(zone: &Zone, stored: &StoredHead) -> Result<Bucket> {
+fn listed(zone: &Zone, stored: &StoredHead) -> Result<Bucket> {
     Ok(Bucket {
         zone: zone.name.clone(),
         key: stored.key.clone(),

@@ -10,7 +10,7 @@ use crate::check::validate_key;
 use crate::decide::Override;
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Setting, What};
+use crate::store::{Action, Range, Setting, What};
 use crate::zone::{
     Policy, Zone, ZoneSetting, ZoneVersion, micros, validate_name, validate_text, validate_time,
 };
@@ -155,7 +155,7 @@ impl Operator {
     pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
         validate_name(zone)?;
         let found = self.inner.zone(zone).await?;
-        self.inner.within(self.inner.store.overrides(found.id)).await
+        self.inner.within(self.inner.store.overrides(&Range::all(found.id))).await
     }
 }
 

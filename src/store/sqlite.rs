@@ -51,7 +51,7 @@ use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Of, Request, Schema, Span, Spending, Terms};
+use super::{Action, Address, Found, Of, Range, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -269,9 +269,11 @@ impl Sqlite {
         rows.iter().map(|row| spending!(row)).collect()
     }
 
-    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+    pub async fn overrides(&self, range: &Range) -> Result<Vec<Overridden>> {
         let rows = sqlx::query(include_str!("sqlite/overrides.sql"))
-            .bind(zone_id)
+            .bind(range.zone_id)
+            .bind(&range.from)
+            .bind(&range.to)
             .bind(self.clock.now_us())
             .fetch_all(&mut *self.lease().await?)
             .await

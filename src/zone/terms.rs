@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Terms {
     /// How much it admits per window, in the zone's unit: attempts, cents, members, slots, …
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", required = true, value_parser = units, allow_negative_numbers = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", required = true, value_parser = parse_units, allow_negative_numbers = true))]
     pub rate: Option<i64>,
     /// Length of the window, with its unit: 60s, 15m, 24h, 30d
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
@@ -33,7 +33,7 @@ pub struct Terms {
     #[serde(default = "sliding_log")]
     pub algorithm: Algorithm,
     /// Capacity of a token bucket, a leaky bucket or a leaky queue [default: the rate]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = units, allow_negative_numbers = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
     pub burst: Option<i64>,
     /// Slots of a sliding counter [default: 1]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", allow_negative_numbers = true))]
@@ -51,10 +51,10 @@ pub struct Terms {
     #[serde(default, deserialize_with = "span")]
     pub slot_ttl: Option<Duration>,
     /// Allow with a warning from so much on
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = units, allow_negative_numbers = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
     pub soft_rate: Option<i64>,
     /// How much of the limit only critical checks may take
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value = "0", value_parser = units, allow_negative_numbers = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value = "0", value_parser = parse_units, allow_negative_numbers = true))]
     #[serde(default)]
     pub reserve: i64,
     /// enforce; shadow records what it would have decided and lets everything pass; off decides nothing
@@ -151,8 +151,8 @@ impl Terms {
     pub fn with(mut self, name: &str, value: &str) -> Result<Self> {
         let wrong = |remedy: Error| Error::invalid(format!("{name} {value:?} cannot be used; {remedy}"));
         match name {
-            "rate" => self.rate = Some(units(value).map_err(wrong)?),
-            "burst" => self.burst = Some(units(value).map_err(wrong)?),
+            "rate" => self.rate = Some(parse_units(value).map_err(wrong)?),
+            "burst" => self.burst = Some(parse_units(value).map_err(wrong)?),
             "per" => self.per = Some(duration(value).map_err(wrong)?),
             _ => return Err(Error::invalid(format!("{name:?} cannot be swept; use rate, burst or per"))),
         }
@@ -272,6 +272,15 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
 }
 
 /// Reads a whole number, with a minus sign too, so that the refusal of -1 can say what is allowed.
-fn units(text: &str) -> Result<i64> {
+/// Reads a cost, a rate or a burst: a whole number, of which the policy or the check judges the range.
+///
+/// # Errors
+/// Invalid: no whole number.
+///
+/// ```
+/// assert_eq!(tallygate::policy::parse_units("-1")?, -1);
+/// # Ok::<(), tallygate::Error>(())
+/// ```
+pub fn parse_units(text: &str) -> Result<i64> {
     text.parse().map_err(|_| Error::invalid(format!("use a whole number up to {UNITS_MAX}")))
 }

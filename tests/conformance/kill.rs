@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::child::{Child, Work};
-use crate::db::{Db, Told, log, told};
+use crate::db::{Connected, Db, Told, log, told};
 use crate::locks::hold;
 use crate::rounds;
 use crate::verify::verify;
@@ -268,21 +268,7 @@ pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
             app.begin().await;
         }
         let sql = format!("call {call}('[{checks}]', 5, false)");
-        let kill = async {
-            sleep(Duration::from_micros(fastrand::u64(0..usual_us))).await;
-            killer.execute(&format!("kill query {id}")).await.unwrap();
-        };
-        let began = Instant::now();
-        let (called, ()) = tokio::join!(async { app.execute(&sql).await.map(|()| began.elapsed()) }, kill);
-        if let Ok(took) = called {
-            usual_us = (usual_us + took.as_micros() as u64) / 2;
-        } else {
-            killed += 1;
-        }
-        // The kill may have come when the call was over.
-        app.execute("begin").await.ok();
-        app.execute("begin").await.unwrap();
-        app.execute("commit").await.unwrap();
+        killed += u32::from(kill_within(&mut app, &sql, &mut killer, id, &mut usual_us).await);
     }
     assert!(killed > 10, "only {killed} calls were killed");
     // Further checks follow what was left, if it counts.
@@ -300,6 +286,32 @@ pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
         ) b
         where spent > 2";
     assert_eq!(db.number(over).await, 0, "buckets that got more than their limit");
+}
+
+/// Runs a call that is killed at any time of what one usually takes, and commits what it left, as whoever begins
+/// something next does. True where the call was killed.
+async fn kill_within(
+    session: &mut Connected,
+    sql: &str,
+    killer: &mut Connected,
+    id: i64,
+    usual_us: &mut u64,
+) -> bool {
+    let wait = Duration::from_micros(fastrand::u64(0..*usual_us));
+    let kill = async {
+        sleep(wait).await;
+        killer.execute(&format!("kill query {id}")).await.unwrap();
+    };
+    let began = Instant::now();
+    let (called, ()) = tokio::join!(async { session.execute(sql).await.map(|()| began.elapsed()) }, kill);
+    if let Ok(took) = called {
+        *usual_us = (*usual_us + took.as_micros() as u64) / 2;
+    }
+    // The kill may have come when the call was over.
+    session.execute("begin").await.ok();
+    session.execute("begin").await.unwrap();
+    session.execute("commit").await.unwrap();
+    called.is_err()
 }
 
 /// What is given back, and what a person sets, is a row, a head, a hold or a limit: all of them or none.
@@ -335,22 +347,7 @@ pub async fn a_killed_statement_gives_nothing_back_by_halves(db: Db) {
         let call = if set { "zone_mark_own" } else { "zone_undo_own" };
         let hex = txn.simple();
         let sql = format!("call {call}({zone_id}, '{key}', x'{hex}', {how}, 5)");
-        let kill = async {
-            sleep(Duration::from_micros(fastrand::u64(0..usual_us))).await;
-            killer.execute(&format!("kill query {id}")).await.unwrap();
-        };
-        let began = Instant::now();
-        let (called, ()) =
-            tokio::join!(async { session.execute(&sql).await.map(|()| began.elapsed()) }, kill);
-        if let Ok(took) = called {
-            usual_us = (usual_us + took.as_micros() as u64) / 2;
-        } else {
-            killed += 1;
-        }
-        // The kill may have come when the call was over.
-        session.execute("begin").await.ok();
-        session.execute("begin").await.unwrap();
-        session.execute("commit").await.unwrap();
+        killed += u32::from(kill_within(&mut session, &sql, &mut killer, id, &mut usual_us).await);
         // Half of what was killed is asked for again.
         if round % 2 == 0 {
             session.execute(&sql).await.unwrap();

@@ -216,6 +216,7 @@ fn main() -> std::process::ExitCode {
         standing::bans_limits_of_their_own_and_modes_are_seen,
         standing::buckets_are_listed_by_key_and_found_in_every_zone,
         standing::how_a_bucket_stands_is_what_a_check_meets,
+        standing::what_a_change_of_policy_forgot_is_not_held,
         together::a_bad_check_fails_alone,
         together::a_runtime_may_end_while_checks_wait,
         together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming,

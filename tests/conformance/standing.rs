@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use fastrand::Rng;
 use tallygate::decide::Override;
-use tallygate::policy::{BanRule, CalendarUnit, Limit, Mode, TimeZoneName};
+use tallygate::policy::{BanRule, CalendarUnit, Limit, Mode, RunningBuckets, TimeZoneName};
 use tallygate::{Check, Decision, Policy};
 use uuid::Uuid;
 
@@ -120,6 +120,21 @@ pub async fn bans_limits_of_their_own_and_modes_are_seen(db: Db) {
     assert_eq!(when(members.at, members.resets_in_us), members.held.last().map(|held| held.ends_at));
     let third = limiter.check(Check::new("members", "a").member("three")).await.unwrap();
     assert_eq!(when(members.at, members.retry_after_us), passes_at(&third));
+}
+
+/// What a change of policy put something else in place of is held no more.
+pub async fn what_a_change_of_policy_forgot_is_not_held(db: Db) {
+    let limiter = db.limiter().await;
+    let slots = Policy::concurrency(3, WINDOW).unwrap();
+    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
+    limiter.check(Check::new("slots", "a").cost(2)).await.unwrap();
+    let before = limiter.auditor().bucket("slots", "a").await.unwrap().unwrap();
+    assert_eq!((before.remaining, before.held.len()), (1, 1));
+    let reset = Policy::concurrency(4, WINDOW).unwrap().with_running_buckets(RunningBuckets::Reset);
+    limiter.operator().set_zone("slots", &reset, None, "test").await.unwrap();
+    let after = limiter.auditor().bucket("slots", "a").await.unwrap().unwrap();
+    assert_eq!((after.limit, after.remaining, after.resets_in_us), (4, 4, Some(0)));
+    assert_eq!(after.held, []);
 }
 
 pub async fn buckets_are_listed_by_key_and_found_in_every_zone(db: Db) {

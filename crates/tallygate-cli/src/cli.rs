@@ -22,7 +22,6 @@ mod output;
 mod page;
 mod private;
 mod stream;
-mod units;
 mod zone;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use super::{Postgres, end, error, text, time, time_if};
 use crate::decide::{Override, Undo};
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
-use crate::store::{Action, Spending, Terms, What};
+use crate::store::{Action, Range, Spending, Terms, What};
 use crate::zone::Limit;
 
 impl Postgres {
@@ -34,9 +34,11 @@ impl Postgres {
         rows.iter().map(|row| spending!(row)).collect()
     }
 
-    pub async fn overrides(&self, zone_id: i32) -> Result<Vec<Overridden>> {
+    pub async fn overrides(&self, range: &Range) -> Result<Vec<Overridden>> {
         let rows = sqlx::query(include_str!("overrides.sql"))
-            .bind(zone_id)
+            .bind(range.zone_id)
+            .bind(&range.from)
+            .bind(&range.to)
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tallygate::ledger::Kind;
-use tallygate::policy::{Limit, Override};
+use tallygate::policy::{Limit, Override, parse_units};
 use tallygate::{Charged, Limiter, Recorded};
 use uuid::Uuid;
 
 use super::output::{Answer, Format, by, dim, plain, render, table};
-use super::{Failure, Result, duration, open, units, who};
+use super::{Failure, Result, duration, open, who};
 
 const REFUND_EXAMPLES: &str = "\
 Examples:
@@ -89,7 +89,7 @@ pub struct Settle {
     #[command(flatten)]
     of: Of,
     /// What it came to
-    #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
 }
 
@@ -173,13 +173,13 @@ pub struct Set {
     #[command(flatten)]
     bucket: Bucket,
     /// How much it admits per window [default: as the zone]
-    #[arg(long, value_name = "N", value_parser = units::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     rate: Option<i64>,
     /// Length of the window [default: as the zone's is now]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "rate", allow_hyphen_values = true)]
     per: Option<Duration>,
     /// Capacity, where the zone's algorithm has one [default: the rate]
-    #[arg(long, value_name = "N", value_parser = units::parse, requires = "rate", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_units, requires = "rate", allow_negative_numbers = true)]
     burst: Option<i64>,
     /// Blocked checks do not lead to a ban
     #[arg(long)]

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tallygate::Check;
+use tallygate::policy::parse_units;
 use uuid::Uuid;
 
 use super::failure::verdict;
 use super::output::Answer;
-use super::{Failure, Result, decision, duration, open, stream, units};
+use super::{Failure, Result, decision, duration, open, stream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(required_unless_present = "stdin", allow_negative_numbers = true)]
     key: Option<String>,
     /// How much to spend, in the zone's unit
-    #[arg(long, value_name = "N", default_value = "1", value_parser = units::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
     /// Your name for the transaction; made when not given
     #[arg(long, value_name = "UUID")]
@@ -96,7 +97,7 @@ pub struct ReserveArgs {
     #[arg(allow_negative_numbers = true)]
     key: String,
     /// How much to reserve, in the zone's unit
-    #[arg(long, value_name = "N", default_value = "1", value_parser = units::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
     /// For how long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]

@@ -9,10 +9,11 @@ use csv::ByteRecord;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 use tallygate::Check;
+use tallygate::policy::parse_units;
 
 use super::{Event, moment};
 use crate::cli::lines::{self, LINE_BYTES_MAX, Line};
-use crate::cli::{Failure, Result, units};
+use crate::cli::{Failure, Result};
 
 /// Which columns of a CSV file, or fields of JSON lines, say what.
 #[derive(clap::Args)]
@@ -178,7 +179,7 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
                 .map_err(|remedy| wrong(0, at.unwrap_or_default(), &remedy))?,
             key: key.unwrap_or_default(),
             cost: cost
-                .map_or(Ok(1), |cost| units::parse(cost.trim()).map_err(|remedy| wrong(2, cost, &remedy)))?,
+                .map_or(Ok(1), |cost| parse_units(cost.trim()).map_err(|remedy| wrong(2, cost, &remedy.to_string())))?,
             member,
             critical: critical.map_or(Ok(false), |text| {
                 flag(text.trim()).ok_or_else(|| wrong(4, text, "use true or false, 1 or 0"))
