@@ -86,7 +86,8 @@ pub struct ZoneVersion {
 
 /// A zone's name is 1 to 100 characters, without control characters and without spaces at its ends.
 pub(crate) fn validate_name(name: &str) -> Result<()> {
-    let remedy = "a zone's name is 1 to 100 characters without control characters or spaces at its ends";
+    let remedy =
+        "a zone's name is 1 to 100 characters, no number, without control characters or spaces at its ends";
     if name.is_empty() {
         return Err(Error::invalid(format!("zone name is empty; {remedy}")));
     }
@@ -94,7 +95,8 @@ pub(crate) fn validate_name(name: &str) -> Result<()> {
     if length > 100 {
         return Err(Error::invalid(format!("zone name has {length} characters; {remedy}")));
     }
-    if name.chars().any(char::is_control) || name.starts_with(' ') || name.ends_with(' ') {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number || name.chars().any(char::is_control) || name.starts_with(' ') || name.ends_with(' ') {
         return Err(Error::invalid(format!("zone name {name:?} cannot be used; {remedy}")));
     }
     Ok(())

@@ -37,6 +37,7 @@ create table if not exists zone_master (
     constraint zone_master_name_ck check (
         char_length(name) between 1 and 100
         and char_length(trim(name)) = char_length(name)
+        and name not regexp '^[0-9]+$' -- for SQL callers, who name a zone by the one or the other
         and name not regexp '[\\x{01}-\\x{1f}\\x{7f}-\\x{9f}]'
     ),
     constraint zone_master_algorithm_ck check (algorithm in (

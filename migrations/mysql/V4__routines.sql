@@ -2,6 +2,7 @@
 
 -- install sql/mysql/zone_error.sql
 -- install sql/mysql/zone_clock.sql
+-- install sql/mysql/zone_number.sql
 -- install sql/mysql/zone_txn_id_make.sql
 -- install sql/mysql/zone_head_back.sql
 -- install sql/mysql/zone_bucket_back.sql

@@ -35,6 +35,7 @@ create table zone_master (
         char_length(name) between 1 and 100
         and name !~ '[\u0001-\u001f\u007f-\u009f]'
         and name = trim(both ' ' from name)
+        and name !~ '^[0-9]+$' -- for SQL callers, who name a zone by the one or the other
     ),
     constraint zone_master_description_ck check (char_length(description) <= 1000),
     constraint zone_master_algorithm_ck check (algorithm in (

@@ -6,6 +6,7 @@
 -- install sql/postgres/zone_verdict.sql
 -- install sql/postgres/zone_window.sql
 -- install sql/postgres/zone_error.sql
+-- install sql/postgres/zone_number.sql
 -- install sql/postgres/zone_txn_id_make.sql
 -- install sql/postgres/zone_us.sql
 -- install sql/postgres/zone_time.sql

@@ -32,6 +32,7 @@ create table zone_master (
     constraint zone_master_name_ck check (
         length(name) between 1 and 100
         and name = trim(name, ' ')
+        and name glob '*[^0-9]*' -- no number
         and name not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
     ),
     constraint zone_master_description_ck check (length(description) <= 1000),

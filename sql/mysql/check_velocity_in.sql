@@ -2,7 +2,7 @@
 --
 -- As check_velocity. The decision is committed, or taken back, with the caller's transaction.
 --
--- Arguments  p_zone_id     the zone
+-- Arguments  p_zone        the zone: its name, or its number
 --            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
 -- Result     one row: blocked (0 or 1), id of the ledger row, the zone, the bucket, the rate, and the window
 --            in seconds, rounded up
@@ -10,11 +10,12 @@
 -- Errors     those of zone_check
 drop procedure if exists check_velocity_in;
 create procedure check_velocity_in(
-    in p_zone_id    int,
+    in p_zone       varchar(1000) character set utf8mb4,
     in p_bucket_key varchar(4000) character set utf8mb4
 )
 sql security definer
 begin
+    declare v_zone_id int;
     declare v_txn_id         binary(16);
     declare v_id             bigint;
     declare v_zone_version   int;
@@ -31,15 +32,16 @@ begin
     declare v_rate           bigint;
     declare v_window_us      bigint;
     call zone_transaction_require();
+    call zone_number(p_zone, v_zone_id);
     call zone_answer(
-        p_zone_id, p_bucket_key, v_txn_id, 1, true, null, false, null, null, true, v_id, v_zone_version, v_seq,
+        v_zone_id, p_bucket_key, v_txn_id, 1, true, null, false, null, null, true, v_id, v_zone_version, v_seq,
         v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at,
         v_replayed
     );
     select v.rate, v.window_us
     into v_rate, v_window_us
     from zone_version v
-    where v.zone_id = p_zone_id and v.version = v_zone_version;
-    select v_blocked as blocked, v_id as id, p_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,
+    where v.zone_id = v_zone_id and v.version = v_zone_version;
+    select v_blocked as blocked, v_id as id, v_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,
         (v_window_us + 999999) div 1000000 as window_seconds;
 end;

@@ -41,7 +41,11 @@ begin
             ) as nth_of_txn
         from (
             -- No longer than they need to be: what is sorted takes its longest length.
-            select j.position, if(j.zone_text regexp '^[0-9]+$', j.zone_id, null) as zone_id,
+            select j.position,
+                if(j.zone_text regexp '^[0-9]+$', j.zone_id, (
+                    select z.id from zone_master z
+                    where z.name = j.zone_text collate utf8mb4_bin and char_length(z.name) = char_length(j.zone_text)
+                )) as zone_id,
                 left(cast(coalesce(j.bucket_key, '') as binary), 256) as bucket_key,
                 coalesce(length(j.bucket_key), 0) as key_bytes,
                 case
@@ -62,7 +66,7 @@ begin
             from json_table(p_checks, '$[*]' columns (
                 position   for ordinality,
                 zone_id    int path '$.zone_id',
-                zone_text  varchar(40) character set utf8mb4 path '$.zone_id',
+                zone_text  varchar(1000) character set utf8mb4 path '$.zone_id',
                 bucket_key varchar(4000) character set utf8mb4 path '$.key',
                 txn        varchar(4000) character set utf8mb4 path '$.txn',
                 cost       bigint path '$.cost',

@@ -3,7 +3,7 @@
 -- The decision is committed, or taken back, with that transaction. Outside one it refuses: there the lock
 -- would end with the statement that takes it.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone          the zone: its name, or its number
 --            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
 --            p_txn_id        the transaction, 16 bytes; null makes a version 7 UUID
 --            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
@@ -26,7 +26,7 @@
 --            bucket's last row, and the bucket holds what such a snapshot does not show: run it again
 drop procedure if exists zone_check;
 create procedure zone_check(
-    in p_zone_id     int,
+    in p_zone        varchar(1000) character set utf8mb4,
     in p_bucket_key  varchar(4000) character set utf8mb4,
     in p_txn_id      binary(16),
     in p_cost        bigint,
@@ -39,6 +39,7 @@ create procedure zone_check(
 )
 sql security definer
 begin
+    declare v_zone_id int;
     declare v_txn_id         binary(16) default p_txn_id;
     declare v_id             bigint;
     declare v_zone_version   int;
@@ -60,13 +61,14 @@ begin
     end;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    call zone_number(p_zone, v_zone_id);
     call zone_answer(
-        p_zone_id, p_bucket_key, v_txn_id, p_cost, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
+        v_zone_id, p_bucket_key, v_txn_id, p_cost, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
         v_id, v_zone_version, v_seq, v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
         v_ends_at, v_created_at, v_replayed
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
-    select v_id as id, v_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
+    select v_id as id, v_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
         p_bucket_key as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason, p_cost as cost,
         v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,
         v_delay_us as delay_us, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;

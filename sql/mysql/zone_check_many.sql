@@ -3,7 +3,7 @@
 --
 -- When one fails, those before it are decided and charged in the caller's transaction: roll that back.
 --
--- Arguments  p_checks        a JSON array with an object for each: zone_id, key, txn (a UUID in hex), cost,
+-- Arguments  p_checks        a JSON array with an object for each: zone_id (or the name), key, txn (a UUID in hex), cost,
 --                            record, critical, member, ttl_us, with the meaning of zone_check's arguments;
 --                            without txn one is made, without record and critical they are false
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's

@@ -2,7 +2,7 @@
 --
 -- Once for each transaction and kind: the same again is told, and nothing happens.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone          the zone: its name, or its number
 --            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
 --            p_txn_id        names what happens, 16 bytes; for unchecked that of the check
 --            p_kind          ban, unban, override, override_end; unchecked, for a check that passed while the database
@@ -28,7 +28,7 @@
 --            1568 a transaction is open; it stays as it is
 drop procedure if exists zone_mark_own;
 create procedure zone_mark_own(
-    in p_zone_id     int,
+    in p_zone        varchar(1000) character set utf8mb4,
     in p_bucket_key  varchar(4000) character set utf8mb4,
     in p_txn_id      binary(16),
     in p_kind        varchar(100) character set utf8mb4,
@@ -45,6 +45,7 @@ create procedure zone_mark_own(
 )
 sql security definer
 begin
+    declare v_zone_id int;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
     declare v_id           bigint;
     declare v_zone_version int;
@@ -69,15 +70,16 @@ begin
         end;
         set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
         start transaction;
+        call zone_number(p_zone, v_zone_id);
         call zone_happen(
-            p_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, p_for_us, p_rate, p_window_us, p_burst, p_gcd,
+            v_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, p_for_us, p_rate, p_window_us, p_burst, p_gcd,
             p_ban_exempt, p_note, p_actor, false, v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining,
             v_ends_at, v_created_at, v_replayed
         );
         commit and no chain no release;
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;
-    select v_id as id, p_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
+    select v_id as id, p_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
         p_bucket_key as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent, v_remaining as remaining,
         v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

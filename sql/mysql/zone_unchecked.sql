@@ -2,7 +2,7 @@
 --
 -- What of zone_mark an application may do. Once for each transaction that was not decided: the same again is told.
 --
--- Arguments  p_zone_id      the zone
+-- Arguments  p_zone         the zone: its name, or its number
 --            p_bucket_key   the bucket, 1 to 255 bytes of UTF-8 without control characters
 --            p_txn_id       the check's transaction, 16 bytes
 --            p_cost         what it asked for, 0 to 2^40 units, which is noted and not charged
@@ -15,7 +15,7 @@
 --            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is too old: run it again
 drop procedure if exists zone_unchecked;
 create procedure zone_unchecked(
-    in p_zone_id     int,
+    in p_zone        varchar(1000) character set utf8mb4,
     in p_bucket_key  varchar(4000) character set utf8mb4,
     in p_txn_id      binary(16),
     in p_cost        bigint,
@@ -25,7 +25,7 @@ create procedure zone_unchecked(
 sql security definer
 begin
     call zone_mark(
-        p_zone_id, p_bucket_key, p_txn_id, 'unchecked', p_cost, null, null, null, null, null, false, p_note, null,
+        p_zone, p_bucket_key, p_txn_id, 'unchecked', p_cost, null, null, null, null, null, false, p_note, null,
         p_lock_wait_s
     );
 end;

@@ -2,7 +2,7 @@
 --
 -- Once: the same again is told, and nothing happens.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone          the zone: its name, or its number
 --            p_bucket_key    the bucket, 1 to 255 bytes of UTF-8 without control characters
 --            p_txn_id        the transaction that made the charge, 16 bytes
 --            p_kind          refund, for what an ordinary check spent; settle or cancel, for a reservation; release,
@@ -19,7 +19,7 @@
 --            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is too old: run it again
 drop procedure if exists zone_undo;
 create procedure zone_undo(
-    in p_zone_id     int,
+    in p_zone        varchar(1000) character set utf8mb4,
     in p_bucket_key  varchar(4000) character set utf8mb4,
     in p_txn_id      binary(16),
     in p_kind        varchar(100) character set utf8mb4,
@@ -28,6 +28,7 @@ create procedure zone_undo(
 )
 sql security definer
 begin
+    declare v_zone_id int;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
     declare v_id           bigint;
     declare v_zone_version int;
@@ -48,13 +49,14 @@ begin
     end if;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    call zone_number(p_zone, v_zone_id);
     call zone_happen(
-        p_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, null, null, null, null, null, null, null, null, true,
+        v_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, null, null, null, null, null, null, null, null, true,
         v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining,
         v_ends_at, v_created_at, v_replayed
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
-    select v_id as id, p_txn_id as txn_id, p_zone_id as zone_id, v_zone_version as zone_version,
+    select v_id as id, p_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
         p_bucket_key as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent, v_remaining as remaining,
         v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

@@ -2,7 +2,7 @@
 --
 -- A check of cost 1 under a transaction id made for it. Joins the caller's transaction.
 --
--- Arguments  p_zone_id     the zone
+-- Arguments  p_zone_id     the zone; or p_zone, its name
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
 -- Result     one row: blocked (0 or 1), id of the ledger row, the zone, the bucket, the rate, and the window
 --            in seconds, rounded up
@@ -35,4 +35,22 @@ begin
     from zone_version v
     where v.zone_id = p_zone_id and v.version = v_version;
 end
+$$;
+
+-- By the zone's name.
+create function check_velocity(
+    p_zone             text,
+    p_bucket_key       text,
+    out blocked        int,
+    out id             bigint,
+    out zone_id        int,
+    out bucket_key     text,
+    out rate           bigint,
+    out window_seconds bigint
+)
+language sql
+security definer
+set search_path from current
+as $$
+    select * from check_velocity(zone_number(p_zone), p_bucket_key)
 $$;

@@ -2,7 +2,7 @@
 --
 -- Joins the caller's transaction: the decision is committed, or taken back, with it.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone_id       the zone; or p_zone, its name
 --            p_bucket_key    the bucket, 1 to 255 bytes without control characters
 --            p_txn_id        the transaction; null makes a version 7 UUID
 --            p_cost          what to spend, 0 to 2^40 units; 0 is a peek, which leaves no row
@@ -258,4 +258,30 @@ begin
         p_cost, v_limit, v_remaining, v_wait_us, null, null, v_now, false
     )::zone_decision;
 end
+$$;
+
+-- By the zone's name.
+create function zone_check(
+    p_zone         text,
+    p_bucket_key   text,
+    p_txn_id       uuid    default null,
+    p_cost         bigint  default 1,
+    p_record       boolean default false,
+    p_lock_wait_ms int     default null,
+    p_own          boolean default false,
+    p_checks       int     default null,
+    p_critical     boolean default false,
+    p_member       text    default null,
+    p_ttl_us       bigint  default null
+)
+returns zone_decision
+language sql
+security definer
+set search_path from current
+as $$
+    select zone_check(
+        zone_number(p_zone),
+        p_bucket_key, p_txn_id, p_cost, p_record, p_lock_wait_ms, p_own, p_checks, p_critical, p_member,
+        p_ttl_us
+    )
 $$;

@@ -3,7 +3,7 @@
 -- Joins the caller's transaction. When one blocks, those that would have passed are blocked as held_back and spend
 -- nothing; a zone in shadow mode holds nothing back. Each has its row in the ledger.
 --
--- Arguments  p_zone_ids, p_bucket_keys, p_costs  arrays of one length, one element for each limit, with the meaning of
+-- Arguments  p_zone_ids or p_zones, p_bucket_keys, p_costs  arrays of one length, one element for each limit, with the meaning of
 --                            zone_check's; each bucket once
 --            p_txn_id        the transaction of all; null makes a version 7 UUID
 --            p_record        leave a row even for a peek; null for none
@@ -177,4 +177,29 @@ begin
             d.zone_limit, d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
         from unnest(v_decisions) d;
 end
+$$;
+
+-- By the zones' names.
+create function zone_check_all(
+    p_zones        text[],
+    p_bucket_keys  text[],
+    p_txn_id       uuid,
+    p_costs        bigint[],
+    p_record       boolean[] default null,
+    p_lock_wait_ms int       default null,
+    p_own          boolean   default false,
+    p_critical     boolean[] default null,
+    p_members      text[]    default null,
+    p_ttls_us      bigint[]  default null
+)
+returns setof zone_decision
+language sql
+security definer
+set search_path from current
+as $$
+    select * from zone_check_all(
+        (select array_agg(zone_number(z.name) order by z.n) from unnest(p_zones) with ordinality z (name, n)),
+        p_bucket_keys, p_txn_id, p_costs, p_record, p_lock_wait_ms, p_own, p_critical, p_members,
+        p_ttls_us
+    )
 $$;

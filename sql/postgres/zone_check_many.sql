@@ -4,8 +4,8 @@
 -- and buckets (see zone_check), whatever N is, the tables are touched by the same few statements, and the decisions in
 -- between touch none. Checks of others are decided in their turn as zone_check would, at the time of the call.
 --
--- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's;
---            p_record and those from p_critical on may be null, which is the default for all; p_lock_wait_ms as there
+-- Arguments  arrays of one length, one element for each check, with the meaning of zone_check's,
+--            p_zone_ids or p_zones; p_record and those from p_critical on may be null, which is the default for all; p_lock_wait_ms as there
 --            p_skip_locked   do not wait for buckets that another transaction holds: their checks come back
 --                            undecided and leave nothing behind
 --            p_own           as in zone_check; one zone that is durable makes the whole call wait
@@ -481,4 +481,30 @@ begin
             d.zone_limit, d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
         from unnest(v_decisions) d;
 end
+$$;
+
+-- By the zones' names.
+create function zone_check_many(
+    p_zones        text[],
+    p_bucket_keys  text[],
+    p_txn_ids      uuid[],
+    p_costs        bigint[],
+    p_record       boolean[],
+    p_lock_wait_ms int     default null,
+    p_skip_locked  boolean default false,
+    p_own          boolean default false,
+    p_critical     boolean[] default null,
+    p_members      text[]  default null,
+    p_ttls_us      bigint[] default null
+)
+returns setof zone_decision
+language sql
+security definer
+set search_path from current
+as $$
+    select * from zone_check_many(
+        (select array_agg(zone_number(z.name) order by z.n) from unnest(p_zones) with ordinality z (name, n)),
+        p_bucket_keys, p_txn_ids, p_costs, p_record, p_lock_wait_ms, p_skip_locked, p_own, p_critical,
+        p_members, p_ttls_us
+    )
 $$;

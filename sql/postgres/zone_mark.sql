@@ -2,7 +2,7 @@
 --
 -- Joins the caller's transaction. The same transaction and kind again is told, and nothing happens.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone_id       the zone; or p_zone, its name
 --            p_bucket_key    the bucket, 1 to 255 bytes without control characters
 --            p_txn_id        the name of the event, or of the check that passed unchecked
 --            p_kind          ban: nothing passes; unban: a ban ends, and those before it are forgotten; override:
@@ -135,4 +135,33 @@ begin
         v_override
     );
 end
+$$;
+
+-- By the zone's name.
+create function zone_mark(
+    p_zone         text,
+    p_bucket_key   text,
+    p_txn_id       uuid,
+    p_kind         text,
+    p_cost         bigint  default null,
+    p_for_us       bigint  default null,
+    p_rate         bigint  default null,
+    p_window_us    bigint  default null,
+    p_burst        bigint  default null,
+    p_gcd          bigint  default null,
+    p_ban_exempt   boolean default false,
+    p_note         text    default null,
+    p_actor        text    default null,
+    p_lock_wait_ms int     default null
+)
+returns zone_recorded
+language sql
+security definer
+set search_path from current
+as $$
+    select zone_mark(
+        zone_number(p_zone),
+        p_bucket_key, p_txn_id, p_kind, p_cost, p_for_us, p_rate, p_window_us, p_burst, p_gcd,
+        p_ban_exempt, p_note, p_actor, p_lock_wait_ms
+    )
 $$;

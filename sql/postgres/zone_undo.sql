@@ -2,7 +2,7 @@
 --
 -- Joins the caller's transaction. Never refused for want of room. The same again is told, and nothing happens.
 --
--- Arguments  p_zone_id       the zone
+-- Arguments  p_zone_id       the zone; or p_zone, its name
 --            p_bucket_key    the bucket
 --            p_txn_id        the transaction that made the charge
 --            p_kind          refund, of an ordinary check; settle or cancel, of a reservation; release, of a slot
@@ -138,4 +138,21 @@ begin
         v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, v_back), v_extra, v_charge.created_at
     );
 end
+$$;
+
+-- By the zone's name.
+create function zone_undo(
+    p_zone         text,
+    p_bucket_key   text,
+    p_txn_id       uuid,
+    p_kind         text,
+    p_cost         bigint default null,
+    p_lock_wait_ms int    default null
+)
+returns zone_recorded
+language sql
+security definer
+set search_path from current
+as $$
+    select zone_undo(zone_number(p_zone), p_bucket_key, p_txn_id, p_kind, p_cost, p_lock_wait_ms)
 $$;

@@ -41,7 +41,7 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
     "zone_error.sql" "zone_family.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_new.sql"
     "zone_head_set.sql" "zone_level_capacity.sql" "zone_level_clamp.sql" "zone_level_give.sql"
-    "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_override_add.sql" "zone_past.sql"
+    "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_number.sql" "zone_override_add.sql" "zone_past.sql"
     "zone_policy.sql" "zone_record.sql" "zone_recorded.sql" "zone_recorded_past.sql" "zone_share.sql"
     "zone_share_up.sql" "zone_strike.sql" "zone_time.sql" "zone_txn_bytes.sql" "zone_txn_id_make.sql"
     "zone_txn_tail.sql" "zone_unchecked.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql"
@@ -59,7 +59,7 @@ const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "zone_check_all_own.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql"
     "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql" "zone_decide_each.sql"
     "zone_decide_many.sql" "zone_error.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql"
-    "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_policy.sql" "zone_record.sql"
+    "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_number.sql" "zone_policy.sql" "zone_record.sql"
     "zone_strikes_before.sql" "zone_token_bucket_make.sql" "zone_transaction_require.sql"
     "zone_txn_find.sql" "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_unchecked.sql"
     "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql" "zone_window.sql"
@@ -173,8 +173,8 @@ fn install(path: &str, text: &str) -> Part {
     );
     let says = purpose(name, text).replace('\'', "''");
     let sql = if text.contains(function) {
-        let text = text.replacen(function, "\ncreate or replace function ", 1);
-        format!("{text}revoke all on function {name} from public;\ncomment on function {name} is '{says}';\n")
+        let text = text.replace(function, "\ncreate or replace function ");
+        format!("{text}{}", include_str!("secure.sql").replace("{name}", name).replace("{says}", &says))
     } else if text.contains(&format!("\ncreate type {name} ")) {
         format!("{text}comment on type {name} is '{says}';\n")
     } else {
@@ -253,7 +253,7 @@ mod tests {
             let sql = install(path, text).sql;
             let is_type = text.contains("\ncreate type ");
             assert!(is_type || sql.contains("\ncreate or replace function "), "{path}");
-            assert!(is_type || sql.contains(" from public;\ncomment on function "), "{path}");
+            assert!(is_type || sql.contains("revoke all on function "), "{path}");
         }
         for (path, text) in ROUTINES_MYSQL {
             let sql = install(path, text).sql;

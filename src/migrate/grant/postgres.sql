@@ -9,14 +9,16 @@ from (
     union all
     select 1, '{owner}', 'usage, create', 'schema', quote_ident(current_schema())
     union all
-    select 2, g.roles::text[], g.rights, 'function', format('%I.%I', current_schema(), f.name)
+    select 2, g.roles::text[], g.rights, 'function',
+        format('%I.%I(%s)', current_schema(), p.proname, pg_get_function_identity_arguments(p.oid))
     from (values
         ('{app,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
         ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
         ('{operator}', 'execute', '{zone_mark}')
     ) g (roles, rights, names)
-    cross join unnest(g.names::text[]) f (name)
+    join pg_catalog.pg_proc p
+        on p.pronamespace = current_schema()::regnamespace and p.proname = any (g.names::text[])
     union all
     select 3, g.roles::text[], g.rights, 'table', format('%I.%I', current_schema(), f.name)
     from (values

@@ -178,8 +178,9 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
             at_us: moment::parse(at.unwrap_or_default())
                 .map_err(|remedy| wrong(0, at.unwrap_or_default(), &remedy))?,
             key: key.unwrap_or_default(),
-            cost: cost
-                .map_or(Ok(1), |cost| parse_units(cost.trim()).map_err(|remedy| wrong(2, cost, &remedy.to_string())))?,
+            cost: cost.map_or(Ok(1), |cost| {
+                parse_units(cost.trim()).map_err(|remedy| wrong(2, cost, &remedy.to_string()))
+            })?,
             member,
             critical: critical.map_or(Ok(false), |text| {
                 flag(text.trim()).ok_or_else(|| wrong(4, text, "use true or false, 1 or 0"))

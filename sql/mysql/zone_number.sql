@@ -1,0 +1,27 @@
+-- zone_number: the number of a zone that is named by its name, or by its number as text; not called from outside.
+--
+-- Arguments  p_zone     the name, or the number
+--            p_zone_id  the number
+-- Locks      the zone, shared, where it is named by its name: a plain read would be the beginning of the transaction's
+--            snapshot, and the bucket is not locked yet
+-- Errors     TG001 (31001) there is no such zone
+drop procedure if exists zone_number;
+create procedure zone_number(in p_zone varchar(1000) character set utf8mb4, out p_zone_id int)
+sql security definer
+begin
+    declare exit handler for not found
+    begin
+        call zone_error('no zone', p_zone, null, null);
+    end;
+    -- No name is a number.
+    if p_zone regexp '^[0-9]{1,9}$' then
+        set p_zone_id = p_zone;
+    else
+        select z.id
+        into p_zone_id
+        from zone_master z
+        where z.name = p_zone collate utf8mb4_bin
+            and char_length(z.name) = char_length(p_zone)
+        lock in share mode;
+    end if;
+end;
