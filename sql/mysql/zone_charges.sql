@@ -8,7 +8,8 @@ drop procedure if exists zone_charges;
 create procedure zone_charges(in p_txn_id binary(16))
 sql security definer
 begin
-    select z.name as zone, t.bucket_key, t.kind, t.spent, t.ends_at is not null and t.member is null as holds
+    select z.name as zone, convert(t.bucket_key using utf8mb4) as bucket_key, t.kind, t.spent,
+        t.ends_at is not null and t.member is null as holds
     from zone_txn t
     join zone_master z on z.id = t.zone_id
     where t.txn_id = p_txn_id and t.kind in ('check', 'reserve', 'unchecked') and t.sealed

@@ -36,7 +36,8 @@ begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         set sql_safe_updates = v_safe_updates;
     end;
-    select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost, d.zone_limit,
+    select d.id, d.txn_id, d.zone_id, d.zone_version, convert(d.bucket_key using utf8mb4) as bucket_key, d.seq,
+        d.blocked, d.reason, d.cost, d.zone_limit,
         d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
     from zone_decision d
     order by d.position;

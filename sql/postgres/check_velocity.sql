@@ -52,5 +52,6 @@ language sql
 security definer
 set search_path from current
 as $$
-    select * from check_velocity(zone_number(p_zone), p_bucket_key)
+    select v.blocked, v.id, v.zone_id, v.bucket_key, v.rate, v.window_seconds
+    from check_velocity(zone_number(p_zone), p_bucket_key) v
 $$;

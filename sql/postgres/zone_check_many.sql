@@ -502,7 +502,7 @@ language sql
 security definer
 set search_path from current
 as $$
-    select * from zone_check_many(
+    select zone_check_many(
         (select array_agg(zone_number(z.name) order by z.n) from unnest(p_zones) with ordinality z (name, n)),
         p_bucket_keys, p_txn_ids, p_costs, p_record, p_lock_wait_ms, p_skip_locked, p_own, p_critical,
         p_members, p_ttls_us

@@ -12,6 +12,7 @@ mod clock;
 mod coalesced;
 mod db;
 mod differential;
+mod documented;
 mod durability;
 mod erase;
 mod exact;
@@ -280,6 +281,9 @@ fn main() -> std::process::ExitCode {
         rights::the_command_shows_what_it_would_do_and_does_it,
         rights::who_is_no_more_is_forgotten_and_the_others_keep_their_rights,
         schema::the_database_tells_what_each_routine_is_for,
+        documented::every_public_routine_has_its_signature,
+        documented::the_examples_in_python_show_what_they_print,
+        documented::the_examples_show_what_they_print,
         seeds::a_zone_is_named_by_its_name_or_its_number,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,

@@ -597,10 +597,14 @@ pub async fn a_routine_that_one_may_not_call_is_no_reason_to_wait(db: Db) {
     let error = auditor.check(Check::new("login", "42")).await.unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("refused"), "{error}");
     // A part of the schema that is not there.
-    let part = if db.engine == Engine::Postgres { "zone_check" } else { "zone_check_own" };
-    let kind = if db.engine == Engine::Postgres { "function" } else { "procedure" };
+    let part = match db.engine {
+        Engine::Postgres => {
+            "function zone_check(int, text, uuid, bigint, boolean, int, boolean, int, boolean, text, bigint)"
+        }
+        _ => "procedure zone_check_own",
+    };
     let app = Limiter::connect(&db.url_as(Role::App)).await.unwrap();
-    db.execute(&format!("drop {kind} {part}")).await;
+    db.execute(&format!("drop {part}")).await;
     let error = app.check(Check::new("login", "42")).await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
 }

@@ -42,7 +42,7 @@ pub async fn the_database_tells_what_each_routine_is_for(db: Db) {
         Engine::Postgres => (
             "select count(*) from pg_proc p
             where p.pronamespace = current_schema()::regnamespace and obj_description(p.oid, 'pg_proc') is null",
-            "select obj_description('check_velocity'::regproc, 'pg_proc')",
+            "select obj_description('check_velocity(int, text)'::regprocedure, 'pg_proc')",
         ),
         _ => (
             "select count(*) from information_schema.routines

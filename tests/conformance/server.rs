@@ -150,7 +150,7 @@ impl Server {
         address(self.id()).await
     }
 
-    fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.container.as_ref().expect("a container of our own").id()
     }
 

@@ -41,9 +41,9 @@ pub fn next(db: &Db) -> Migrator {
     for routine in routines {
         let path = format!("sql/{database}/{routine}.sql");
         let text = std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert_eq!(text.matches(head).count(), 1, "{path}");
+        assert!(text.contains(head), "{path}");
         migration += &format!("-- install {path}\n");
-        texts.push((path, text.replace(head, &format!("{head}{MARK}"))));
+        texts.push((path, text.replacen(head, &format!("{head}{MARK}"), 1)));
     }
     migrator.with_release((format!("migrations/{database}/V{number}__next.sql"), migration), texts)
 }
