@@ -14,7 +14,7 @@ mod wait;
 mod zones;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{self, Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -114,11 +114,25 @@ impl Limiter {
     ///
     /// # Errors
     /// Transient: the server cannot be reached, or did not answer before [`Config::deadline`]. Schema: it is missing, older
-    /// or newer than this program. Invalid: the URL cannot be read.
+    /// or newer than this program. Invalid: the URL cannot be read, or the clock of the runtime is paused
+    /// (`tokio::time::pause`), under which every wait for a database is over at once; for tests that move time there is
+    /// `testing::Clock`, behind the feature `testing`.
     pub async fn connect_with(url: &str, config: Config) -> Result<Self> {
         let address = Address::parse(url)?;
+        let began = (Instant::now(), time::Instant::now());
+        Self::connect_to(&address, config).await.map_err(|error| match began.0.elapsed() > 2 * began.1.elapsed() {
+            true if error.is_transient() => Error::invalid(
+                "the clock of the runtime is paused, and jumps to the end of every wait for the database; resume it, and \
+                 let tests move tallygate's own testing::Clock",
+            )
+            .caused_by(error),
+            _ => error,
+        })
+    }
+
+    async fn connect_to(address: &Address, config: Config) -> Result<Self> {
         let until = until(config.deadline);
-        let store = Store::connect(&address, config.connections.max(1), config.create, until).await?;
+        let store = Store::connect(address, config.connections.max(1), config.create, until).await?;
         migrate::embed(&store).await?;
         Self::open(store, config, until).await
     }
@@ -401,5 +415,17 @@ impl Limiter {
         let request = calls::request(Check::new("", key).cost(cost).txn(txn), zone_id, txn);
         let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
         self.inner.store.record_blocked(&request, checks, terms).await
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_is_told_from_a_slow_database() {
+        let Err(error) = Limiter::connect("sqlite::memory:").await else { panic!("connected") };
+        assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("clock of the runtime is paused"), "{error}");
     }
 }
