@@ -129,10 +129,11 @@ pub struct Overridden {
 ///
 /// ```
 /// use tallygate::ledger::History;
-/// let blocked = History { zone: Some("login".into()), blocked: Some(true), ..History::default() };
+/// let blocked = History::default().zone("login").blocked(true);
 /// # let _ = blocked;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct History {
     /// Only this zone.
     pub zone: Option<String>,
@@ -171,6 +172,51 @@ impl Default for History {
 }
 
 impl History {
+    /// Only this zone.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        Self { zone: Some(zone.into()), ..self }
+    }
+
+    /// Only this bucket; needs a zone, unless a transaction is named.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// Only this transaction, in every bucket that it touched.
+    pub fn txn(self, txn: Uuid) -> Self {
+        Self { txn: Some(txn), ..self }
+    }
+
+    /// Only blocked (true) or only allowed (false) rows.
+    pub fn blocked(self, blocked: bool) -> Self {
+        Self { blocked: Some(blocked), ..self }
+    }
+
+    /// Rows decided at this time or later.
+    pub fn since(self, since: DateTime<Utc>) -> Self {
+        Self { since: Some(since), ..self }
+    }
+
+    /// Rows decided before this time.
+    pub fn until(self, until: DateTime<Utc>) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// At most so many rows in a page: 1 to 10,000. 100 if it is not said.
+    pub fn limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// From where the page before this one ended.
+    pub fn before(self, before: Cursor) -> Self {
+        Self { before: Some(before), ..self }
+    }
+
+    /// Oldest first, for a whole zone: needs a zone, and neither a key nor a transaction.
+    pub fn oldest_first(self) -> Self {
+        Self { oldest_first: true, ..self }
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         if !(1..=10_000).contains(&self.limit) {
             return Err(Error::invalid(format!("limit {} is out of range; use 1 to 10000", self.limit)));

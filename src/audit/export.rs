@@ -24,7 +24,14 @@ const MARGIN: TimeDelta = TimeDelta::minutes(15);
 const MANIFEST: &str = "manifest.json";
 
 /// What is exported, and where to.
+///
+/// ```
+/// use tallygate::audit::export::{Export, ExportFormat};
+/// let login = Export::new("/srv/audit/2026", ExportFormat::Parquet).zone("login");
+/// # let _ = login;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Export {
     /// The folder; made when it is not there.
     pub to: PathBuf,
@@ -195,6 +202,31 @@ pub(crate) async fn export(
 }
 
 impl Export {
+    /// Everything up to 15 minutes ago, with at most 1,000,000 rows in a file.
+    pub fn new(to: impl Into<PathBuf>, format: ExportFormat) -> Self {
+        Self { to: to.into(), format, zone: None, since: None, until: None, part_rows: 1_000_000 }
+    }
+
+    /// Only this zone.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        Self { zone: Some(zone.into()), ..self }
+    }
+
+    /// Rows decided at this time or later.
+    pub fn since(self, since: DateTime<Utc>) -> Self {
+        Self { since: Some(since), ..self }
+    }
+
+    /// Rows decided before this time, instead of up to 15 minutes ago.
+    pub fn until(self, until: DateTime<Utc>) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// How many rows a file has at most: 1 or more.
+    pub fn part_rows(self, part_rows: u32) -> Self {
+        Self { part_rows, ..self }
+    }
+
     /// The manifest of what was written before, or of nothing.
     fn begin(&self, now: DateTime<Utc>) -> Result<Manifest> {
         let Self { to, format, zone, since, until, part_rows } = self;

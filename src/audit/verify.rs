@@ -31,10 +31,11 @@ const ROWS: i64 = 20_000;
 ///
 /// ```
 /// use tallygate::audit::verify::Verify;
-/// let login = Verify { zone: Some("login".into()), ..Verify::default() };
+/// let login = Verify::default().zone("login").jobs(4);
 /// # let _ = login;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Verify {
     /// Only this zone.
     pub zone: Option<String>,
@@ -49,6 +50,28 @@ pub struct Verify {
 impl Default for Verify {
     fn default() -> Self {
         Self { zone: None, key: None, after: None, jobs: 1 }
+    }
+}
+
+impl Verify {
+    /// Only this zone.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        Self { zone: Some(zone.into()), ..self }
+    }
+
+    /// Only this bucket; needs a zone.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// Only what comes behind this bucket, as a verification told that was ended early.
+    pub fn after(self, zone: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { after: Some((zone.into(), key.into())), ..self }
+    }
+
+    /// How many connections to use: 1 or more.
+    pub fn jobs(self, jobs: usize) -> Self {
+        Self { jobs, ..self }
     }
 }
 

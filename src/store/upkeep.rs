@@ -16,10 +16,11 @@ use crate::zone::{RunningBuckets, ZoneVersion};
 /// use std::time::Duration;
 /// use tallygate::schema::Upkeep;
 /// let day = Duration::from_secs(86_400);
-/// let upkeep = Upkeep { keep: Some(400 * day), idle: Some(90 * day), ..Upkeep::default() };
+/// let upkeep = Upkeep::default().keep(400 * day).idle(90 * day);
 /// # let _ = upkeep;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Upkeep {
     /// Rows of the ledger that are older are removed, by whole partitions where there are any. None keeps all.
     pub keep: Option<Duration>,
@@ -35,6 +36,28 @@ impl Default for Upkeep {
     /// Nothing is removed; partitions for 62 days.
     fn default() -> Self {
         Self { keep: None, ahead: Duration::from_secs(62 * 86_400), idle: None, dry_run: false }
+    }
+}
+
+impl Upkeep {
+    /// Removes rows of the ledger that are older, by whole partitions where there are any.
+    pub fn keep(self, keep: Duration) -> Self {
+        Self { keep: Some(keep), ..self }
+    }
+
+    /// Makes partitions for so long from now on.
+    pub fn ahead(self, ahead: Duration) -> Self {
+        Self { ahead, ..self }
+    }
+
+    /// Removes rows of buckets that were quiet for longer; they come back from the ledger.
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle: Some(idle), ..self }
+    }
+
+    /// Does nothing, and tells what would be done.
+    pub fn dry_run(self) -> Self {
+        Self { dry_run: true, ..self }
     }
 }
 

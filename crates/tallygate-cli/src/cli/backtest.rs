@@ -147,8 +147,7 @@ async fn ledger(
 ) -> Result<()> {
     let limiter = open(url).await?;
     let progress = events::progress(None, "rows");
-    let mut history =
-        History { zone: Some(zone.to_owned()), oldest_first: true, limit: PAGE, ..History::default() };
+    let mut history = History::default().zone(zone).oldest_first().limit(PAGE);
     loop {
         let page = limiter.auditor().history(&history).await?;
         for row in &page.rows {

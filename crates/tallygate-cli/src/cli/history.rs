@@ -99,15 +99,10 @@ enum Format {
 
 pub async fn run(url: &str, args: Args) -> Result {
     let limiter = open(url).await?;
-    let mut history = History {
-        zone: args.zone,
-        key: args.key,
-        txn: args.txn,
-        blocked: (args.blocked || args.allowed).then_some(args.blocked),
-        since: args.since,
-        until: args.until,
-        ..History::default()
-    };
+    let mut history = History::default();
+    (history.zone, history.key, history.txn) = (args.zone, args.key, args.txn);
+    history.blocked = (args.blocked || args.allowed).then_some(args.blocked);
+    (history.since, history.until) = (args.since, args.until);
     let mut printer = None;
     let mut left = args.limit;
     while left > 0 {
@@ -183,14 +178,17 @@ impl Printer {
                 writer.write_record(FIELDS)?;
             }
             rows.iter().try_for_each(|row| {
-                writer.serialize(Entry {
-                    zone: cell(&row.zone),
-                    key: cell(&row.key),
-                    member: row.member.as_deref().map(cell),
-                    note: row.note.as_deref().map(cell),
-                    actor: row.actor.as_deref().map(cell),
-                    ..row.clone()
-                })
+                let mut row = row.clone();
+                for text in [
+                    Some(&mut row.zone),
+                    Some(&mut row.key),
+                    row.member.as_mut(),
+                    row.note.as_mut(),
+                    row.actor.as_mut(),
+                ] {
+                    text.into_iter().for_each(|text| *text = cell(text));
+                }
+                writer.serialize(row)
             })
         };
         write(&mut writer)

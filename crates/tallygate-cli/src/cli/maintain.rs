@@ -42,7 +42,9 @@ pub struct Args {
 
 pub async fn run(url: &str, args: Args) -> Result {
     let Args { keep, ahead, idle, dry_run, format } = args;
-    let done = open(url).await?.owner().maintain(Upkeep { keep, ahead, idle, dry_run }).await?;
+    let mut upkeep = Upkeep::default().ahead(ahead);
+    (upkeep.keep, upkeep.idle, upkeep.dry_run) = (keep, idle, dry_run);
+    let done = open(url).await?.owner().maintain(upkeep).await?;
     let mut out = stdout().lock();
     match format {
         Answer::Json => writeln!(out, "{}", serde_json::to_string(&done)?)?,

@@ -108,7 +108,7 @@ impl Compared {
         let bar = files::counter("buckets");
         let compared = auditor.compare(&checkpoint, heads, |read| bar.set_position(read)).await;
         bar.finish_and_clear();
-        let Comparison { differences, dropped, dropped_since } = compared?;
+        let Comparison { differences, dropped, dropped_since, .. } = compared?;
         let Checkpoint { digest, cut_at, buckets, rows, .. } = checkpoint;
         Ok(Self {
             unaltered: differences.is_empty(),

@@ -60,18 +60,13 @@ enum WrittenAs {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let export = Export {
-        to: args.to,
-        format: match args.written_as {
-            WrittenAs::Csv => ExportFormat::Csv,
-            WrittenAs::Jsonl => ExportFormat::JsonLines,
-            WrittenAs::Parquet => ExportFormat::Parquet,
-        },
-        zone: args.zone,
-        since: args.since,
-        until: args.until,
-        part_rows: args.part_rows,
+    let format = match args.written_as {
+        WrittenAs::Csv => ExportFormat::Csv,
+        WrittenAs::Jsonl => ExportFormat::JsonLines,
+        WrittenAs::Parquet => ExportFormat::Parquet,
     };
+    let mut export = Export::new(args.to, format).part_rows(args.part_rows);
+    (export.zone, export.since, export.until) = (args.zone, args.since, args.until);
     let limiter = open(url).await?;
     let bar = files::counter("rows");
     let manifest = limiter.auditor().export(&export, |rows| bar.set_position(rows)).await;

@@ -87,7 +87,8 @@ pub async fn run(url: &str, args: Args) -> Result {
     let since = since.transpose()?;
     let config = Config { connections: args.jobs + 1, ..Config::default() };
     let auditor = open_with(url, config).await?.auditor();
-    let what = Verify { zone: args.zone, key: args.key, after: args.after, jobs: args.jobs as usize };
+    let mut what = Verify::default().jobs(args.jobs as usize);
+    (what.zone, what.key, what.after) = (args.zone, args.key, args.after);
     let mut seen = Seen { bar: bar(), format: args.format, found: Vec::new(), rows: 0, passed: None };
     let verified = tokio::select! {
         verified = auditor.verify(&what, |told| seen.hear(told)) => verified,

@@ -43,8 +43,7 @@ pub async fn read(
     told: &Told,
 ) -> Result<Ledger> {
     let mut proof = Proof::new(&load.run, policy);
-    let mut history =
-        History { zone: Some(load.zone.to_owned()), since: Some(start), limit: PAGE, ..History::default() };
+    let mut history = History::default().zone(load.zone).since(start).limit(PAGE);
     let bar = bar();
     loop {
         let page = limiter.auditor().history(&history).await?;

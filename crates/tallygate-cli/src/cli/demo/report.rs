@@ -40,12 +40,7 @@ impl Report {
     pub async fn read(limiter: &Limiter, zone: &str, policy: &Policy, start: DateTime<Utc>) -> Result<Self> {
         let window = TimeDelta::microseconds(policy.window_us());
         // What was spent in the window before still counts at the start.
-        let mut history = History {
-            zone: Some(zone.to_owned()),
-            since: Some(start - window),
-            limit: 1_000,
-            ..History::default()
-        };
+        let mut history = History::default().zone(zone).since(start - window).limit(1_000);
         let mut counts = BTreeMap::new();
         loop {
             let page = limiter.auditor().history(&history).await?;

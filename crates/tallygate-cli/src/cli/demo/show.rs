@@ -29,8 +29,8 @@ pub fn opening(place: &Place, attempts: &Attempts, clients: usize) -> Result<()>
 pub async fn findings(limiter: &Limiter, place: &Place, report: &Report, took: Duration) -> Result<()> {
     let rows = match report.keys.first() {
         Some(worst) => {
-            let (zone, key) = (Some(report.zone.clone()), Some(worst.key.clone()));
-            limiter.auditor().history(&History { zone, key, limit: 4, ..History::default() }).await?.rows
+            let history = History::default().zone(&report.zone).key(&worst.key).limit(4);
+            limiter.auditor().history(&history).await?.rows
         }
         None => Vec::new(),
     };
