@@ -40,6 +40,7 @@
 //! | `tls` (default) | encrypted connections, by rustls |
 //! | `evidence` | checkpoints, proofs and exports of the ledger |
 //! | `zone-file` | zones as code: `policy::zone_file` reads a file of them, and durations with units |
+//! | `pages` | reports as pages of HTML with charts, and what they are made of ([`page`]) |
 //! | `clap` | the same names as flags of a command line |
 //! | `testing` | a clock that tests move by hand, on the embedded engine; answers may be built by hand |
 //!
@@ -63,6 +64,8 @@ mod error;
 mod limiter;
 mod migrate;
 mod names;
+#[cfg(feature = "pages")]
+pub mod page;
 mod retry;
 mod store;
 #[cfg(feature = "testing")]

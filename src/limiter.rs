@@ -418,10 +418,11 @@ impl Limiter {
     }
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(feature = "sqlite")]
     #[tokio::test(start_paused = true)]
     async fn a_paused_clock_is_told_from_a_slow_database() {
         let Err(error) = Limiter::connect("sqlite::memory:").await else { panic!("connected") };

@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// The rooms of `src`, from the plain values up: a room may name those of its own layer and of the layers
 /// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 4] = [
-    &["error", "names", "zone", "check", "decision", "entry"],
+    &["error", "names", "page", "zone", "check", "decision", "entry"],
     &["chain", "decide", "retry", "testing"],
     &["store", "migrate"],
     &["limiter", "audit", "backtest"],

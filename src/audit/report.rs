@@ -1,7 +1,13 @@
 //! What a ledger says about a time: volumes, who was blocked most, who acted, what was changed.
 
 mod changes;
+#[cfg(feature = "pages")]
+mod chart;
 mod near;
+#[cfg(feature = "pages")]
+mod page;
+#[cfg(feature = "pages")]
+mod sections;
 mod sketch;
 mod tally;
 mod values;
@@ -15,6 +21,8 @@ use crate::store::{Lines, Of, Span};
 use crate::zone::Zone;
 use tally::Tally;
 
+#[cfg(feature = "pages")]
+pub use sections::Section;
 pub use values::{
     Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn, Top,
     Undone, Volume, ZoneReport,
@@ -49,7 +57,7 @@ impl Auditor {
     /// for _ in 0..7 {
     ///     limiter.check(Check::new("login", "user:42")).await?;
     /// }
-    /// let report = limiter.auditor().report(&ReportOn { zone: Some("login".into()), ..ReportOn::default() }, |_| ()).await?;
+    /// let report = limiter.auditor().report(&ReportOn::default().zone("login"), |_| ()).await?;
     /// assert_eq!((report.zones[0].counts.allowed, report.zones[0].counts.blocked), (5, 2));
     /// assert_eq!(report.blocked_most.buckets[0].key, "user:42");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();

@@ -19,7 +19,6 @@ mod maintain;
 mod migrate;
 mod most;
 mod output;
-mod page;
 mod private;
 mod stream;
 mod zone;

@@ -11,7 +11,14 @@ use crate::entry::Kind;
 use crate::zone::Policy;
 
 /// What a [`Report`] is about.
+///
+/// ```
+/// use tallygate::audit::report::ReportOn;
+/// let login = ReportOn::default().zone("login").top(5);
+/// # let _ = login;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ReportOn {
     /// Only this zone; None for all.
     pub zone: Option<String>,
@@ -26,6 +33,28 @@ pub struct ReportOn {
 impl Default for ReportOn {
     fn default() -> Self {
         Self { zone: None, since: None, until: None, top: 20 }
+    }
+}
+
+impl ReportOn {
+    /// Only this zone.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        Self { zone: Some(zone.into()), ..self }
+    }
+
+    /// Rows decided at this time or later.
+    pub fn since(self, since: DateTime<Utc>) -> Self {
+        Self { since: Some(since), ..self }
+    }
+
+    /// Rows decided before this time.
+    pub fn until(self, until: DateTime<Utc>) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// How many buckets the lists name: 1 to 1,000.
+    pub fn top(self, top: u32) -> Self {
+        Self { top, ..self }
     }
 }
 

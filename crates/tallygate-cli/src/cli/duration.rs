@@ -1,6 +1,7 @@
 //! Durations and moments as people write and read them.
 
 use chrono::{DateTime, TimeDelta, Utc};
+pub use tallygate::page::second as show_second;
 pub use tallygate::policy::{parse_duration as parse, show_duration as show};
 
 /// Reads a moment: RFC 3339, or how long ago it was.
@@ -29,11 +30,6 @@ pub fn show_wait(us: i64) -> String {
         }
         _ => show(us.div_ceil_by(1_000_000) * 1_000_000),
     }
-}
-
-/// A moment, to the second: what a sentence needs.
-pub fn show_second(moment: DateTime<Utc>) -> String {
-    moment.format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// A moment, to the millisecond: what fits in a column.

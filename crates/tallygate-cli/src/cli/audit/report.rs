@@ -1,8 +1,5 @@
 //! `tallygate audit report`.
 
-mod chart;
-mod html;
-mod sections;
 mod text;
 
 use std::io::{self, IsTerminal, Write, stdout};
@@ -65,7 +62,8 @@ enum Format {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let on = ReportOn { zone: args.zone, since: args.since, until: args.until, top: args.top };
+    let mut on = ReportOn::default().top(args.top);
+    (on.zone, on.since, on.until) = (args.zone, args.since, args.until);
     let limiter = open(url).await?;
     let Some(path) = args.html else {
         let report = read(&limiter, &on).await?;
@@ -81,7 +79,7 @@ pub async fn run(url: &str, args: Args) -> Result {
     let unwritable = |error| Failure::new(format!("{} cannot be written: {error}", path.display()));
     let page = Private::begin(&path).map_err(unwritable)?;
     let report = read(&limiter, &on).await?;
-    page.end(&html::html(&report)?).map_err(unwritable)?;
+    page.end(&report.page()?).map_err(unwritable)?;
     writeln!(stdout(), "wrote {}", path.display())?;
     Ok(ExitCode::SUCCESS)
 }

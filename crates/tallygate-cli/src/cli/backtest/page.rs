@@ -1,11 +1,12 @@
 //! The page of a back-test.
 
+use tallygate::page::Column::{Number, Text, Word};
+use tallygate::page::Page;
+
 use super::plot;
 use super::told::{Told, moment, share, span};
 use crate::cli::Result;
 use crate::cli::output::plain;
-use crate::cli::page::Column::{Number, Text, Word};
-use crate::cli::page::Page;
 
 /// A page for what was found in `source`, with the name of what was swept.
 pub fn page(source: &str, told: &[Told], swept: Option<&str>) -> Result<String> {

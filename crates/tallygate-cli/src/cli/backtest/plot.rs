@@ -8,8 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tallygate::backtest::BacktestReport;
 
 use super::told::{Told, percent};
-use crate::cli::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, VIOLET};
 use crate::cli::{Failure, Result, duration};
+use tallygate::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, VIOLET};
 
 pub const ALLOWED: RGBColor = GREEN;
 pub const BLOCKED: RGBColor = RED;

@@ -2,16 +2,14 @@
 
 use comfy_table::CellAlignment;
 use tallygate::audit::report::Report;
+use tallygate::page::{Column, count, second};
 
-use super::sections::{count, sections};
-use crate::cli::duration::show_second;
 use crate::cli::output::{bold, dim, render, table};
-use crate::cli::page::Column;
 
 pub fn text(report: &Report) -> String {
-    let time = format!("{} to {} UTC", show_second(report.since), show_second(report.until));
+    let time = format!("{} to {} UTC", second(report.since), second(report.until));
     let mut text = format!("{}  {} rows of the ledger\n", bold(&time), count(report.rows));
-    for section in sections(report) {
+    for section in report.sections() {
         text += &format!("\n{}\n", bold(section.heading));
         if section.rows.is_empty() {
             text += &format!("{}\n", section.none);

@@ -1,17 +1,36 @@
 //! Pages of HTML that stand alone: one file without a network, light and dark, for the screen and on paper.
+//!
+//! [`Report::page`](crate::audit::report::Report::page) is one. Whoever makes another draws its charts with `plotters`, in
+//! these colours.
+//!
+//! ```
+//! use tallygate::page::{Column, Page};
+//! let mut page = Page::new("Cards", "of today");
+//! page.table(&[Column::Text("card"), Column::Number("checks")], &[vec!["9f3c".into(), "17".into()]]);
+//! assert!(page.finish("from the ledger").starts_with("<!doctype html>"));
+//! ```
 
+use chrono::{DateTime, Utc};
 use plotters::style::RGBColor;
 
-use super::output::plain;
+pub use plotters;
 
 // What charts are drawn with. An SVG holds the colours of the light page; the style sheet gives those of the dark one.
+/// Axes and what is said beside a chart.
 pub const FAINT: RGBColor = RGBColor(98, 107, 115);
+/// Lines behind a chart.
 pub const GRID: RGBColor = RGBColor(222, 222, 216);
+/// What was allowed.
 pub const GREEN: RGBColor = RGBColor(0, 109, 91);
+/// What was allowed with a warning.
 pub const AMBER: RGBColor = RGBColor(201, 138, 0);
+/// What would have been blocked.
 pub const VIOLET: RGBColor = RGBColor(122, 95, 168);
+/// What was not checked.
 pub const BLUE: RGBColor = RGBColor(74, 124, 155);
+/// What was blocked.
 pub const RED: RGBColor = RGBColor(196, 60, 48);
+/// What was blocked from memory.
 pub const ROSE: RGBColor = RGBColor(228, 148, 139);
 
 /// The colours of the dark page in place of those.
@@ -28,12 +47,14 @@ const DARK: [(RGBColor, &str); 8] = [
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page in the making.
+/// A page in the making. Whatever text it is given is shown as that text, and is never markup.
+#[derive(Clone, Debug)]
 pub struct Page {
     html: String,
 }
 
 impl Page {
+    /// An empty one.
     pub fn new(title: &str, subtitle: &str) -> Self {
         let dark: String = DARK
             .iter()
@@ -53,10 +74,12 @@ impl Page {
         }
     }
 
+    /// What a part of it is about.
     pub fn heading(&mut self, text: &str) {
         self.html += &format!("<h2>{}</h2>\n", escape(text));
     }
 
+    /// Text.
     pub fn paragraph(&mut self, text: &str) {
         self.html += &format!("<p>{}</p>\n", escape(text));
     }
@@ -86,6 +109,7 @@ impl Page {
         self.html += &format!("<figure>\n<figcaption>{title}{legend}</figcaption>\n{svg}</figure>\n");
     }
 
+    /// A table; of each row a text for each column.
     pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
         let class = |column: &Column| match column {
             Column::Text(_) => "",
@@ -107,22 +131,25 @@ impl Page {
         );
     }
 
+    /// The whole page.
     pub fn finish(self, footer: &str) -> String {
         format!("{}<footer>{}</footer>\n</body>\n</html>\n", self.html, escape(footer))
     }
 }
 
 /// A column of a table, by its name.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Broken where it must be.
     Text(&'static str),
     /// Short, never broken.
     Word(&'static str),
+    /// To the right.
     Number(&'static str),
 }
 
 impl Column {
+    /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Text(name) | Self::Word(name) | Self::Number(name) => name,
@@ -131,7 +158,7 @@ impl Column {
 }
 
 /// Text that shows itself in HTML, between tags and in attributes.
-pub fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in plain(text).chars() {
         match c {
@@ -151,6 +178,46 @@ fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
+/// Text from elsewhere, without the control characters that could write over the terminal, and without those that
+/// nobody sees, which could make it read otherwise.
+pub fn plain(text: &str) -> String {
+    let show =
+        |c: char| if c.is_control() || is_unseen(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    text.chars().map(show).collect()
+}
+
+/// Characters that have no width, turn the direction of what follows, tag it, or end a line.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Who did it, as was said, and as whom the session was logged in.
+pub fn by(said: &str, login: Option<&str>) -> String {
+    let login = login.map(|login| format!(" (login {})", plain(login))).unwrap_or_default();
+    format!("{}{login}", plain(said))
+}
+
+/// A number by thousands: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A moment, to the second: `2026-03-29 00:59:59`.
+pub fn second(moment: DateTime<Utc>) -> String {
+    moment.format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,5 +235,26 @@ mod tests {
         let html = page.finish(hostile);
         assert!(!html.contains("<script"), "{html}");
         assert_eq!(html.matches(shown).count(), 10, "{html}");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_shown_by_its_number() {
+        for unseen in
+            ['\u{1b}', '\u{85}', '\u{200b}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{feff}', '\u{e0041}']
+        {
+            assert_eq!(plain(&format!("a{unseen}b")), format!("a\\u{{{:x}}}b", u32::from(unseen)));
+        }
+        for seen in ["card:9f3c", "Zoë", "日本", "עברית", "👍🏽", "a b"] {
+            assert_eq!(plain(seen), seen);
+        }
+    }
+
+    #[test]
+    fn a_number_is_shown_by_thousands() {
+        for (number, shown) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
+        {
+            assert_eq!(count(number), shown);
+        }
     }
 }

@@ -5,10 +5,9 @@ use std::error::Error;
 use chrono::{DateTime, Utc};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use tallygate::audit::report::{Counts, Grain, Report};
 
-use super::sections::count;
-use crate::cli::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, ROSE, VIOLET};
+use super::{Counts, Grain, Report};
+use crate::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, ROSE, VIOLET, count};
 
 const WIDTH: u32 = 1000;
 const LEFT: u32 = 62;
@@ -31,14 +30,14 @@ const PARTS: [Part; 6] = [
 ];
 
 /// What was decided in a time.
-pub struct Bar {
+pub(super) struct Bar {
     starts_at: DateTime<Utc>,
     grain: Grain,
     counts: Counts,
 }
 
 /// The bars of the zones that are wanted, without a gap from the report's beginning to its end.
-pub fn bars(report: &Report, wanted: impl Fn(&str) -> bool) -> Vec<Bar> {
+pub(super) fn bars(report: &Report, wanted: impl Fn(&str) -> bool) -> Vec<Bar> {
     let Report { grain, volumes, .. } = report;
     let length = grain.length();
     let mut first = grain.of(report.since);
@@ -66,13 +65,13 @@ fn steps_from(first: DateTime<Utc>, at: DateTime<Utc>, grain: Grain) -> usize {
 }
 
 /// The parts that the bars have, with their colours.
-pub fn legend(bars: &[Bar]) -> Vec<(RGBColor, &'static str)> {
+pub(super) fn legend(bars: &[Bar]) -> Vec<(RGBColor, &'static str)> {
     let there = PARTS.into_iter().filter(|(_, _, part)| bars.iter().any(|bar| part(&bar.counts) > 0));
     there.map(|(name, color, _)| (color, name)).collect()
 }
 
 /// Checks over time, as stacked bars.
-pub fn volumes(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
+pub(super) fn volumes(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
     let most = bars.iter().map(|bar| bar.counts.checks).max().unwrap_or(0).max(1);
     let step = step(most);
     draw(bars, height, (most as f64, step as f64), &|value| short(value as u64), |x, bar| {
@@ -90,7 +89,7 @@ pub fn volumes(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
 }
 
 /// The blocked share over time.
-pub fn share(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
+pub(super) fn share(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
     draw(bars, height, (1.0, 0.25), &|value| format!("{:.0} %", value * 100.0), |x, bar| {
         let Counts { checks, blocked, .. } = bar.counts;
         if blocked == 0 { vec![] } else { vec![(x, 0.0, blocked as f64 / checks as f64, RED)] }

@@ -1,46 +1,53 @@
 //! The tables of a report, for the terminal and for the page.
 
-use indicatif::HumanCount;
 use serde_json::Value;
-use tallygate::audit::report::{Act, Acts, BlockedBucket, FieldChange, Report, Top, ZoneReport};
 
-use crate::cli::duration::show_second;
-use crate::cli::output::{by, plain};
-use crate::cli::page::Column::{self, Number, Text, Word};
+use super::{Act, Acts, BlockedBucket, FieldChange, Report, Top, ZoneReport};
+use crate::page::Column::{self, Number, Text, Word};
+use crate::page::{by, count, plain, second};
 
-/// A table with what is to be said of it.
+/// A table of a report, with what is to be said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Section {
+    /// What it is called.
     pub heading: &'static str,
     /// What the numbers mean; empty where that is plain.
     pub about: String,
+    /// Its columns.
     pub columns: &'static [Column],
+    /// Of each row a text for each column, fit for a terminal and for a page.
     pub rows: Vec<Vec<String>>,
     /// What is said where there are no rows.
     pub none: &'static str,
 }
 
-pub fn sections(report: &Report) -> Vec<Section> {
-    vec![
-        zones(report),
-        reasons(report),
-        blocked(
-            "Blocked most",
-            "The buckets of which most checks were blocked.",
-            "no bucket was blocked",
-            &report.blocked_most,
-        ),
-        blocked(
-            "Shadowed most",
-            "The buckets of which most checks would have been blocked by a zone that enforces.",
-            "no check was shadowed",
-            &report.shadowed_most,
-        ),
-        near(report),
-        bans(&report.bans),
-        actions(&report.actions),
-        changes(report),
-        undone(report),
-    ]
+impl Report {
+    /// What it says, as tables: for a page, a terminal or a letter.
+    pub fn sections(&self) -> Vec<Section> {
+        let report = self;
+        vec![
+            zones(report),
+            reasons(report),
+            blocked(
+                "Blocked most",
+                "The buckets of which most checks were blocked.",
+                "no bucket was blocked",
+                &report.blocked_most,
+            ),
+            blocked(
+                "Shadowed most",
+                "The buckets of which most checks would have been blocked by a zone that enforces.",
+                "no check was shadowed",
+                &report.shadowed_most,
+            ),
+            near(report),
+            bans(&report.bans),
+            actions(&report.actions),
+            changes(report),
+            undone(report),
+        ]
+    }
 }
 
 fn zones(report: &Report) -> Section {
@@ -99,7 +106,7 @@ fn blocked(heading: &'static str, about: &str, none: &'static str, top: &Top<Blo
         if !top.exact {
             row.push(count(bucket.blocked.saturating_sub(bucket.error)));
         }
-        row.extend([bucket.first_at, bucket.last_at].map(show_second));
+        row.extend([bucket.first_at, bucket.last_at].map(second));
         row
     };
     let estimated = " There were more buckets than are counted one by one, so these are estimates: between at least and at \
@@ -124,7 +131,7 @@ fn near(report: &Report) -> Section {
     let rows = top.buckets.iter().map(|bucket| {
         let left =
             format!("{} of {}", count(bucket.remaining.unsigned_abs()), count(bucket.limit.unsigned_abs()));
-        vec![plain(&bucket.zone), plain(&bucket.key), left, show_second(bucket.decided_at)]
+        vec![plain(&bucket.zone), plain(&bucket.key), left, second(bucket.decided_at)]
     });
     Section {
         heading: "Near the limit",
@@ -138,8 +145,8 @@ fn near(report: &Report) -> Section {
 
 fn bans(acts: &Acts) -> Section {
     let row = |act: &Act| {
-        let until = act.ends_at.map(show_second).unwrap_or_default();
-        vec![show_second(act.recorded_at), plain(&act.zone), plain(&act.key), until]
+        let until = act.ends_at.map(second).unwrap_or_default();
+        vec![second(act.recorded_at), plain(&act.zone), plain(&act.key), until]
     };
     Section {
         heading: "Bans",
@@ -154,12 +161,12 @@ fn actions(acts: &Acts) -> Section {
     let text = |text: &Option<String>| text.as_deref().map(plain).unwrap_or_default();
     let row = |act: &Act| {
         vec![
-            show_second(act.recorded_at),
+            second(act.recorded_at),
             act.kind.as_str().replace('_', " "),
             plain(&act.zone),
             plain(&act.key),
             act.limit.map(|limit| limit.to_string()).unwrap_or_default(),
-            act.ends_at.map(show_second).unwrap_or_default(),
+            act.ends_at.map(second).unwrap_or_default(),
             act.actor.as_ref().map(|actor| by(actor, act.login.as_deref())).unwrap_or_default(),
             text(&act.note),
         ]
@@ -199,7 +206,7 @@ fn changes(report: &Report) -> Section {
             _ => fields.join(", "),
         };
         vec![
-            show_second(change.changed_at),
+            second(change.changed_at),
             plain(&change.zone),
             change.version.to_string(),
             by(&change.changed_by, change.login.as_deref()),
@@ -241,10 +248,6 @@ fn undone(report: &Report) -> Section {
     }
 }
 
-pub fn count(number: u64) -> String {
-    HumanCount(number).to_string()
-}
-
-pub fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
