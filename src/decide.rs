@@ -27,7 +27,7 @@ use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Family, Limit, Mode, Policy, ZoneVersion};
 
-pub use event::{BucketOverride, Charge, Event, Happened, Override, Undo, happen};
+pub use event::{Charge, Event, Happened, Override, Undo, happen};
 pub(crate) use see::{Seen, see};
 pub(crate) use window::{same_as, since};
 

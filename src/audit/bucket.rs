@@ -18,7 +18,7 @@ use super::fault::{Fault, FaultKind};
 use super::hashed::hashed;
 use super::replay::Replay;
 use crate::chain::{self, Hash, Salt};
-use crate::decide::{BucketOverride, Exception, Hold, Version};
+use crate::decide::{Exception, Hold, Version};
 use crate::entry::{Kind, LedgerRow};
 use crate::store::StoredHead;
 
@@ -33,7 +33,7 @@ pub(super) struct Checking<'z> {
     key: String,
     salt: Option<Salt>,
     replay: Replay,
-    overrides: Vec<BucketOverride>,
+    overrides: Vec<Exception>,
     head: Option<StoredHead>,
     /// The last row, and its hash.
     last: Option<Last>,
@@ -79,7 +79,7 @@ impl<'z> Checking<'z> {
         key: String,
         first: &LedgerRow,
         (head, dropped): (Option<StoredHead>, Option<StoredHead>),
-        overrides: Vec<BucketOverride>,
+        overrides: Vec<Exception>,
         replay: Replay,
         now_us: i64,
     ) -> Self {
@@ -130,7 +130,7 @@ impl<'z> Checking<'z> {
         self.replay.is_behind(row)
     }
 
-    pub fn catch_up(&mut self, versions: Arc<[Version]>, overrides: Vec<BucketOverride>) {
+    pub fn catch_up(&mut self, versions: Arc<[Version]>, overrides: Vec<Exception>) {
         self.replay.catch_up(versions, overrides.clone());
         self.overrides = overrides;
     }
@@ -208,13 +208,7 @@ impl<'z> Checking<'z> {
     /// Did a row change since it was hashed behind the one before it? Nothing is said of one behind a gap.
     fn chain(&mut self, row: &LedgerRow, gap: bool) -> bool {
         let own = self.overrides.iter().find(|own| own.seq == row.seq && row.kind == Kind::Override);
-        let exception = own.map(|own| Exception {
-            seq: own.seq,
-            limit: own.limit,
-            ban_exempt: own.ban_exempt,
-            until_us: own.until_us,
-        });
-        let row_of = hashed(row, exception);
+        let row_of = hashed(row, own.copied());
         let closes = |before: &Hash| row_of.hash(before, self.salt.as_ref()) == row.row_hash;
         let edited = !gap && !closes(&self.hash) && !self.beside.as_ref().is_some_and(closes);
         // When it ends is in the row, and not with the limit in its hash.

@@ -10,7 +10,7 @@ use super::Auditor;
 use super::book::Book;
 use super::compare::Replayed;
 use super::replay::Replay;
-use crate::decide::{self, Ask, BucketOverride, Need, Seen, Version, decide};
+use crate::decide::{self, Ask, Exception, Need, Seen, Version, decide};
 use crate::decision::Reason;
 use crate::entry::{Entry, Kind, LedgerRow};
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ struct Explaining<'s> {
     bucket: Bucket,
     zone: String,
     versions: Vec<ZoneVersion>,
-    overrides: Vec<BucketOverride>,
+    overrides: Vec<Exception>,
     replay: Replay,
     /// The last row that was dropped.
     dropped: Option<StoredHead>,

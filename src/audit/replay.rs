@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::book::{Book, Found};
 use super::compare::compare;
-use crate::decide::{Bucket, BucketOverride, Head, Hold, Version};
+use crate::decide::{Bucket, Exception, Head, Hold, Version};
 use crate::entry::Kind;
 use crate::zone::Family;
 
@@ -22,7 +22,7 @@ pub use crate::entry::LedgerRow;
 #[derive(Clone, Debug)]
 pub struct Replay {
     versions: Arc<[Version]>,
-    overrides: Vec<BucketOverride>,
+    overrides: Vec<Exception>,
     /// How long before a row anything may be asked about.
     horizon_us: i64,
     state: State,
@@ -83,7 +83,7 @@ struct Derived {
 
 impl Replay {
     /// A bucket without rows, in a zone with these versions, in order, and with all overrides that it ever had.
-    pub fn new(versions: Arc<[Version]>, overrides: Vec<BucketOverride>) -> Self {
+    pub fn new(versions: Arc<[Version]>, overrides: Vec<Exception>) -> Self {
         let mut replay = Self {
             versions,
             overrides: Vec::new(),
@@ -101,7 +101,7 @@ impl Replay {
     }
 
     /// The same for another bucket; what memory it has is used again.
-    pub fn restart(&mut self, versions: Arc<[Version]>, overrides: Vec<BucketOverride>) {
+    pub fn restart(&mut self, versions: Arc<[Version]>, overrides: Vec<Exception>) {
         self.know(versions, overrides);
         self.state.holds.clear();
         self.state = State { holds: std::mem::take(&mut self.state.holds), ..State::default() };
@@ -155,7 +155,7 @@ impl Replay {
     }
 
     /// Goes on with these, which are those that were known and later ones.
-    pub(super) fn catch_up(&mut self, versions: Arc<[Version]>, overrides: Vec<BucketOverride>) {
+    pub(super) fn catch_up(&mut self, versions: Arc<[Version]>, overrides: Vec<Exception>) {
         let horizon_us = self.horizon_us;
         self.know(versions, overrides);
         if self.horizon_us > horizon_us {
@@ -164,7 +164,7 @@ impl Replay {
         }
     }
 
-    fn know(&mut self, versions: Arc<[Version]>, overrides: Vec<BucketOverride>) {
+    fn know(&mut self, versions: Arc<[Version]>, overrides: Vec<Exception>) {
         let own = overrides.iter().filter_map(|over| over.limit).map(|limit| limit.window_us).max();
         let back = |version: &Version| {
             let policy = &version.policy;

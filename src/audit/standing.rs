@@ -10,7 +10,7 @@ use super::Auditor;
 use super::bucket::left_by;
 use super::explain::time;
 use crate::check::validate_key;
-use crate::decide::{self, Ask, Exception, Head, Hold, Ledger, Need, Version, decide, see};
+use crate::decide::{self, Ask, Head, Hold, Ledger, Need, Version, decide, see};
 use crate::entry::Overridden;
 use crate::error::{Error, Result};
 use crate::store::{self, Range, Store, StoredHead};
@@ -185,19 +185,13 @@ impl Auditor {
     async fn standing(&self, zone: &Zone, stored: StoredHead) -> Result<Standing> {
         let of = (zone.id, stored.key.clone());
         let only = Range::only(&of);
-        let overridden = match stored.override_seq {
+        let exception = match stored.override_seq {
             None => None,
             Some(seq) => {
                 let all = self.page(|store| store.bucket_overrides(&only)).await?;
                 all.into_iter().map(|(_, own)| own).find(|own| own.seq == seq)
             }
         };
-        let exception = overridden.map(|own| Exception {
-            seq: own.seq,
-            limit: own.limit,
-            ban_exempt: own.ban_exempt,
-            until_us: own.until_us,
-        });
         let head = Head { exception, ..stored.head };
         let (_, mut holds) = self.page(|store| store.bucket_holds(&of)).await?;
         holds.retain(|hold| hold.seq <= head.seq);

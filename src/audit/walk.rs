@@ -13,7 +13,7 @@ use super::replay::Replay;
 use super::verify::{Gone, Part, Says, Told, Verifying, say};
 use super::zones::Stored;
 use crate::chain;
-use crate::decide::{BucketOverride, Version};
+use crate::decide::{Exception, Version};
 use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::{At, Bucket, Range, StoredHead, beginning};
@@ -25,7 +25,7 @@ const PAGE: u32 = 5_000;
 pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<()> {
     let Part { number, zone, range, heads } = part;
     let mut heads: HashMap<&str, &StoredHead> = heads.iter().map(|head| (head.key.as_str(), head)).collect();
-    let mut overrides: HashMap<String, Vec<BucketOverride>> = HashMap::new();
+    let mut overrides: HashMap<String, Vec<Exception>> = HashMap::new();
     for (key, own) in auditor.read(|store| store.bucket_overrides(range)).await? {
         overrides.entry(key).or_default().push(own);
     }
@@ -127,7 +127,7 @@ impl<'w> Walking<'w> {
         first: &LedgerRow,
         head: Option<StoredHead>,
         mut dropped: Option<StoredHead>,
-        overrides: Vec<BucketOverride>,
+        overrides: Vec<Exception>,
     ) -> Result<Checking<'w>> {
         // Rows may have gone since it was read.
         if first.seq > 1 && dropped.as_ref().is_none_or(|dropped| dropped.head.seq != first.seq - 1) {

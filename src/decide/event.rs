@@ -63,19 +63,6 @@ pub struct Override {
     pub for_us: Option<i64>,
 }
 
-/// A limit of a bucket's own, and the ledger row that set it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketOverride {
-    /// `seq` of the row.
-    pub seq: i64,
-    /// Another limit than the zone's; None keeps that.
-    pub limit: Option<Limit>,
-    /// True when blocked checks do not lead to a ban.
-    pub ban_exempt: bool,
-    /// When it ends by itself.
-    pub until_us: Option<i64>,
-}
-
 /// What an event leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {

@@ -7,7 +7,7 @@ use super::{
     At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Removal, Store, StoredHead,
     ZoneAt,
 };
-use crate::decide::{BucketOverride, Hold};
+use crate::decide::{Exception, Hold};
 use crate::entry::LedgerRow;
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// All limits that buckets ever had of their own, by bucket and seq.
-    pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, BucketOverride)>> {
+    pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, Exception)>> {
         each!(self, s => s.bucket_overrides(range).await)
     }
 

@@ -53,7 +53,7 @@ macro_rules! ledger_row {
 /// A bucket's key and a limit of its own, from a row of `zone_override`.
 macro_rules! bucket_override {
     ($row:ident) => {{
-        let own = BucketOverride {
+        let own = Exception {
             seq: get!($row, "seq"),
             limit: limit!($row),
             ban_exempt: get!($row, "ban_exempt"),
@@ -278,7 +278,7 @@ macro_rules! ledger_reads {
                 rows.fetch_all(&mut *self.lease().await?).await.map_err(error)
             }
 
-            pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, BucketOverride)>> {
+            pub async fn bucket_overrides(&self, range: &Range) -> Result<Vec<(String, Exception)>> {
                 let rows = sqlx::query(include_str!("bucket_overrides.sql"));
                 let rows = rows.bind(range.zone_id).bind(&range.from).bind(&range.to);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;

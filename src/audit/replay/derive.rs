@@ -4,8 +4,8 @@ use super::{Ban, Derived, Replay, State, put};
 use crate::audit::book::{Found, charge};
 use crate::audit::compare::event_row;
 use crate::decide::{
-    Ask, Bucket, BucketOverride, Charge, Event, Happened, Head, Need, Outcome, Override, Undo, Version,
-    decide, happen,
+    Ask, Bucket, Charge, Event, Exception, Happened, Head, Need, Outcome, Override, Undo, Version, decide,
+    happen,
 };
 use crate::decision::Reason;
 use crate::entry::{Kind, LedgerRow};
@@ -144,7 +144,7 @@ impl Replay {
             Kind::OverrideEnd => Event::Override(None),
             Kind::Override => {
                 let set = self.overrides.iter().find(|over| over.seq == row.seq);
-                let BucketOverride { limit, ban_exempt, .. } = *set
+                let Exception { limit, ban_exempt, .. } = *set
                     .ok_or_else(|| Error::invalid("the limit that it set is missing from zone_override"))?;
                 Event::Override(Some(Override { limit, ban_exempt, for_us }))
             }

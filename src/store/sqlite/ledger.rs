@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::{Sqlite, error, text, text_if, time, time_if};
-use crate::decide::{BucketOverride, Carried, Head, Hold};
+use crate::decide::{Carried, Exception, Head, Hold};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::{At, Bucket, Chained, Range, Removal, StoredHead, hash_of, salt_of};
