@@ -148,10 +148,7 @@ impl Limiter {
     }
 
     async fn open(store: Store, config: Config, until: Instant) -> Result<Self> {
-        // Ids of transactions begin with the time.
-        if SystemTime::now() < SystemTime::UNIX_EPOCH {
-            return Err(Error::invalid("the clock of this host is before 1970; set it"));
-        }
+        dated(SystemTime::now())?;
         migrate::gate(in_time(until, store.schema()).await?)?;
         Ok(Self::over(store, config))
     }
@@ -418,9 +415,24 @@ impl Limiter {
     }
 }
 
+/// Ids of transactions begin with the time.
+fn dated(now: SystemTime) -> Result<()> {
+    match now < SystemTime::UNIX_EPOCH {
+        true => Err(Error::invalid("the clock of this host is before 1970; set it")),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_from_before_the_time_of_ids_is_refused() {
+        assert!(dated(SystemTime::UNIX_EPOCH).is_ok());
+        let error = dated(SystemTime::UNIX_EPOCH - Duration::from_secs(1)).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{error}");
+    }
 
     #[cfg(feature = "sqlite")]
     #[tokio::test(start_paused = true)]
