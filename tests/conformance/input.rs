@@ -242,15 +242,15 @@ pub async fn arrays_of_different_lengths_are_refused(db: Db) {
         "array[1], array['a'], array[null]::uuid[], array[1], array[true, true]",
         "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null",
         "array[1], null, array[null]::uuid[], array[1], null",
-        "null, array['a'], array[null]::uuid[], array[1], null",
-        "'{{1,1}}', '{{a,b}}', array[null, null]::uuid[], array[1, 1], null",
+        "null::int[], array['a'], array[null]::uuid[], array[1], null",
+        "'{{1,1}}'::int[], '{{a,b}}', array[null, null]::uuid[], array[1, 1], null",
         "array[1], array['a'], array[null]::uuid[], array[1], '{{true}}'",
     ] {
         let call = format!("select count(*) from zone_check_many({arguments})");
         let error = session.try_number(&call).await.unwrap_err().to_string();
         assert!(error.contains("differ in length"), "{arguments}: {error}");
     }
-    assert_eq!(session.number("select count(*) from zone_check_many('{}', '{}', '{}', '{}', null)").await, 0);
+    assert_eq!(session.number("select count(*) from zone_check_many('{}'::int[], '{}', '{}', '{}', null)").await, 0);
     assert_eq!(db.rows().await, 0);
 }
 
