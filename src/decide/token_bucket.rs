@@ -22,9 +22,8 @@ pub(super) struct Units {
 
 impl Units {
     pub fn of(policy: &Policy) -> Self {
-        let gcd = policy.gcd();
-        let per_token = policy.window_us() / gcd;
-        Self { per_us: policy.rate() / gcd, per_token, capacity: policy.limit().saturating_mul(per_token) }
+        let (per_us, per_token) = policy.units();
+        Self { per_us, per_token, capacity: policy.limit().saturating_mul(per_token) }
     }
 
     /// Microseconds until `missing` units have flowed in, rounded up: the first at which they are there.

@@ -54,9 +54,11 @@ pub struct Policy {
     running_buckets: RunningBuckets,
     durability: Durability,
     blocked_rows: BlockedRows,
-    /// The greatest common divisor of rate and window, found once and not with each decision.
+    /// Rate and window without their greatest common divisor, found once and not with each decision.
     #[serde(skip)]
-    gcd: i64,
+    per_us: i64,
+    #[serde(skip)]
+    per_token: i64,
 }
 
 /// A policy as JSON says it, before anybody looked whether it can be.
@@ -232,6 +234,7 @@ impl Policy {
         if let Some(burst) = burst {
             validate_rate("burst", burst)?;
         }
+        let gcd = gcd(rate, window_us);
         Self {
             algorithm,
             rate,
@@ -248,14 +251,15 @@ impl Policy {
             running_buckets: RunningBuckets::default(),
             durability: Durability::default(),
             blocked_rows: BlockedRows::default(),
-            gcd: gcd(rate, window_us),
+            per_us: rate / gcd,
+            per_token: window_us / gcd,
         }
         .checked()
     }
 
     /// Itself, if its algorithm can count it exactly.
     fn checked(self) -> Result<Self> {
-        let Self { algorithm, rate, window_us, gcd, .. } = self;
+        let Self { algorithm, rate, window_us, per_us, per_token, .. } = self;
         if let Some(burst) = self.burst
             && !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue)
         {
@@ -263,7 +267,7 @@ impl Policy {
                 "burst {burst} has no meaning for {algorithm}; leave it out, or use token-bucket"
             )));
         }
-        let largest = (i64::MAX - rate / gcd) / (window_us / gcd);
+        let largest = (i64::MAX - per_us) / per_token;
         if algorithm.family() == Family::Level && self.limit() > largest {
             return Err(Error::invalid(format!(
                 "burst {} with rate {rate} per {window_us} µs cannot be counted exactly in 63 bits; the largest \
@@ -338,7 +342,9 @@ impl Policy {
         let keeps = self.calendar.is_some() || self.slots.is_some();
         let window_us = if keeps { self.window_us } else { limit.window_us };
         let burst = burst.filter(|_| self.algorithm.family() == Family::Level);
-        Self { rate, window_us, burst, gcd, ..*self }
+        // What somebody has written into the database by hand may be no divisor.
+        let [per_us, per_token] = [rate, limit.window_us].map(|number| (number / gcd.max(1)).max(1));
+        Self { rate, window_us, burst, per_us, per_token, ..*self }
     }
 
     /// How many slots a sliding counter has.
@@ -488,9 +494,14 @@ impl Policy {
         if self.algorithm == Algorithm::Uniform { 1 } else { self.burst.unwrap_or(self.rate) }
     }
 
+    /// What a microsecond adds to a level, and how much of a level is a token.
+    pub(crate) fn units(&self) -> (i64, i64) {
+        (self.per_us, self.per_token)
+    }
+
     /// The greatest common divisor of rate and window: what makes token counting exact in integers.
     pub(crate) fn gcd(&self) -> i64 {
-        self.gcd
+        self.rate / self.per_us
     }
 }
 

@@ -250,7 +250,10 @@ pub async fn arrays_of_different_lengths_are_refused(db: Db) {
         let error = session.try_number(&call).await.unwrap_err().to_string();
         assert!(error.contains("differ in length"), "{arguments}: {error}");
     }
-    assert_eq!(session.number("select count(*) from zone_check_many('{}'::int[], '{}', '{}', '{}', null)").await, 0);
+    assert_eq!(
+        session.number("select count(*) from zone_check_many('{}'::int[], '{}', '{}', '{}', null)").await,
+        0
+    );
     assert_eq!(db.rows().await, 0);
 }
 

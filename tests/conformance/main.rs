@@ -73,7 +73,10 @@ fn main() -> std::process::ExitCode {
         runtime.block_on(work.run());
         return std::process::ExitCode::SUCCESS;
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait for servers as long as they compute.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads.get_or_insert(2 * cores);
     let mut trials = Vec::new();
 
     /// `on(engines): topic::test, …` adds a trial for each engine and test; with `apart`, on a server of its
@@ -298,7 +301,6 @@ fn main() -> std::process::ExitCode {
         clock::a_hostile_search_path_changes_nothing,
         clock::a_time_zone_that_calls_itself_utc_changes_nothing,
         durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own,
-        hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         input::arrays_of_different_lengths_are_refused,
         joined::two_checks_in_one_transaction_both_count,
         together::many_who_leave_before_their_turn_are_passed_over,
@@ -333,6 +335,8 @@ fn main() -> std::process::ExitCode {
         kill::a_killed_server_keeps_every_decision_it_gave,
     );
     on!(apart [Postgres] =>
+        // A snapshot of anybody's keeps what was updated from being cleared away.
+        hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         kill::a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_what_was_relaxed,
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
     );
