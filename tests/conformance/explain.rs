@@ -25,7 +25,7 @@ const TRANSACTIONS: usize = 25;
 /// adds up is what a count of all rows finds, which knows the definitions and no formula of the core.
 pub async fn what_counted_is_what_a_plain_count_finds(db: Db) {
     let clocked = Clocked::create(&db).await;
-    let transactions = if db.engine == Engine::Sqlite { rounds(5_000, 50_000) } else { 1_000 };
+    let transactions = if db.engine == Engine::Sqlite { rounds(10_000, 50_000) } else { 1_000 };
     let policies = policies();
     let mut checked = 0;
     for (n, policy) in policies.iter().enumerate() {
