@@ -13,8 +13,8 @@ begin
     begin
         call zone_error('no zone', p_zone, null, null);
     end;
-    -- No name is a number.
-    if p_zone regexp '^[0-9]{1,9}$' then
+    -- No name is a number. Without a regular expression, which takes ten times as long.
+    if ascii(p_zone) between 48 and 57 and char_length(p_zone) < 10 and concat(cast(p_zone as unsigned)) = p_zone then
         set p_zone_id = p_zone;
     else
         select z.id
