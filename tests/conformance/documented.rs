@@ -97,23 +97,11 @@ async fn shell(db: &Db, role: Role) -> Command {
             let place = format!("host=127.0.0.1 dbname=postgres user={user} options=-csearch_path={name}");
             command.args(["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", &place])
         }
-        Engine::MySql => command.args([
-            "mysql",
-            "--commands",
-            "--table",
-            "--binary-as-hex",
-            "--host=127.0.0.1",
-            &format!("--user={user}"),
-            &name,
-        ]),
-        _ => command.args([
-            "mariadb",
-            "--table",
-            "--binary-as-hex",
-            "--host=127.0.0.1",
-            &format!("--user={user}"),
-            &name,
-        ]),
+        engine => {
+            let tool: &[&str] = if engine == Engine::MySql { &["mysql", "--commands"] } else { &["mariadb"] };
+            command.args(tool).args(["--table", "--binary-as-hex", "--host=127.0.0.1"]);
+            command.args([&format!("--user={user}"), &name])
+        }
     };
     command
 }

@@ -15,26 +15,25 @@ impl Report {
     /// # Errors
     /// Database: a chart could not be drawn.
     pub fn page(&self) -> Result<String> {
-        let report = self;
-        let zones = match report.zones.as_slice() {
+        let zones = match self.zones.as_slice() {
             [zone] => format!("Zone {}", zone.zone),
             zones => format!("{} zones", zones.len()),
         };
-        let time = format!("{} to {} UTC", second(report.since), second(report.until));
+        let time = format!("{} to {} UTC", second(self.since), second(self.until));
         let mut page = Page::new("What the ledger says", &format!("{zones}, {time}"));
-        let total = total(report);
+        let total = total(self);
         let share = total.blocked as f64 / total.checks.max(1) as f64;
         page.figures(&[
             (count(total.checks), "checks"),
             (count(total.allowed), "allowed"),
             (count(total.blocked), "blocked"),
             (percent(share), "of them blocked"),
-            (count(report.bans.total), "bans"),
-            (count(report.actions.total), "actions by people"),
+            (count(self.bans.total), "bans"),
+            (count(self.actions.total), "actions by people"),
         ]);
-        charts(&mut page, report)
+        charts(&mut page, self)
             .map_err(|error| Error::database(format!("a chart could not be drawn: {error}")))?;
-        for section in report.sections() {
+        for section in self.sections() {
             page.heading(section.heading);
             if section.rows.is_empty() {
                 page.paragraph(&sentence(section.none));
@@ -48,7 +47,7 @@ impl Report {
         Ok(page.finish(&format!(
             "tallygate {}, from {} rows of the ledger. Times are the database's, in UTC.",
             env!("CARGO_PKG_VERSION"),
-            count(report.rows)
+            count(self.rows)
         )))
     }
 }

@@ -25,27 +25,26 @@ pub struct Section {
 impl Report {
     /// What it says, as tables: for a page, a terminal or a letter.
     pub fn sections(&self) -> Vec<Section> {
-        let report = self;
         vec![
-            zones(report),
-            reasons(report),
+            zones(self),
+            reasons(self),
             blocked(
                 "Blocked most",
                 "The buckets of which most checks were blocked.",
                 "no bucket was blocked",
-                &report.blocked_most,
+                &self.blocked_most,
             ),
             blocked(
                 "Shadowed most",
                 "The buckets of which most checks would have been blocked by a zone that enforces.",
                 "no check was shadowed",
-                &report.shadowed_most,
+                &self.shadowed_most,
             ),
-            near(report),
-            bans(&report.bans),
-            actions(&report.actions),
-            changes(report),
-            undone(report),
+            near(self),
+            bans(&self.bans),
+            actions(&self.actions),
+            changes(self),
+            undone(self),
         ]
     }
 }

@@ -1,7 +1,6 @@
 //! Durations and moments as people write and read them.
 
 use chrono::{DateTime, TimeDelta, Utc};
-pub use tallygate::page::second as show_second;
 pub use tallygate::policy::{parse_duration as parse, show_duration as show};
 
 /// Reads a moment: RFC 3339, or how long ago it was.

@@ -3,9 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tallygate::backtest::BacktestReport;
+use tallygate::page::second;
 
+use crate::cli::Result;
 use crate::cli::output::{bold, plain, render, table};
-use crate::cli::{Result, duration};
 
 /// What was found of one policy.
 #[derive(Serialize)]
@@ -89,5 +90,5 @@ pub fn share(report: &BacktestReport) -> String {
 }
 
 pub fn moment(at: Option<DateTime<Utc>>) -> String {
-    at.map(duration::show_second).unwrap_or_default()
+    at.map(second).unwrap_or_default()
 }

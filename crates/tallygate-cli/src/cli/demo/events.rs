@@ -5,9 +5,10 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 use csv::StringRecord;
 use tallygate::Check;
+use tallygate::page::second;
 
 use super::Attempts;
-use crate::cli::{Failure, Result, duration};
+use crate::cli::{Failure, Result};
 
 /// Reads and checks the whole file before anything is sent.
 pub fn read(file: &Path, at_column: &str, key_column: &str) -> Result<Attempts> {
@@ -34,8 +35,8 @@ pub fn read(file: &Path, at_column: &str, key_column: &str) -> Result<Attempts> 
     let story = format!(
         "{} events of {} to {}, all sent now:\n  they are decided at the time at which they arrive, not at the time in the file",
         keys.len(),
-        duration::show_second(from),
-        duration::show_second(to),
+        second(from),
+        second(to),
     );
     Ok(Attempts { keys, story })
 }
