@@ -398,6 +398,14 @@ impl Limiter {
         Ok(Self::over(store, self.inner.config))
     }
 
+    /// What is remembered is decided by this clock, which a test has put in the place of the database's as well; for this
+    /// project's own tests.
+    #[cfg(all(feature = "postgres", feature = "testing"))]
+    #[doc(hidden)]
+    pub fn assume_clock(&self, clock: &crate::testing::Clock) {
+        self.inner.store.assume_clock(clock);
+    }
+
     /// A row for so many blocked checks, as a flood leaves it; for this project's own tests.
     #[cfg(feature = "testing")]
     #[doc(hidden)]

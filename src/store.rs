@@ -8,6 +8,8 @@ mod stored;
 mod asked;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod engine;
 mod erase;
 mod evidence;
 mod fault;
@@ -239,6 +241,14 @@ impl Store {
         };
         sqlite.set_clock(clock.clone());
         Ok(())
+    }
+
+    #[cfg(all(feature = "postgres", feature = "testing"))]
+    pub fn assume_clock(&self, clock: &crate::testing::Clock) {
+        #[allow(irrefutable_let_patterns, reason = "with PostgreSQL alone it always is one")]
+        if let Self::Postgres(postgres) = self {
+            postgres.memory.set_clock(clock);
+        }
     }
 
     /// Closes its connections, unless they are the caller's.

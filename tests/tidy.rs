@@ -117,6 +117,7 @@ fn no_lock_is_skipped() {
     let on_demand = [
         ("sql/mysql/zone_batch_lock.sql", "if v_skip_locked then insert into zone_batch_head"),
         ("sql/postgres/zone_bucket_hold.sql", "if p_skip_locked then select array_agg"),
+        ("sql/postgres/zone_engine_append.sql", "if p_skip_locked then select array_agg"),
     ];
     for path in ["sql", "migrations", "src"].into_iter().flat_map(files) {
         if upkeep.iter().any(|file| path.ends_with(file)) {

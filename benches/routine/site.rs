@@ -105,7 +105,7 @@ impl Site {
                             format!("({id}, '{key}', zeroblob(16), zeroblob(32), 1, 0, 0, 1, 0)")
                         })
                     }
-                    _ => (", salt, row_hash", |id, key| format!("({id}, '{key}', '', '')")),
+                    _ => (", salt, row_hash", |id, key| format!("({id}, '{key}', '{:016}', '{:032}')", 0, 0)),
                 };
                 let heads = rows(row, zone_id);
                 self.execute(&format!(

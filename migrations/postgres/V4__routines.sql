@@ -70,3 +70,12 @@
 -- install sql/postgres/zone_find.sql
 -- install sql/postgres/zone_charges.sql
 -- install sql/postgres/tallygate_schema_version.sql
+-- install sql/postgres/zone_engine_head.sql
+-- install sql/postgres/zone_engine_row.sql
+-- install sql/postgres/zone_engine_part.sql
+-- install sql/postgres/zone_engine_hold.sql
+-- install sql/postgres/zone_engine_past.sql
+-- install sql/postgres/zone_engine_versions.sql
+-- install sql/postgres/zone_engine_ask.sql
+-- install sql/postgres/zone_engine_charges.sql
+-- install sql/postgres/zone_engine_append.sql

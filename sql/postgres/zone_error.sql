@@ -4,7 +4,7 @@
 --            p_values  what its message names
 -- Result     none
 -- Locks      nothing
--- Errors     TG001 to TG005 and TG008, see docs/sql.md
+-- Errors     TG001 to TG005 and TG008 to TG010, see docs/sql.md
 create function zone_error(p_error text, variadic p_values text[] default '{}')
 returns void
 language plpgsql
@@ -128,6 +128,18 @@ begin
         when 'ledger' then
             v_code := 'TG005';
             v_message := 'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside';
+        when 'append' then
+            v_code := 'TG003';
+            v_message := 'a row of zone %s with number %s does not follow from what is there; it was not appended';
+        when 'heads' then
+            v_code := 'TG003';
+            v_message := '%s heads are not those of as many different buckets with a row each; nothing was appended';
+        when 'stale' then
+            v_code := 'TG009';
+            v_message := 'the policy or the time is another one, and nothing was appended; decide again';
+        when 'moved' then
+            v_code := 'TG010';
+            v_message := 'something else happened meanwhile, and nothing was appended; decide again';
         when 'algorithm' then
             v_code := 'TG008';
             v_message := '%s is no algorithm that these routines know; run: tallygate migrate';

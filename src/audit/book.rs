@@ -135,19 +135,6 @@ impl Step {
     }
 }
 
-/// The charge that a row made.
-pub(crate) fn charge(row: &LedgerRow) -> Charge {
-    Charge {
-        seq: row.seq,
-        at_us: row.at_us,
-        spent: row.spent,
-        blocked: row.blocked,
-        reserved: row.kind == Kind::Reserve,
-        member: row.member.is_some(),
-        ends_us: row.ends_us,
-    }
-}
-
 impl Ledger for Book {
     fn total_before(&self, at_us: i64) -> Result<i64, Need> {
         Ok(self.before(at_us).0)

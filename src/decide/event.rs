@@ -1,6 +1,7 @@
 //! What happens to a bucket besides checks: a charge is given back or settled, a ban or an override is set or lifted.
 
 use super::{Bucket, Exception, Head, Hold, Ledger, Need, bring, token_bucket};
+use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::zone::{Family, Limit, RunningBuckets};
 
@@ -35,6 +36,20 @@ pub struct Charge {
     pub member: bool,
     /// When it ends by itself.
     pub ends_us: Option<i64>,
+}
+
+impl From<&LedgerRow> for Charge {
+    fn from(row: &LedgerRow) -> Self {
+        Self {
+            seq: row.seq,
+            at_us: row.at_us,
+            spent: row.spent,
+            blocked: row.blocked,
+            reserved: row.kind == Kind::Reserve,
+            member: row.member.is_some(),
+            ends_us: row.ends_us,
+        }
+    }
 }
 
 /// What else is recorded of a bucket.

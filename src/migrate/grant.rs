@@ -17,6 +17,10 @@ use crate::store::Engine;
 pub enum Role {
     /// Executes the routines that check, reserve, settle and refund, and nothing else: it reads and writes no table.
     App,
+    /// Beside [`App`](Self::App), on PostgreSQL: appends to the ledger what the library decides in its own process, which is
+    /// faster. It still reads and writes no table. What it appends that does not follow, the database refuses where it can
+    /// see it, and `tallygate audit verify` names the rest.
+    Engine,
     /// Reads everything, by the views, and writes nothing.
     Auditor,
     /// Makes and changes zones, bans, and sets overrides. It does not see the ledger.
@@ -25,7 +29,7 @@ pub enum Role {
     Owner,
 }
 
-crate::names::names!(Role, "role", App "app", Auditor "auditor", Operator "operator", Owner "owner");
+crate::names::names!(Role, "role", App "app", Engine "engine", Auditor "auditor", Operator "operator", Owner "owner");
 
 /// The longest name of a role or a user, in characters: PostgreSQL would cut a longer one.
 const NAME_MAX: usize = 63;
@@ -74,6 +78,11 @@ impl Migrator {
         match engine {
             #[cfg(feature = "postgres")]
             Engine::Postgres => postgres::grant(&self.address, role, &grantee, run).await,
+            #[cfg(feature = "mysql")]
+            Engine::MySql if role == Role::Engine => Err(Error::invalid(format!(
+                "MySQL and MariaDB have no role engine: there the routines decide; give {:?} the role app",
+                grantee.to_string()
+            ))),
             #[cfg(feature = "mysql")]
             Engine::MySql => mysql::grant(&self.address, role, &grantee, run).await,
             Engine::Sqlite => Err(Error::invalid(

@@ -39,6 +39,8 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "zone_check.sql" "zone_check_all.sql" "zone_check_held.sql" "zone_check_many.sql"
     "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
     "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
+    "zone_engine_append.sql" "zone_engine_ask.sql" "zone_engine_charges.sql" "zone_engine_head.sql" "zone_engine_hold.sql"
+    "zone_engine_part.sql" "zone_engine_past.sql" "zone_engine_row.sql" "zone_engine_versions.sql"
     "zone_error.sql" "zone_family.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_new.sql"
     "zone_head_set.sql" "zone_level_capacity.sql" "zone_level_clamp.sql" "zone_level_give.sql"
     "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_number.sql" "zone_override_add.sql" "zone_past.sql"

@@ -1,7 +1,8 @@
-//! PostgreSQL: the stored functions decide.
+//! PostgreSQL: the engine decides where its two routines may be used, the stored functions elsewhere.
 
 mod action;
 mod check;
+mod engine;
 mod erase;
 mod evidence;
 mod ledger;
@@ -17,11 +18,15 @@ use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
+use super::engine::Memory;
 use super::fault::{self, Fault};
+use engine::Policies;
+
 use super::{Address, Found, Of, Schema, Span};
 use crate::entry::Entry;
 use crate::error::Result;
@@ -30,11 +35,19 @@ use crate::error::Result;
 #[derive(Clone)]
 pub(crate) struct Postgres {
     connections: Connections<sqlx::Postgres>,
+    policies: Arc<Policies>,
+    pub(super) memory: Arc<Memory>,
+    /// May its user append what the engine decides? Found out with the first check; None before.
+    engine: Arc<Mutex<Option<bool>>>,
 }
 
 impl Postgres {
     pub fn new(pool: PgPool) -> Self {
-        Self { connections: Connections::shared(pool) }
+        Self::over(Connections::shared(pool))
+    }
+
+    fn over(connections: Connections<sqlx::Postgres>) -> Self {
+        Self { connections, policies: Arc::default(), memory: Arc::default(), engine: Arc::default() }
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
@@ -47,7 +60,7 @@ impl Postgres {
                 Box::pin(async move { Ok(super::still_good(connection).await) })
             })
             .connect_lazy_with(options(address)?);
-        Ok(Self { connections: Connections::own(pool, connections) })
+        Ok(Self::over(Connections::own(pool, connections)))
     }
 
     pub fn connections(&self) -> u32 {
@@ -152,6 +165,7 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "TG001" => Fault::UnknownZone,
         "TG003" | "TG004" => Fault::Invalid,
         "TG002" => Fault::Conflict,
+        "TG009" | "TG010" => Fault::Transient,
         // Conflicts and lock waits, a server that ends or begins, a session that idled, a node that only reads, and
         // 53200: no room for the locks of SERIALIZABLE, which a smaller call or a later one has.
         "53200" | "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03"

@@ -16,23 +16,17 @@ macro_rules! alone {
     }};
 }
 
-mod action;
-mod batch;
-mod bucket;
+mod engine;
 mod erase;
 mod evidence;
-mod known;
 mod ledger;
 mod lines;
 mod list;
-mod load;
 mod relaxed;
 mod removal;
 mod routine;
-mod settle;
 mod statement;
 mod upkeep;
-mod write;
 mod zones;
 
 use std::path::Path;
@@ -50,6 +44,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
+use super::engine::{Answered, Passing, from_us};
 use super::fault::{self, Fault};
 use super::{Action, Address, Found, Of, Range, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
@@ -57,7 +52,7 @@ use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::zone::{Durability, Limit};
-use batch::Passing;
+use engine::Session;
 use relaxed::Relaxed;
 
 /// How long SQLite itself waits for another process before a call is tried again.
@@ -214,14 +209,14 @@ impl Sqlite {
         commits: Durability,
     ) -> Result<Option<Vec<Decision>>> {
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let done = batch::check(&mut tx, requests, passing, &self.clock).await?;
+        let done = super::engine::check(&mut self.session(&mut tx), requests, passing).await?;
         self.relaxed.learn(done.durabilities);
         if commits == Durability::Relaxed && !self.relaxed.has_all_of(requests) {
             tx.rollback().await.map_err(error)?;
             return Ok(None);
         }
         tx.commit().await.map_err(error)?;
-        Ok(Some(done.decisions))
+        decisions(done.answers).map(Some)
     }
 
     /// There is nothing to skip: whoever has the write lock has every bucket.
@@ -235,7 +230,8 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        Ok(batch::check(connection, requests, Passing::Each, &self.clock).await?.decisions)
+        let done = super::engine::check(&mut self.session(connection), requests, Passing::Each).await?;
+        decisions(done.answers)
     }
 
     pub async fn check_all_in(
@@ -243,7 +239,8 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        Ok(batch::check(connection, requests, Passing::Together, &self.clock).await?.decisions)
+        let done = super::engine::check(&mut self.session(connection), requests, Passing::Together).await?;
+        decisions(done.answers)
     }
 
     /// Waits for the disk whatever the zones say: people who act can wait.
@@ -256,7 +253,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         actions: &[Action],
     ) -> Result<Vec<Recorded>> {
-        action::act(connection, actions, &self.clock).await
+        super::engine::act(&mut self.session(connection), actions).await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
@@ -305,6 +302,10 @@ impl Sqlite {
             .await
             .map_err(error)?;
         rows.iter().map(|row| entry!(row)).collect()
+    }
+
+    fn session<'s>(&'s self, connection: &'s mut SqliteConnection) -> Session<'s> {
+        Session { connection, clock: &self.clock }
     }
 
     /// The caller's turn to write.
@@ -379,10 +380,6 @@ fn in_memory(options: &SqliteConnectOptions) -> bool {
     name.is_empty() || name.contains(":memory:") || name.contains("sqlx-in-memory")
 }
 
-fn decision(row: &SqliteRow, request: &Request) -> Result<Decision> {
-    decision!(row, request)
-}
-
 fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>> {
     from_us(row.try_get(column).map_err(error)?)
 }
@@ -400,9 +397,13 @@ fn text_if(row: &SqliteRow, column: &str) -> Result<Option<String>> {
     row.try_get(column).map_err(error)
 }
 
-fn from_us(us: i64) -> Result<DateTime<Utc>> {
-    DateTime::from_timestamp_micros(us)
-        .ok_or_else(|| Error::database(format!("{us} µs is no time that the calendar knows")))
+/// All of them: whoever has the write lock finds every bucket as it was held.
+fn decisions(answers: Vec<Answered>) -> Result<Vec<Decision>> {
+    let decided = answers.into_iter().map(|answer| match answer {
+        Answered::Decided(decision) => Ok(decision),
+        Answered::Undone(_) => Err(Error::database("the database left a check undecided")),
+    });
+    decided.collect()
 }
 
 pub(crate) fn error(error: sqlx::Error) -> Error {

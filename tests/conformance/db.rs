@@ -47,11 +47,24 @@ impl fmt::Display for Engine {
     }
 }
 
+/// The routines of PostgreSQL that read its clock, each in one place.
+const CLOCK_READERS: [&str; 7] = [
+    "zone_check",
+    "zone_check_many",
+    "zone_check_all",
+    "zone_undo",
+    "zone_mark",
+    "zone_engine_hold",
+    "zone_engine_append",
+];
+
 /// A fresh database (a schema on PostgreSQL, a file on SQLite), migrated; gone when the test ends well.
 pub struct Db {
     pub engine: Engine,
     /// As its owner, who may do everything.
     pub url: String,
+    /// The library decides in this process, not by the routines.
+    pub by_engine: bool,
     folder: Option<PathBuf>,
     server: Option<Server>,
 }
@@ -68,7 +81,8 @@ impl Db {
         let server = server::start(engine, Durability::Stock).await;
         let (base, _) = server.url.rsplit_once('/').unwrap();
         let url = format!("{base}/apart");
-        let mut db = Self { engine, url: server.url.clone(), folder: None, server: Some(server) };
+        let mut db =
+            Self { engine, url: server.url.clone(), by_engine: false, folder: None, server: Some(server) };
         db.execute("create database apart").await;
         db.url = url;
         db.migrate().await;
@@ -83,7 +97,7 @@ impl Db {
             let folder = std::env::temp_dir().join(format!("tallygate-{name}"));
             std::fs::create_dir(&folder).unwrap();
             let url = format!("sqlite:{}", folder.join("test.db").display());
-            return Self { engine, url, folder: Some(folder), server: None };
+            return Self { engine, url, by_engine: true, folder: Some(folder), server: None };
         }
         let server = server::shared(engine).await;
         let (base, _) = server.url.rsplit_once('/').unwrap();
@@ -102,7 +116,7 @@ impl Db {
                 format!("{base}/{name}")
             }
         };
-        Self { engine, url, folder: None, server: None }
+        Self { engine, url, by_engine: false, folder: None, server: None }
     }
 
     pub fn server(&mut self) -> &mut Server {
@@ -117,6 +131,13 @@ impl Db {
                 migrator.grant(role, &server::user(role)).await.unwrap();
             }
         }
+    }
+
+    /// From now on the library decides in this process for the application.
+    pub async fn grant_engine(&mut self) {
+        self.by_engine = true;
+        let migrator = Migrator::new(&self.url).unwrap();
+        migrator.grant(Role::Engine, &server::user(Role::App)).await.unwrap();
     }
 
     /// As the user of a role; on SQLite there are none.
@@ -288,7 +309,7 @@ impl Db {
                     .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
                     .await
                     .unwrap();
-                for routine in ["zone_check", "zone_check_many", "zone_check_all", "zone_undo", "zone_mark"] {
+                for routine in CLOCK_READERS {
                     let text =
                         replace(read(&format!("postgres/{routine}.sql")), "pg_catalog.clock_timestamp()", by);
                     let text = text.replace("create function", "create or replace function");
@@ -315,7 +336,7 @@ impl Db {
                     .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
                     .await
                     .unwrap();
-                for routine in ["zone_check", "zone_check_many", "zone_check_all", "zone_undo", "zone_mark"] {
+                for routine in CLOCK_READERS {
                     let text = read(&format!("postgres/{routine}.sql"));
                     let text = text.replace("create function", "create or replace function");
                     connection.execute(&text).await.unwrap();
@@ -539,6 +560,8 @@ impl Connected {
 pub struct Clocked {
     pub limiter: Limiter,
     session: Session,
+    /// The same time, for what the engine remembers.
+    assumed: Clock,
 }
 
 /// The app's session, and the operator's.
@@ -568,7 +591,9 @@ impl Clocked {
                 let [app, operator] = [pools[0].clone(), pools[1].clone()];
                 let limiter = db.with_staff(Limiter::with_pool(app, config).await.unwrap()).await;
                 let limiter = limiter.with_operator(&Limiter::with_pool(operator, config).await.unwrap());
-                Self { limiter, session: Session::$session(pools) }
+                let assumed = Clock::at(DateTime::UNIX_EPOCH);
+                limiter.assume_clock(&assumed);
+                Self { limiter, session: Session::$session(pools), assumed }
             }};
         }
         match db.engine {
@@ -578,13 +603,14 @@ impl Clocked {
                 let counter = Clock::at(DateTime::UNIX_EPOCH);
                 let limiter = Limiter::connect_with(&db.url, config).await.unwrap();
                 let limiter = limiter.with_clock(&counter).unwrap();
-                Self { limiter, session: Session::Counter(counter) }
+                Self { limiter, session: Session::Counter(counter.clone()), assumed: counter }
             }
         }
     }
 
     pub async fn set(&self, us: i64) {
         let at = DateTime::<Utc>::from_timestamp_micros(us).unwrap();
+        self.assumed.set(at);
         match &self.session {
             Session::Postgres(pools) => {
                 for pool in pools {

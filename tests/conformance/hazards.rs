@@ -138,7 +138,8 @@ pub async fn h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue(db: 
         _ => "select n_tup_hot_upd from pg_stat_user_tables where relid = 'zone_bucket_lock'::regclass",
     };
     let (all, in_place) = (number(statistics("all")).await, number(statistics("hot")).await);
-    assert!(all >= 1001 && in_place >= all - 10, "{in_place} of {all} updates were in place");
+    // By the engine the first check makes the row as it leaves it.
+    assert!(all >= 1000 && in_place >= all - 10, "{in_place} of {all} updates were in place");
 }
 
 /// One lock per bucket: not per zone, not per key in all zones, not per table.

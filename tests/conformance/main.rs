@@ -14,6 +14,7 @@ mod db;
 mod differential;
 mod documented;
 mod durability;
+mod engine;
 mod erase;
 mod exact;
 mod explain;
@@ -67,6 +68,24 @@ pub fn rounds(test: usize, soak: usize) -> usize {
     if std::env::var_os("TALLYGATE_SOAK").is_some() { soak } else { test }
 }
 
+/// Topics of reading what was decided, of removing it, of rights and of the routines themselves: it matters little who
+/// decided.
+const READERS: [&str; 13] = [
+    "backtest",
+    "checkpoint",
+    "documented",
+    "erase",
+    "explain",
+    "export",
+    "gate",
+    "removals",
+    "reports",
+    "rights",
+    "schema",
+    "seeds",
+    "upgrade",
+];
+
 fn main() -> std::process::ExitCode {
     let runtime = Arc::new(Runtime::new().expect("a runtime"));
     if let Some(work) = child::work_of_this_process() {
@@ -79,19 +98,33 @@ fn main() -> std::process::ExitCode {
     arguments.test_threads.get_or_insert(2 * cores);
     let mut trials = Vec::new();
 
-    /// `on(engines): topic::test, …` adds a trial for each engine and test; with `apart`, on a server of its
+    /// `on(engines): topic::test, …` adds a trial for each engine and test, and on PostgreSQL one more, `engine::…`, in
+    /// which the application's user may also append what the library decides; with `apart`, on a server of its
     /// own each.
     macro_rules! on {
         (apart $engines:expr => $($list:tt)*) => { on!(create_apart, $engines => $($list)*) };
         ($create:ident, $engines:expr => $($topic:ident::$test:ident),* $(,)?) => {
             for engine in $engines {
                 $({
-                    let runtime = Arc::clone(&runtime);
                     let name = concat!(stringify!($topic), "::", stringify!($test));
-                    trials.push(Trial::test(format!("{engine}::{name}"), move || {
-                        runtime.block_on(async { $topic::$test(Db::$create(engine, name).await).await });
-                        Ok(())
-                    }));
+                    for by_engine in [false, true] {
+                        // Elsewhere there is one way only.
+                        if by_engine && (engine != Postgres || READERS.contains(&stringify!($topic))) {
+                            continue;
+                        }
+                        let runtime = Arc::clone(&runtime);
+                        let way = if by_engine { "engine".to_owned() } else { engine.to_string() };
+                        trials.push(Trial::test(format!("{way}::{name}"), move || {
+                            runtime.block_on(async {
+                                let mut db = Db::$create(engine, name).await;
+                                if by_engine {
+                                    db.grant_engine().await;
+                                }
+                                $topic::$test(db).await
+                            });
+                            Ok(())
+                        }));
+                    }
                 })*
             }
         };
@@ -339,6 +372,31 @@ fn main() -> std::process::ExitCode {
         hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue,
         kill::a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_what_was_relaxed,
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
+    );
+
+    // What only the engine can do wrong.
+    macro_rules! by_engine {
+        ($($test:ident),* $(,)?) => {
+            $({
+                let runtime = Arc::clone(&runtime);
+                let name = concat!("engine::", stringify!($test));
+                trials.push(Trial::test(name, move || {
+                    runtime.block_on(async {
+                        let mut db = Db::create(Postgres, name).await;
+                        db.grant_engine().await;
+                        engine::$test(db).await;
+                    });
+                    Ok(())
+                }));
+            })*
+        };
+    }
+    by_engine!(
+        an_engine_touches_no_table,
+        sixteen_engines_and_sql_callers_are_exact_and_nobody_starves,
+        what_does_not_follow_is_refused_or_found,
+        what_is_remembered_is_never_believed_over_the_database,
+        where_it_cannot_decide_the_routines_do,
     );
 
     // The core by itself: no database.

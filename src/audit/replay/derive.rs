@@ -1,7 +1,7 @@
 //! What a row should say: the core's calls, as an engine makes them.
 
 use super::{Ban, Derived, Replay, State, put};
-use crate::audit::book::{Found, charge};
+use crate::audit::book::Found;
 use crate::audit::compare::event_row;
 use crate::decide::{
     Ask, Bucket, Charge, Event, Exception, Happened, Head, Need, Outcome, Override, Undo, Version, decide,
@@ -155,7 +155,7 @@ impl Replay {
     /// The charge that a row ends.
     fn charge(&self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Result<Charge> {
         if let Some(charging) = charging {
-            return Ok(charge(charging));
+            return Ok(charging.into());
         }
         match row.target_us.map_or(Found::Nothing, |us| self.book.charge(row.txn_id, us)) {
             Found::Charge(charge) => Ok(charge),

@@ -1,20 +1,22 @@
 -- The statements that give a role its rights, with every name as the server writes it.
 --
--- $1  the role: app, auditor, operator or owner
+-- $1  the role: app, engine, auditor, operator or owner
 -- $2  who is to have it
 select format('grant %s on %s %s to %I', r.rights, r.kind, r.object, $2)
     || case when $1 = 'owner' then ' with grant option' else '' end
 from (
-    select 1, '{app,auditor,operator}'::text[], 'usage', 'schema', quote_ident(current_schema())
+    select 1, '{app,engine,auditor,operator}'::text[], 'usage', 'schema', quote_ident(current_schema())
     union all
     select 1, '{owner}', 'usage, create', 'schema', quote_ident(current_schema())
     union all
     select 2, g.roles::text[], g.rights, 'function',
         format('%I.%I(%s)', current_schema(), p.proname, pg_get_function_identity_arguments(p.oid))
     from (values
-        ('{app,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
+        ('{app,engine,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
         ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
+        ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
+        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_append}'),
         ('{operator}', 'execute', '{zone_mark}')
     ) g (roles, rights, names)
     join pg_catalog.pg_proc p

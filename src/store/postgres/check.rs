@@ -1,32 +1,169 @@
 //! Checks on PostgreSQL.
 
+use std::borrow::Cow;
+use std::sync::PoisonError;
+
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
+use super::engine::Session;
 use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::engine::{self, Answered, Fate, Remembering};
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
+
+/// How often a call decides again what somebody else was faster with, before it holds the buckets while it decides.
+const SWAPS: u32 = 2;
+
+/// How often it begins anew then, when the policy changes under its hands.
+const HOLDS: u32 = 8;
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Wait)).await;
-        all(lease.end(decisions)?)
+        all(self.check_each(requests, terms, Passing::Each(Held::Wait)).await?)
     }
 
     /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Skip)).await;
-        lease.end(decisions)
+        self.check_each(requests, terms, Passing::Each(Held::Skip)).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        all(self.check_each(requests, terms, Passing::Together).await?)
+    }
+
+    async fn check_each(
+        &self,
+        requests: &[Request],
+        terms: Terms,
+        passing: Passing,
+    ) -> Result<Vec<Option<Decision>>> {
+        let (passes, skip) = match passing {
+            Passing::Each(held) => (engine::Passing::Each, held == Held::Skip),
+            Passing::Together => (engine::Passing::Together, false),
+        };
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Together).await;
-        all(lease.end(decisions)?)
+        let decisions = match self.by_engine(&mut lease, requests, terms, passes, skip).await {
+            Some(decisions) => decisions,
+            None => check_on(&mut lease, requests, terms, passing).await,
+        };
+        lease.end(decisions)
+    }
+
+    /// None where the routines must decide: the user may not append, or a newer program has chosen a policy that this one
+    /// does not know.
+    async fn by_engine(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+        terms: Terms,
+        passing: engine::Passing,
+        skip: bool,
+    ) -> Option<Result<Vec<Option<Decision>>>> {
+        let is_foreign = || requests.iter().any(|request| self.policies.is_foreign(request.zone_id));
+        match self.has_engine(connection).await {
+            Ok(true) if !is_foreign() => {}
+            Ok(_) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        let decisions = self.derive(connection, requests, terms, passing, skip).await;
+        match &decisions {
+            // The right was taken back.
+            Err(error) if error.kind() == ErrorKind::Refused => {
+                *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(false);
+                None
+            }
+            Err(_) if is_foreign() => None,
+            _ => Some(decisions),
+        }
+    }
+
+    /// May this user append what the engine decides?
+    async fn has_engine(&self, connection: &mut PgConnection) -> Result<bool> {
+        let known = *self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(may) = known {
+            return Ok(may);
+        }
+        let may = sqlx::query_scalar(include_str!("engine_may.sql"));
+        let may = may.fetch_one(connection).await.map_err(error)?;
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(may);
+        Ok(may)
+    }
+
+    /// Decides by the engine. What is not where it was looked at is decided again.
+    async fn derive(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+        terms: Terms,
+        passing: engine::Passing,
+        skip: bool,
+    ) -> Result<Vec<Option<Decision>>> {
+        // Whether a row for many was recorded before must be known before it is asked what it follows.
+        let first = u32::from(matches!(passing, engine::Passing::Unasked(_)));
+        let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
+        // Those that are left, and where they belong.
+        let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
+        for turn in first..SWAPS + HOLDS {
+            let answers = match self.derive_once(connection, &left, terms, passing, skip, turn).await {
+                // What is remembered may be wrong about this, too.
+                Err(error) if turn == 0 && !error.is_transient() => continue,
+                answers => answers?,
+            };
+            let mut stale = Vec::new();
+            for ((request, place), answer) in left.iter().zip(&places).zip(answers) {
+                match answer {
+                    Answered::Decided(decision) => decisions[*place] = Some(decision),
+                    Answered::Undone(Fate::Locked) => {}
+                    Answered::Undone(_) => stale.push((request.clone(), *place)),
+                }
+            }
+            // Where nobody waits for buckets they are left undecided, and their callers come again with each by itself.
+            if stale.is_empty() || (skip && turn >= SWAPS) {
+                return Ok(decisions);
+            }
+            let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
+            (left, places) = (Cow::Owned(requests), rest);
+        }
+        Err(Error::transient("the policy changed as often as this was decided; try again"))
+    }
+
+    async fn derive_once(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+        terms: Terms,
+        passing: engine::Passing,
+        skip_locked: bool,
+        turn: u32,
+    ) -> Result<Vec<Answered>> {
+        let hold = turn >= SWAPS && !skip_locked;
+        let begin = match terms.isolation {
+            Isolation::Serializable => Some("begin isolation level serializable"),
+            Isolation::RowLock if hold => Some("begin isolation level read committed"),
+            Isolation::RowLock => None,
+        };
+        let (policies, lock_wait_ms) = (&*self.policies, lock_wait_ms(terms));
+        let lock = hold && terms.isolation == Isolation::RowLock;
+        let session = |connection| {
+            let session = Session { connection, policies, lock, skip_locked, lock_wait_ms };
+            Remembering::new(session, &self.memory, turn == 0)
+        };
+        let Some(begin) = begin else {
+            return engine::check(&mut session(connection), requests, passing).await.map(|done| done.answers);
+        };
+        let mut tx = connection.begin_with(begin).await.map_err(error)?;
+        let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
+        let undone =
+            |answers: &Vec<Answered>| answers.iter().any(|answer| matches!(answer, Answered::Undone(_)));
+        if done.as_ref().is_ok_and(undone) {
+            // What was refused has ended the transaction.
+            tx.rollback().await.map_err(error)?;
+            return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
+        }
+        end(tx, done).await
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -49,9 +186,17 @@ impl Postgres {
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
-        let recorded = decide_one(&mut lease, request, owner, Some(checks)).await;
-        lease.end(recorded.map(drop))
+        let terms = Terms { isolation: Isolation::RowLock, ..terms };
+        let requests = [Request { record: true, ..request.clone() }];
+        let passing = engine::Passing::Unasked(checks);
+        let recorded = match self.by_engine(&mut lease, &requests, terms, passing, false).await {
+            Some(recorded) => recorded.map(drop),
+            None => {
+                let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
+                decide_one(&mut lease, request, owner, Some(checks)).await.map(drop)
+            }
+        };
+        lease.end(recorded)
     }
 }
 

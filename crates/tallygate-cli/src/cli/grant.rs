@@ -17,6 +17,7 @@ Examples:
 
 Roles:
   app       checks, reserves, settles and refunds, by the routines; reads and writes no table
+  engine    beside app, on PostgreSQL: the library decides in its own process and appends, which is faster
   auditor   reads everything, by views, and writes nothing
   operator  makes and changes zones, bans, sets overrides; does not see the ledger
   owner     migrates an empty schema, and gives the other roles
@@ -24,7 +25,7 @@ Roles:
 The user or role is yours to make, with its password; it may have several of these. Each migration gives it again, with what is new. \
 On MySQL and MariaDB a role must be active: set default role, or name the user as NAME@HOST.";
 
-/// Gives a user or role of the database the rights of an app, an auditor, an operator or the owner
+/// Gives a user or role of the database the rights of an app, an engine, an auditor, an operator or the owner
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

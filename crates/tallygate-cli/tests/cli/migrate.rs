@@ -38,7 +38,9 @@ fn printing_connects_to_nothing_and_prints_every_migration() {
 fn rights_are_refused_where_there_are_none_to_give() {
     let program = Program::new();
     program.run(&["grant", "app", "web"]).assert_refused("SQLite has no rights");
-    program.run(&["grant", "root", "web"]).assert_refused("[possible values: app, auditor, operator, owner]");
+    program
+        .run(&["grant", "root", "web"])
+        .assert_refused("[possible values: app, engine, auditor, operator, owner]");
     program
         .run(&["grant", "app", "web; drop table zone_txn"])
         .assert_refused("is no name of a user or a role");

@@ -2,24 +2,21 @@
 
 use std::collections::HashMap;
 
-use sqlx::{Row, SqliteConnection};
 use uuid::Uuid;
 
 use super::bucket::{Bucket, Turn};
-use super::list::List;
-use super::settle::settle;
-use super::statement::{place, rows};
-use super::write::Writing;
-use super::{Clock, decision, error, from_us, load};
+use super::settle::{is_so, settle};
+use super::{Fate, Name, Question, Session, Wanted, Writing, buckets, distinct, from_us};
 use crate::decide::Ask;
 use crate::decision::Decision;
+use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::store::Request;
 use crate::zone::Durability;
 
 /// Which checks of a batch pass.
 #[derive(Clone, Copy)]
-pub(super) enum Passing {
+pub(in crate::store) enum Passing {
     /// Each that fits.
     Each,
     /// All, of different buckets, or none.
@@ -37,38 +34,52 @@ enum Answer {
     Again(usize),
 }
 
-pub(super) struct Done {
-    pub decisions: Vec<Decision>,
+pub(in crate::store) struct Done {
+    pub answers: Vec<Answered>,
     /// Of each bucket's zone, by the version that decided.
     pub durabilities: Vec<(i32, Durability)>,
 }
 
-/// Decides the requests in order, at one reading of the clock. The caller holds the write lock.
-pub(super) async fn check(
-    connection: &mut SqliteConnection,
+/// What became of a check.
+pub(in crate::store) enum Answered {
+    Decided(Decision),
+    /// Nothing: its bucket was not where it was held. Never [`Fate::Appended`].
+    Undone(Fate),
+}
+
+/// Decides the requests in order, at one reading of the clock.
+pub(in crate::store) async fn check(
+    session: &mut impl Session,
     requests: &[Request],
     passing: Passing,
-    clock: &Clock,
 ) -> Result<Done> {
-    let names = requests.iter().map(|request| (request.zone_id, request.key.as_str()));
-    let (names, places) = load::distinct(names);
-    let mut buckets = load::buckets(connection, &names, 0, clock).await?;
-    let asked = requests.iter().zip(&places).enumerate();
-    let asked = asked.filter(|(_, (request, place))| is_named(request) && buckets[**place].has_rows());
-    let asked = asked.map(|(n, _)| n).collect();
-    let mut answers = load_past(connection, requests, asked).await?;
+    let (names, places) = distinct(requests.iter().map(|request| (request.zone_id, request.key.as_str())));
+    let named: Vec<_> = (0..requests.len()).filter(|&n| is_named(&requests[n])).collect();
+    let txns: Vec<_> = named.iter().map(|&n| (places[n], requests[n].txn)).collect();
+    let mut moves = vec![false; names.len()];
+    for (request, &place) in requests.iter().zip(&places) {
+        moves[place] |= request.leaves_row();
+    }
+    let mut held = session.hold(&Wanted { names: &names, moves: &moves, txns: &txns, window_us: 0 }).await?;
+    let mut answers: Vec<Option<Answer>> = requests.iter().map(|_| None).collect();
+    for (n, row) in held.past.drain(..).map(|(txn, row)| (named[txn], row)) {
+        if row.kind.is_check() {
+            answers[n] = Some(Answer::Past(past(&requests[n], &row)?));
+        }
+    }
+    let mut buckets = buckets(&names, &mut held);
     match passing {
         Passing::Each => {}
         Passing::Together => all_or_none(requests, &answers)?,
         Passing::Unasked(checks) => {
-            for (n, request) in requests.iter().enumerate().filter(|(n, _)| answers[*n].is_none()) {
-                follows(connection, request, checks, buckets[places[n]].now_us()).await?;
+            for n in (0..requests.len()).filter(|&n| answers[n].is_none()) {
+                follows(session, places[n], names[places[n]], checks, buckets[places[n]].now_us()).await?;
             }
         }
     }
 
     let mut decided: HashMap<(usize, Uuid), usize> = HashMap::new();
-    settle(connection, &mut buckets, |buckets| {
+    settle(session, &mut buckets, |buckets| {
         for (n, (request, &place)) in requests.iter().zip(&places).enumerate() {
             match &mut answers[n] {
                 Some(Answer::New(turn)) => buckets[place].decide_again(turn, &ask(request))?,
@@ -83,19 +94,28 @@ pub(super) async fn check(
     if let Passing::Together = passing {
         hold_back(requests, &places, &mut buckets, &mut answers)?;
     }
-    write(requests, passing, &buckets, &answers).write(connection).await?;
+    let writing = write(requests, &places, passing, &buckets, &answers);
+    let fates = if writing.rows.is_empty() { Vec::new() } else { session.append(&writing).await?.fates };
 
-    let mut decisions: Vec<Decision> = Vec::with_capacity(requests.len());
-    for (request, answer) in requests.iter().zip(answers) {
-        decisions.push(match answer {
-            Answer::New(turn) => told(request, &turn)?,
-            Answer::Past(decision) => decision,
-            Answer::Again(first) => Decision { replayed: true, ..decisions[first].clone() },
+    let mut told: Vec<Answered> = Vec::with_capacity(requests.len());
+    for ((request, &place), answer) in requests.iter().zip(&places).zip(answers) {
+        let fate = writing.place(place);
+        let fate = fate.and_then(|place| fates.get(place).copied()).unwrap_or(Fate::Appended);
+        told.push(match (answer, fate) {
+            (Answer::Past(decision), _) => Answered::Decided(decision),
+            (Answer::New(turn), Fate::Appended) => Answered::Decided(tell(request, &turn)?),
+            (Answer::Again(first), _) => match &told[first] {
+                Answered::Decided(decision) => {
+                    Answered::Decided(Decision { replayed: true, ..decision.clone() })
+                }
+                Answered::Undone(fate) => Answered::Undone(*fate),
+            },
+            (_, fate) => Answered::Undone(fate),
         });
     }
     let durabilities =
-        buckets.iter().map(|bucket| Ok((bucket.zone_id, bucket.current()?.policy.durability())));
-    Ok(Done { decisions, durabilities: durabilities.collect::<Result<_>>()? })
+        buckets.iter().map(|bucket| Ok((bucket.name.0, bucket.current()?.policy.durability())));
+    Ok(Done { durabilities: durabilities.collect::<Result<_>>()?, answers: told })
 }
 
 /// An answer to the request of a place in the batch; none when the database must be asked first.
@@ -144,24 +164,23 @@ fn hold_back(
 
 fn write<'w>(
     requests: &'w [Request],
+    places: &[usize],
     passing: Passing,
     buckets: &[Bucket<'w>],
     answers: &[Answer],
 ) -> Writing<'w> {
     let checks = if let Passing::Unasked(checks) = passing { Some(checks) } else { None };
     let mut writing = Writing::new(buckets);
-    for (request, answer) in requests.iter().zip(answers) {
+    writing.together = matches!(passing, Passing::Together);
+    for ((request, &place), answer) in requests.iter().zip(places).zip(answers) {
         if let Answer::New(turn) = answer
             && request.leaves_row()
         {
-            writing.check(request, checks, turn);
+            writing.check(place, request, checks, turn);
         }
     }
-    for bucket in buckets {
-        writing.bucket(bucket);
-        if bucket.is_held() && bucket.has_new_holds() {
-            writing.drop_ended(bucket);
-        }
+    for (place, _) in buckets.iter().enumerate().filter(|(_, bucket)| bucket.forgets_holds()) {
+        writing.drop_ended(place);
     }
     writing
 }
@@ -176,27 +195,27 @@ fn is_named(request: &Request) -> bool {
     request.leaves_row() && !request.fresh
 }
 
-/// What was decided before for those of the requests that may have been.
-async fn load_past(
-    connection: &mut SqliteConnection,
-    requests: &[Request],
-    asked: Vec<usize>,
-) -> Result<Vec<Option<Answer>>> {
-    let list = List::of(asked.iter().map(|&n| {
-        let Request { zone_id, key, txn, .. } = &requests[n];
-        [(*zone_id).into(), key.as_str().into(), txn.into()]
-    }));
-    let mut past: Vec<_> = requests.iter().map(|_| None).collect();
-    for row in rows(connection, include_str!("past.sql"), list).await? {
-        let n = asked[place(&row)?];
-        let request = &requests[n];
-        let (kind, member): (String, Option<String>) = (get!(row, "kind"), get!(row, "member"));
-        // Of what passed unchecked no member is known.
-        let member = if kind == "unchecked" { request.member.as_deref() } else { member.as_deref() };
-        same(request, get!(row, "cost"), member)?;
-        past[n] = Some(Answer::Past(decision(&row, request)?));
-    }
-    Ok(past)
+/// What was decided before, when the same was asked.
+fn past(request: &Request, row: &LedgerRow) -> Result<Decision> {
+    // Of what passed unchecked no member is known.
+    let member = if row.kind == Kind::Unchecked { request.member.as_deref() } else { row.member.as_deref() };
+    same(request, row.cost, member)?;
+    Ok(Decision {
+        zone: request.zone.clone(),
+        key: request.key.clone(),
+        txn_id: row.txn_id,
+        blocked: row.blocked,
+        reason: row.reason,
+        limit: row.zone_limit,
+        remaining: row.remaining,
+        retry_after_us: row.retry_after_us,
+        delay_us: row.delay_us,
+        ends_at: row.ends_us.map(from_us).transpose()?,
+        seq: Some(row.seq),
+        zone_version: row.zone_version,
+        decided_at: from_us(row.at_us)?,
+        replayed: true,
+    })
 }
 
 /// Fails where the transaction was decided with another cost, or about another member.
@@ -219,14 +238,13 @@ fn same(request: &Request, cost: i64, member: Option<&str>) -> Result<()> {
 /// Fails where no check of the bucket was blocked that so many could have followed: by a zone that coalesces them, for some
 /// time. Memory keeps that for a second; their row may come later by as long as a call may take.
 async fn follows(
-    connection: &mut SqliteConnection,
-    request: &Request,
+    session: &mut impl Session,
+    bucket: usize,
+    name: Name<'_>,
     checks: i32,
     now_us: i64,
 ) -> Result<()> {
-    let blocked = sqlx::query_scalar(include_str!("flood.sql")).bind(request.zone_id).bind(&request.key);
-    let blocked = blocked.bind(now_us.saturating_sub(60_000_000));
-    if blocked.fetch_one(connection).await.map_err(error)? {
+    if is_so(session, bucket, name, Question::BlockedSince(now_us.saturating_sub(60_000_000))).await? {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -247,7 +265,7 @@ fn all_or_none(requests: &[Request], past: &[Option<Answer>]) -> Result<()> {
     }
 }
 
-fn told(request: &Request, turn: &Turn) -> Result<Decision> {
+fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
     let outcome = &turn.outcome;
     Ok(Decision {
         zone: request.zone.clone(),

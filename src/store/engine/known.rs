@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use super::{Question, Search};
 use crate::decide::{Head, Ledger, Need};
 use crate::error::Result;
 
@@ -11,9 +12,9 @@ pub(super) struct Known {
     /// The head as it was loaded: that of the rows that were there before the batch.
     loaded: Head,
     now_us: i64,
-    pub totals: Answers,
-    pub reached: Answers,
-    pub strikes: Answers,
+    totals: Answers,
+    reached: Answers,
+    strikes: Answers,
     lack: Cell<Lack>,
     /// Nothing but the wait depends on the totals that the core asks for now.
     waits: Cell<bool>,
@@ -31,13 +32,7 @@ pub(super) enum Lack {
 
 /// Answers by what was asked: a time or a total. None where the database is still to be asked.
 #[derive(Default)]
-pub(super) struct Answers(RefCell<BTreeMap<i64, Option<i64>>>);
-
-/// When was a total reached? Later than `after_us`, and at most twice the highest bit later.
-pub(super) struct Search {
-    pub after_us: i64,
-    pub highest_bit: i64,
-}
+struct Answers(RefCell<BTreeMap<i64, Option<i64>>>);
 
 impl Known {
     pub fn new(loaded: Head, now_us: i64) -> Self {
@@ -58,8 +53,30 @@ impl Known {
         }
     }
 
+    /// What the database is still to be asked.
+    pub fn questions(&mut self) -> Vec<Question> {
+        let totals = self.totals.lacking().into_iter().map(Question::TotalBefore);
+        let strikes = self.strikes.lacking().into_iter().map(Question::StrikesBefore);
+        let mut questions: Vec<_> = totals.chain(strikes).collect();
+        for total in self.reached.lacking() {
+            questions.push(Question::Reached(self.search(total)));
+        }
+        questions
+    }
+
+    /// What the database says.
+    pub fn put(&mut self, question: Question, answer: i64) {
+        match question {
+            Question::TotalBefore(at_us) => self.totals.put(at_us, answer),
+            Question::Reached(search) => self.reached.put(search.total, answer),
+            Question::StrikesBefore(at_us) => self.strikes.put(at_us, answer),
+            // Asked by the engine itself.
+            Question::BlockedSince(_) | Question::WasOpen => {}
+        }
+    }
+
     /// Where the time lies at which a total was reached, by the totals that are known.
-    pub fn search(&mut self, total: i64) -> Search {
+    fn search(&mut self, total: i64) -> Search {
         let (mut after_us, mut until_us) = (self.loaded.last_us.saturating_sub(1 << 62), self.loaded.last_us);
         for (&before_us, answer) in self.totals.0.get_mut().iter() {
             match answer {
@@ -69,7 +86,7 @@ impl Known {
             }
         }
         let width_us = until_us.saturating_sub(after_us);
-        Search { after_us, highest_bit: width_us.checked_ilog2().map_or(0, |bit| 1 << bit) }
+        Search { total, after_us, highest_bit: width_us.checked_ilog2().map_or(0, |bit| 1 << bit) }
     }
 
     fn lacks(&self, lack: Lack) {
@@ -127,12 +144,12 @@ impl Answers {
     }
 
     /// What is still to be asked.
-    pub fn lacking(&mut self) -> Vec<i64> {
+    fn lacking(&mut self) -> Vec<i64> {
         let asked = self.0.get_mut().iter();
         asked.filter(|(_, answer)| answer.is_none()).map(|(&asked, _)| asked).collect()
     }
 
-    pub fn put(&mut self, asked: i64, answer: i64) {
+    fn put(&mut self, asked: i64, answer: i64) {
         self.0.get_mut().insert(asked, Some(answer));
     }
 }

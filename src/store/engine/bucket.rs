@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::known::{Known, Lack};
+use super::{Loaded, Moved, Name};
 use crate::chain::End;
 use crate::decide::{self, Ask, Event, Happened, Head, Hold, Outcome, Version, decide, happen};
 use crate::decision::Reason;
@@ -11,11 +12,10 @@ use crate::zone::Family;
 
 /// What was loaded of a bucket, and what the call has made of it.
 pub(super) struct Bucket<'b> {
-    pub zone_id: i32,
-    pub key: &'b str,
+    pub name: Name<'b>,
     pub known: Known,
     /// Of the chain, as it was loaded.
-    pub end: End,
+    end: End,
     /// Never before the last row.
     now_us: i64,
     /// Those of the zone, from the oldest that decided the last row of one of its buckets.
@@ -25,6 +25,8 @@ pub(super) struct Bucket<'b> {
     state: State,
     /// The database must be asked before it can go on.
     stopped: bool,
+    /// The database has no row of it.
+    is_new: bool,
     /// Its row was removed from the database.
     removed: bool,
 }
@@ -58,72 +60,64 @@ pub(super) struct Mark {
 
 impl<'b> Bucket<'b> {
     pub fn new(
-        (zone_id, key): (i32, &'b str),
+        name: Name<'b>,
+        loaded: Loaded,
         versions: Arc<[Version]>,
-        head: Head,
-        end: End,
-        holds: Option<Vec<Hold>>,
+        holds: Vec<Hold>,
         now_us: i64,
     ) -> Self {
+        let Loaded { head, end, holding, removed } = loaded;
         let (now_us, from) = if head.seq > 0 {
             let from = versions.partition_point(|version| version.version < head.zone_version);
             (now_us.max(head.last_us), from)
         } else {
             (now_us, versions.len().saturating_sub(1))
         };
-        let holding = holds.is_some();
-        let holds = holds.unwrap_or_default();
         let state = State { from, head, holds: holds.len(), holding };
-        let known = Known::new(head, now_us);
         Self {
-            zone_id,
-            key,
-            known,
-            end,
+            name,
+            known: Known::new(head, now_us),
+            is_new: end.is_none(),
+            end: end.unwrap_or_else(|| End::new(name.0, name.1)),
             now_us,
             versions,
             holds,
             loaded: state,
             state,
             stopped: false,
-            removed: false,
+            removed,
         }
     }
 
-    /// The same, when its row was removed from the database and it is as its ledger left it.
-    pub fn removed(self, removed: bool) -> Self {
-        Self { removed, ..self }
-    }
-
-    /// The head whose row must be made again before a row of the ledger follows.
-    pub fn head_to_add(&self) -> Option<&Head> {
-        (self.removed && self.state.head.seq > self.loaded.head.seq).then_some(&self.loaded.head)
+    /// What the call has made of it; None where it only looked.
+    pub fn moved(&self, place: usize) -> Option<Moved<'b>> {
+        let (State { head, holding, .. }, loaded) = (self.state, self.loaded);
+        let Head { seq, last_us, spent_total, level, zone_version, strikes, .. } = head;
+        let by_row = Head { seq, last_us, spent_total, level, zone_version, strikes, ..loaded.head };
+        (seq > loaded.head.seq).then_some(Moved {
+            name: self.name,
+            place,
+            is_new: self.is_new,
+            removed: self.removed,
+            before: loaded.head,
+            before_hash: self.end.hash,
+            head,
+            holding,
+            by_row: by_row == head && holding == loaded.holding,
+            end: self.end,
+            ended: false,
+        })
     }
 
     pub fn now_us(&self) -> i64 {
         self.now_us
     }
 
-    /// True when there were rows before the call.
-    pub fn has_rows(&self) -> bool {
-        self.loaded.head.seq > 0
-    }
-
-    pub fn has_new_holds(&self) -> bool {
-        self.state.holds > self.loaded.holds
-    }
-
-    /// True when every hold ends for good, and need not be kept beyond that.
-    pub fn is_held(&self) -> bool {
-        self.versions.last().is_some_and(|version| version.policy.algorithm().family() == Family::Held)
-    }
-
-    /// The head, where more of it changed than what its last row says, and whether the bucket has holds.
-    pub fn changed_head(&self) -> Option<(&Head, bool)> {
-        let (State { head, holding, .. }, loaded) = (&self.state, &self.loaded);
-        let Head { seq, last_us, spent_total, level, zone_version, strikes, .. } = *head;
-        let by_row = Head { seq, last_us, spent_total, level, zone_version, strikes, ..loaded.head };
-        (by_row != *head || *holding != loaded.holding).then_some((head, *holding))
+    /// True when it has new holds, and those that have ended need not be kept.
+    pub fn forgets_holds(&self) -> bool {
+        let version = self.versions.last();
+        let is_held = version.is_some_and(|version| version.policy.algorithm().family() == Family::Held);
+        is_held && self.state.holds > self.loaded.holds
     }
 
     /// Lets the core ask for the sums of all its windows at once, before it decides anything.
@@ -231,7 +225,7 @@ impl<'b> Bucket<'b> {
         self.versions.last().ok_or_else(|| {
             Error::unknown_zone(format!(
                 "there is no zone {}; list them with: tallygate zone list",
-                self.zone_id
+                self.name.0
             ))
         })
     }

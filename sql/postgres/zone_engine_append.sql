@@ -1,0 +1,301 @@
+-- zone_engine_append: rows that a process has decided by itself go into the ledger, where their buckets are still where
+-- they were derived from.
+--
+-- Compare and swap: a head moves from the seq and the hash that the process knew, by the version of the zone in force,
+-- or stays where it is. What the database can see at little cost it looks at: that rows follow each other and their head,
+-- totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
+--
+-- Arguments  p_heads        the buckets, in the byte order of (zone_id, bucket_key)
+--            p_rows         the rows, those of a bucket in their order: checks, and bans that these brought about
+--            p_parts        what of their charges ends by itself
+--            p_together     all buckets move, or none
+--            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
+--            p_lock_wait_ms as in zone_check
+--            p_own          as in zone_check
+-- Result     fates: of each bucket: 0, its rows are in the ledger; 1, it has moved on, or knows one of the named transactions;
+--            2, another transaction holds it. now: the database's clock when the call began
+-- Locks      the buckets' rows, until the transaction ends
+-- Errors     TG003 what does not follow, or a key that cannot be stored; TG009 nothing was appended: a zone has another
+--            version, or the time is not now; TG010 with p_together: a bucket has moved on; 55P03 the lock was not had in time
+create function zone_engine_append(
+    p_heads        zone_engine_head[],
+    p_rows         zone_engine_row[],
+    p_parts        zone_engine_part[],
+    p_together     boolean,
+    p_skip_locked  boolean,
+    p_lock_wait_ms int,
+    p_own          boolean,
+    out now        timestamptz,
+    out fates      int[]
+)
+language plpgsql
+security definer
+set search_path from current
+-- For the reasons that are given in zone_check_many.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set enable_incremental_sort = off
+set jit = off
+as $$
+declare
+    v_head    int;
+    v_new     bigint;
+    v_made    bigint;
+    v_current boolean;
+    v_durable boolean;
+    v_timeout constant text := current_setting('lock_timeout');
+begin
+    now := pg_catalog.clock_timestamp();
+
+    -- 1. Do the rows follow each other, and do the heads follow them?
+    perform zone_error('append', r.zone_id::text, r.seq::text)
+    from (
+        select r.head, r.txn_id, r.zone_id, r.zone_version, r.bucket_key, r.seq, r.kind, r.checks, r.blocked, r.reason, r.cost,
+            r.spent, r.spent_total, r.level, r.strikes, r.created_at, r.prev_at, r.salt, r.row_hash,
+            lag(r.head) over w as head_before, lag(r.txn_id) over w as txn_before, lag(r.seq) over w as seq_before,
+            lag(r.kind) over w as kind_before, lag(r.spent_total) over w as total_before,
+            lag(r.strikes) over w as strikes_before, lag(r.created_at) over w as at_before,
+            lead(r.head) over w as head_after
+        from unnest(p_rows) as r
+        window w as (order by r.head, r.seq)
+    ) r
+    left join lateral (
+        select p_heads[r.head] as moves
+        offset 0 -- looked up once for each row
+    ) h on true
+    where coalesce(
+        r.kind in ('check', 'reserve', 'coalesced', 'ban')
+        and (
+            r.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
+            or (not r.blocked and r.reason in ('within_limit', 'soft', 'off', 'recorded'))
+        )
+        and (r.kind = 'ban') = (r.reason = 'recorded')
+        and (r.kind <> 'ban' or (r.head_before = r.head and r.txn_before = r.txn_id and r.kind_before <> 'ban'))
+        and (r.checks = 1 or r.kind = 'coalesced')
+        and r.cost between 0 and 1099511627776
+        and octet_length(r.row_hash) = 32
+        and (r.salt is null or r.seq = 1)
+        and r.txn_id <> '00000000-0000-0000-0000-000000000000'
+        and r.zone_id = (h.moves).zone_id
+        and r.bucket_key = (h.moves).bucket_key
+        and r.zone_version = (h.moves).zone_version
+        and r.created_at = (h.moves).last_at
+        and case
+            when r.head_before = r.head then
+                r.seq = r.seq_before + 1 and r.spent_total = r.total_before + r.spent and r.strikes >= r.strikes_before
+                and r.prev_at = r.at_before
+            else
+                r.seq = (h.moves).was_seq + 1 and r.spent_total = (h.moves).was_total + r.spent
+                and r.prev_at is not distinct from (h.moves).was_at
+                and (r.seq > 1) = (r.prev_at is not null) and (r.seq = 1 or not (h.moves).is_new) and coalesce(r.created_at >= r.prev_at, true)
+        end
+        and (
+            r.head_after = r.head
+            or (
+                r.seq = (h.moves).seq and r.spent_total = (h.moves).spent_total
+                and r.level is not distinct from (h.moves).level and r.strikes = (h.moves).strikes
+                and r.row_hash = (h.moves).row_hash
+            )
+        ),
+        false
+    ) is false
+    limit 1;
+    if cardinality(p_heads) <> (select count(distinct r.head) from unnest(p_rows) as r)
+        or cardinality(p_heads) <> (select count(distinct (h.zone_id, h.bucket_key)) from unnest(p_heads) as h)
+    then
+        perform zone_error('heads', cardinality(p_heads)::text);
+    end if;
+    perform zone_error('append', p.zone_id::text, p.seq::text)
+    from unnest(p_parts) as p
+    cross join lateral (select p_heads[p.head] as moves offset 0) h
+    where (
+        p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
+        and p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at
+    ) is not true
+    limit 1;
+    -- The time is the database's, of a moment ago; or that of the bucket, where the clock is behind that.
+    if exists (
+        select
+        from unnest(p_heads) h
+        where (h.last_at between now - interval '1 second' and now or (h.last_at = h.was_at and h.was_at > now)) is not true
+    ) then
+        perform zone_error('stale');
+    end if;
+
+    -- 2. Hold the buckets that are where they were.
+    if p_lock_wait_ms is not null then
+        perform set_config('lock_timeout', p_lock_wait_ms::text, true);
+    end if;
+    if exists (
+        select
+        from zone_bucket_removed r
+        where r.zone_id = any(array(select h.zone_id from unnest(p_heads) h where h.was_seq > 0))
+    ) then
+        perform zone_bucket_open(h.zone_id, h.bucket_key)
+        from unnest(p_heads) h
+        where h.was_seq > 0
+            and not exists (
+                select
+                from zone_bucket_lock b
+                where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                offset 0
+            );
+    end if;
+    if p_skip_locked then
+        select array_agg(case when h.is_new or l.held then 0 when s.there then 2 else 1 end order by h.ordinality),
+            count(*) filter (where h.is_new)
+        into fates, v_new
+        from unnest(p_heads) with ordinality as h
+        left join lateral (
+            select true as held
+            from zone_bucket_lock b
+            where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                and b.last_at is not distinct from h.was_at
+            for no key update skip locked
+        ) l on true
+        left join lateral (
+            select true as there
+            from zone_bucket_lock b
+            where l.held is null and not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                and b.last_at is not distinct from h.was_at
+            offset 0
+        ) s on true;
+    else
+        select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality),
+            count(*) filter (where h.is_new)
+        into fates, v_new
+        from unnest(p_heads) with ordinality as h
+        left join lateral (
+            select true as held
+            from zone_bucket_lock b
+            where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                and b.last_at is not distinct from h.was_at
+            for no key update
+        ) b on true;
+    end if;
+    -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
+    -- rows and makes others may wait for somebody who does so the other way round.
+    if v_new > 0 then
+        begin
+            perform set_config('lock_timeout', '20', true);
+            insert into zone_bucket_lock (
+                zone_id, bucket_key, seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried,
+                carried_at, carried_total, carried_seq, override_seq, zone_version, bans, holding, salt, row_hash
+            )
+            select h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes, h.banned_until,
+                h.ban_strikes, h.carried, h.carried_at, h.carried_total, h.carried_seq, h.override_seq, h.zone_version,
+                h.bans, h.holding, h.salt, h.row_hash
+            from unnest(p_heads) as h
+            where h.is_new
+            on conflict (zone_id, bucket_key) do nothing;
+            get diagnostics v_made = row_count;
+        exception
+            when lock_not_available then
+                v_made := 0;
+            when check_violation or not_null_violation then
+                -- One by one, to say which it is.
+                perform zone_bucket_open(h.zone_id, h.bucket_key) from unnest(p_heads) h;
+                raise;
+        end;
+        perform set_config('lock_timeout', coalesce(p_lock_wait_ms::text, v_timeout), true);
+        if v_made < v_new then
+            -- Those that stand there now with another end of their chain are somebody else's.
+            select array_agg(case when h.is_new and b.there is null then 1 else fates[h.ordinality] end order by h.ordinality)
+            into fates
+            from unnest(p_heads) with ordinality as h
+            left join lateral (
+                select true as there
+                from zone_bucket_lock b
+                where h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key and b.row_hash = h.row_hash
+                offset 0
+            ) b on true;
+        end if;
+    end if;
+    -- Whoever did not look whether a transaction was decided before learns it here.
+    for v_head in
+        select r.head
+        from unnest(p_rows) as r
+        cross join lateral ( -- as in zone_check_many
+            select t.zone_id, t.bucket_key, t.txn_id
+            from zone_txn t
+            where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
+                and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
+            order by t.zone_id, t.bucket_key, t.txn_id
+            limit 1
+        ) t
+        where r.named and r.seq > 1
+            and t.zone_id = r.zone_id and t.bucket_key = r.bucket_key and t.txn_id = r.txn_id
+    loop
+        fates[v_head] := 1;
+    end loop;
+    if p_together and exists (select from unnest(fates) f where f <> 0) then
+        perform zone_error('moved');
+    end if;
+
+    -- 3. Policies, by a statement that began after the locks.
+    select bool_and(coalesce(z.version = h.zone_version, false)), bool_or(z.durability <> 'relaxed')
+    into v_current, v_durable
+    from (
+        select distinct h.zone_id, h.zone_version
+        from unnest(p_heads) as h
+    ) h
+    left join lateral (
+        select z.version, z.durability
+        from zone_master z
+        where z.id = h.zone_id
+        offset 0
+    ) z on true;
+    if not v_current then
+        perform zone_error('stale');
+    end if;
+    if p_own and not v_durable then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+
+    -- 4. Write.
+    insert into zone_txn (
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent, spent_total,
+        remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, salt, row_hash
+    )
+    select r.txn_id, r.zone_id, r.zone_version, r.bucket_key, r.seq, r.kind, r.checks, r.blocked, r.reason, r.critical, r.cost,
+        r.spent, r.spent_total, r.remaining, r.zone_limit, r.retry_after_us, r.delay_us, r.level, r.strikes, r.created_at,
+        r.prev_at, r.ends_at, r.member, r.salt, r.row_hash
+    from unnest(p_rows) as r
+    where fates[r.head] = 0;
+    update zone_bucket_lock b
+    set seq = h.seq,
+        last_at = h.last_at,
+        spent_total = h.spent_total,
+        level = h.level,
+        strikes = h.strikes,
+        banned_until = h.banned_until,
+        ban_strikes = h.ban_strikes,
+        carried = h.carried,
+        carried_at = h.carried_at,
+        carried_total = h.carried_total,
+        carried_seq = h.carried_seq,
+        override_seq = h.override_seq,
+        zone_version = h.zone_version,
+        bans = h.bans,
+        holding = h.holding,
+        row_hash = h.row_hash
+    from unnest(p_heads) with ordinality as h
+    where not h.is_new and fates[h.ordinality] = 0 and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
+    if cardinality(p_parts) > 0 then
+        delete from zone_hold d
+        using unnest(p_heads) with ordinality as h
+        where h.ended and fates[h.ordinality] = 0
+            and d.zone_id = h.zone_id and d.bucket_key = h.bucket_key and d.ends_at <= h.last_at;
+        insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
+        select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
+        from unnest(p_parts) as p
+        where fates[p.head] = 0;
+    end if;
+end
+$$;

@@ -1,0 +1,358 @@
+//! What this process knows of buckets that it decided lately, so that it need not ask.
+//!
+//! What is remembered is never believed over the database: rows are appended only where the head is still the one that they
+//! were derived from. What was remembered of a bucket that has moved on is forgotten, and it is asked for again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{
+    Appended, Asked, Charged, Fate, Held, Loaded, Name, Question, Session, Versions, Wanted, Writing,
+};
+use crate::decide::Version;
+use crate::error::Result;
+use crate::zone::Family;
+
+/// How many buckets are remembered: at least so many, at most twice as many. Each takes some 400 bytes and its charges.
+const BUCKETS: usize = 1 << 16;
+
+/// How many charges are remembered of a bucket.
+const CHARGES: usize = 1 << 10;
+
+/// How many rows are read at once to remember what was charged in a window; where there are more, they are left to be asked.
+const ROWS: usize = 1 << 10;
+
+/// How long a comparison of clocks counts. Clocks of machines part by some millionths.
+const CLOCK_COUNTS: Duration = Duration::from_secs(5);
+
+/// The memory of a process, of one database.
+#[derive(Default)]
+pub(in crate::store) struct Memory(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    /// The newer ones, and those that go with the next generation.
+    buckets: [HashMap<i32, HashMap<Box<str>, Known>>; 2],
+    /// How many the newer ones are.
+    count: usize,
+    /// By zone, the policies that decided and decide its buckets.
+    versions: Versions,
+    clock: Clock,
+    /// What a test has put in the place of the database's clock.
+    #[cfg(feature = "testing")]
+    test_clock: Option<crate::testing::Clock>,
+}
+
+/// A bucket.
+#[derive(Default)]
+struct Known {
+    loaded: Loaded,
+    charges: Charges,
+}
+
+/// Charges of a bucket, up to its last row: all from a time on.
+#[derive(Default)]
+struct Charges {
+    from_us: i64,
+    /// What had been spent in all before that.
+    base: i64,
+    /// Each with its time, and what had been spent in all by then.
+    list: VecDeque<(i64, i64)>,
+    /// There were too many of them to be read.
+    too_many: bool,
+}
+
+/// How far the database's clock is at least ahead of this process's own.
+///
+/// Each answer was given after the database read its clock, so that the difference is at least what it says less what the
+/// clock here says on arrival; the largest of these is nearest.
+#[derive(Default)]
+struct Clock {
+    started: Option<Instant>,
+    /// The largest difference since a time; and that of the time before.
+    ahead_us: [Option<(Instant, i64)>; 2],
+}
+
+/// A session that asks only what this process does not remember.
+pub(in crate::store) struct Remembering<'m, S> {
+    session: S,
+    memory: &'m Memory,
+    believe: bool,
+    /// What is known of the buckets of the call, by their order: remembered, or told just now.
+    known: Vec<Known>,
+    versions: Versions,
+}
+
+impl Memory {
+    #[cfg(all(feature = "testing", feature = "postgres"))]
+    pub fn set_clock(&self, clock: &crate::testing::Clock) {
+        self.remembered().test_clock = Some(clock.clone());
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'m, S> Remembering<'m, S> {
+    /// With `believe` what is remembered is not asked for, and transactions that were there before show when rows are
+    /// appended; else all is asked for, and remembered.
+    pub fn new(session: S, memory: &'m Memory, believe: bool) -> Self {
+        Self { session, memory, believe, known: Vec::new(), versions: Versions::new() }
+    }
+}
+
+impl<S: Session> Remembering<'_, S> {
+    /// Reads what was charged in the windows that are asked about, so that it need not be asked again.
+    async fn read_charges(&mut self, questions: &[Asked<'_>]) -> Result<()> {
+        let mut asked: Vec<(usize, Name<'_>, i64)> = Vec::new();
+        for &Asked { bucket, name, question } in questions {
+            if let Question::TotalBefore(at_us) = question
+                && let Some(Known { charges, .. }) = self.known.get(bucket)
+                && at_us < charges.from_us
+                && !charges.too_many
+                && asked.last().is_none_or(|(last, ..)| *last != bucket)
+            {
+                asked.push((bucket, name, at_us));
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let windows: Vec<_> = asked.iter().map(|&(_, name, at_us)| (name, at_us)).collect();
+        let read: Vec<Vec<Charged>> = self.session.charges(&windows, ROWS).await?;
+        for ((bucket, _, at_us), rows) in asked.into_iter().zip(read) {
+            if let Some(Known { loaded, charges }) = self.known.get_mut(bucket) {
+                charges.read(at_us, &rows, loaded.head.spent_total);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Session> Session for Remembering<'_, S> {
+    async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
+        if !self.believe {
+            let held = self.session.hold(wanted).await?;
+            self.known = held.heads.iter().map(|loaded| Known::of(*loaded)).collect();
+            self.versions = held.versions.clone();
+            return Ok(held);
+        }
+        let (mut known, versions, now_us) = self.memory.remembered().take(wanted);
+        let now_us = now_us.filter(|_| known.iter().all(Option::is_some));
+        // Without its time a call must ask for something.
+        if let (None, Some(first)) = (now_us, known.first_mut()) {
+            *first = None;
+        }
+        let asked: Vec<_> = (0..known.len()).filter(|&place| known[place].is_none()).collect();
+        let names: Vec<_> = asked.iter().map(|&place| wanted.names[place]).collect();
+        let moves: Vec<_> = asked.iter().map(|&place| wanted.moves[place]).collect();
+        let mut held = match now_us {
+            Some(now_us) => Held { now_us, ..Held::default() },
+            None => self.session.hold(&Wanted { names: &names, moves: &moves, txns: &[], ..*wanted }).await?,
+        };
+        let mut heads = Vec::with_capacity(known.len());
+        let mut told = std::mem::take(&mut held.heads).into_iter();
+        for known in &known {
+            // One for each that was asked for.
+            heads.push(known.as_ref().map_or_else(|| told.next().unwrap_or_default(), |known| known.loaded));
+        }
+        held.heads = heads;
+        held.holds = held.holds.into_iter().map(|(n, holds)| (asked[n], holds)).collect();
+        held.answers.iter_mut().for_each(|(n, _, _)| *n = asked[*n]);
+        for (zone_id, versions) in versions {
+            held.versions.entry(zone_id).or_insert(versions);
+        }
+        self.known = known
+            .into_iter()
+            .zip(&held.heads)
+            .map(|(known, loaded)| known.unwrap_or_else(|| Known::of(*loaded)))
+            .collect();
+        self.versions = held.versions.clone();
+        Ok(held)
+    }
+
+    async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
+        self.read_charges(questions).await?;
+        let known = |asked: &Asked<'_>| self.known.get(asked.bucket)?.charges.answer(asked.question);
+        let mut answers: Vec<_> = questions.iter().map(known).collect();
+        let open: Vec<_> = (0..answers.len()).filter(|&n| answers[n].is_none()).collect();
+        if !open.is_empty() {
+            let questions: Vec<_> = open.iter().map(|&n| questions[n]).collect();
+            for (n, answer) in open.into_iter().zip(self.session.answer(&questions).await?) {
+                answers[n] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn charges(&mut self, windows: &[(Name<'_>, i64)], limit: usize) -> Result<Vec<Vec<Charged>>> {
+        self.session.charges(windows, limit).await
+    }
+
+    async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        let appended = self.session.append(writing).await?;
+        let mut known: Vec<_> =
+            writing.buckets.iter().map(|moved| std::mem::take(&mut self.known[moved.place])).collect();
+        for written in &writing.rows {
+            if written.row.spent > 0 {
+                let charge = (written.row.decided_us, written.row.spent_total);
+                known[written.bucket].charges.list.push_back(charge);
+            }
+        }
+        let mut remembered = self.memory.remembered();
+        if let Some(now_us) = appended.now_us {
+            remembered.clock.compare(now_us);
+        }
+        for ((moved, mut known), fate) in writing.buckets.iter().zip(known).zip(&appended.fates) {
+            let zone_id = moved.name.0;
+            match (fate, self.versions.get(&zone_id)) {
+                (Fate::Appended, Some(versions)) => {
+                    remembered.learn(zone_id, versions);
+                    if let (false, Some(version)) = (moved.holding, versions.last()) {
+                        known.loaded = Loaded { head: moved.head, end: Some(moved.end), ..Loaded::default() };
+                        known.charges.trim(version, moved.head.last_us);
+                        remembered.put(moved.name, known);
+                    }
+                }
+                (Fate::Outdated, _) => {
+                    remembered.versions.remove(&zone_id);
+                    remembered.clock = Clock::default();
+                }
+                _ => {}
+            }
+        }
+        Ok(appended)
+    }
+}
+
+impl Remembered {
+    /// Takes out what is remembered of buckets that move, and tells the policies of their zones and the time.
+    fn take(&mut self, wanted: &Wanted<'_>) -> (Vec<Option<Known>>, Versions, Option<i64>) {
+        let mut versions = Versions::new();
+        let mut known = Vec::with_capacity(wanted.names.len());
+        for (&(zone_id, key), &moves) in wanted.names.iter().zip(wanted.moves) {
+            // A bucket that is only looked at is asked for, and stays remembered.
+            let Some(of_zone) = self.versions.get(&zone_id).filter(|_| moves) else {
+                known.push(None);
+                continue;
+            };
+            let found = self.buckets.iter_mut().find_map(|buckets| buckets.get_mut(&zone_id)?.remove(key));
+            let reaches = |known: &Known| {
+                of_zone.first().is_some_and(|first| first.version <= known.loaded.head.zone_version)
+            };
+            known.push(found.filter(reaches));
+            versions.entry(zone_id).or_insert_with(|| of_zone.clone());
+        }
+        (known, versions, self.now_us())
+    }
+
+    fn now_us(&self) -> Option<i64> {
+        #[cfg(feature = "testing")]
+        if let Some(clock) = &self.test_clock {
+            return Some(clock.now().timestamp_micros());
+        }
+        self.clock.now_us()
+    }
+
+    fn put(&mut self, (zone_id, key): Name<'_>, known: Known) {
+        if self.count >= BUCKETS {
+            let [new, old] = &mut self.buckets;
+            *old = std::mem::take(new);
+            self.count = 0;
+        }
+        self.count += 1;
+        self.buckets[0].entry(zone_id).or_default().insert(key.into(), known);
+    }
+
+    fn learn(&mut self, zone_id: i32, versions: &std::sync::Arc<[Version]>) {
+        let known = self.versions.entry(zone_id).or_insert_with(|| versions.clone());
+        let (from, to) = (
+            |versions: &[Version]| versions.first().map(|version| version.version),
+            |versions: &[Version]| versions.last().map(|version| version.version),
+        );
+        // The newest; of these the one that reaches furthest back.
+        if to(known) < to(versions) || (to(known) == to(versions) && from(versions) < from(known)) {
+            *known = versions.clone();
+        }
+    }
+}
+
+impl Known {
+    /// A bucket as the database told it: of its charges it said nothing.
+    fn of(loaded: Loaded) -> Self {
+        let Loaded { head, .. } = loaded;
+        let from_us = if head.seq > 0 { head.last_us.saturating_add(1) } else { i64::MIN };
+        Self {
+            loaded,
+            charges: Charges { from_us, base: head.spent_total, list: VecDeque::new(), too_many: false },
+        }
+    }
+}
+
+impl Charges {
+    fn answer(&self, question: Question) -> Option<i64> {
+        match question {
+            Question::TotalBefore(at_us) if at_us >= self.from_us => {
+                let before = self.list.partition_point(|(charged_us, _)| *charged_us < at_us);
+                Some(before.checked_sub(1).map_or(self.base, |last| self.list[last].1))
+            }
+            Question::Reached(search) if search.total > self.base => {
+                let reached = self.list.partition_point(|(_, total)| *total < search.total);
+                self.list.get(reached).map(|(charged_us, _)| *charged_us)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the rows from a time on: each its time, what was spent, and what in all.
+    fn read(&mut self, at_us: i64, rows: &[Charged], spent_total: i64) {
+        self.too_many = rows.len() >= ROWS;
+        if let (Some((_, spent, total)), false) = (rows.first(), self.too_many) {
+            self.from_us = at_us;
+            self.base = total.saturating_sub(*spent);
+            // What came after the head was read is not in it.
+            let charges = rows.iter().filter(|(_, spent, total)| *spent > 0 && *total <= spent_total);
+            self.list = charges.map(|(charged_us, _, total)| (*charged_us, *total)).collect();
+        }
+    }
+
+    /// Forgets what is of no more use to a policy, and what is too much.
+    fn trim(&mut self, version: &Version, now_us: i64) {
+        let most = if version.policy.algorithm().family() == Family::Window { CHARGES } else { 0 };
+        // A sliding counter looks at the window before, too.
+        let before_us = now_us.saturating_sub(version.policy.window_us().saturating_mul(2));
+        while let Some(&(at_us, total)) = self.list.front()
+            && (self.list.len() > most || at_us < before_us)
+        {
+            self.list.pop_front();
+            (self.from_us, self.base) = (at_us.saturating_add(1), total);
+        }
+    }
+}
+
+impl Clock {
+    /// The database's time, or a little earlier; None when it was not compared lately.
+    fn now_us(&self) -> Option<i64> {
+        let ahead_us = self.ahead_us.iter().flatten();
+        let ahead_us =
+            ahead_us.filter(|(since, _)| since.elapsed() < CLOCK_COUNTS * 2).map(|(_, us)| *us).max()?;
+        Some(self.own_us()?.saturating_add(ahead_us))
+    }
+
+    /// The database has said its time, and it has just arrived.
+    fn compare(&mut self, now_us: i64) {
+        let now = Instant::now();
+        self.started.get_or_insert(now);
+        let ahead_us = now_us.saturating_sub(self.own_us().unwrap_or_default());
+        match &mut self.ahead_us[0] {
+            Some((since, largest)) if since.elapsed() < CLOCK_COUNTS => *largest = ahead_us.max(*largest),
+            _ => self.ahead_us = [Some((now, ahead_us)), self.ahead_us[0]],
+        }
+    }
+
+    fn own_us(&self) -> Option<i64> {
+        i64::try_from(self.started?.elapsed().as_micros()).ok()
+    }
+}

@@ -1,0 +1,195 @@
+//! What a call writes: rows of the ledger, and what of a bucket is not in them.
+
+use uuid::Uuid;
+
+use super::Name;
+use super::bucket::{Bucket, Mark, Turn};
+use crate::chain::{End, Hash, Row};
+use crate::decide::{Exception, Head, Hold};
+use crate::decision::Reason;
+use crate::store::{Action, Request, What};
+
+/// Rows of every table, each in its order.
+pub(in crate::store) struct Writing<'w> {
+    /// All buckets move, or none.
+    pub together: bool,
+    pub buckets: Vec<Moved<'w>>,
+    pub rows: Vec<Written<'w>>,
+    /// What ends by itself, each with the place of its bucket among these; in place of what was to end of the same charge.
+    pub holds: Vec<(usize, Hold)>,
+    pub overrides: Vec<(usize, Exception)>,
+    /// Of each bucket of the call, its place among these.
+    places: Vec<Option<usize>>,
+}
+
+/// A bucket that rows are appended to.
+pub(in crate::store) struct Moved<'w> {
+    pub name: Name<'w>,
+    /// Its place in the call.
+    pub place: usize,
+    /// The database has no row of it.
+    pub is_new: bool,
+    /// Its row was removed, and must be made again as it was before.
+    pub removed: bool,
+    pub before: Head,
+    pub before_hash: Hash,
+    pub head: Head,
+    /// It has holds, or had.
+    pub holding: bool,
+    /// The last row says all that changed in the head.
+    pub by_row: bool,
+    /// Where its chain comes to.
+    pub end: End,
+    /// What has ended by now is of no more use to it.
+    pub ended: bool,
+}
+
+/// A row of the ledger.
+pub(in crate::store) struct Written<'w> {
+    /// The place of its bucket.
+    pub bucket: usize,
+    pub row: Row<'w>,
+    /// Its transaction may have been decided in this bucket before.
+    pub named: bool,
+    /// The time of the row before it.
+    pub before_us: Option<i64>,
+    pub hash: Hash,
+}
+
+impl<'w> Writing<'w> {
+    pub(super) fn new(buckets: &[Bucket<'w>]) -> Self {
+        let mut moved = Vec::with_capacity(buckets.len());
+        let places = buckets.iter().enumerate().map(|(n, bucket)| {
+            let place = moved.len();
+            moved.extend(bucket.moved(n));
+            (moved.len() > place).then_some(place)
+        });
+        let places = places.collect();
+        Self {
+            together: false,
+            buckets: moved,
+            rows: Vec::new(),
+            holds: Vec::new(),
+            overrides: Vec::new(),
+            places,
+        }
+    }
+
+    /// Where a bucket of the call is among those that move.
+    pub fn place(&self, bucket: usize) -> Option<usize> {
+        self.places.get(bucket).copied().flatten()
+    }
+
+    /// A check, and the ban that it brought about. With `checks`, so many of them that nobody decided.
+    pub(super) fn check(&mut self, bucket: usize, request: &'w Request, checks: Option<i32>, turn: &Turn) {
+        let outcome = &turn.outcome;
+        let row = Row {
+            kind: match (checks, request.ttl_us) {
+                (Some(_), _) => "coalesced",
+                (None, Some(_)) => "reserve",
+                (None, None) => "check",
+            },
+            seq: turn.seq(),
+            checks: checks.unwrap_or(1),
+            blocked: outcome.blocked,
+            reason: outcome.reason.as_str(),
+            critical: request.critical,
+            cost: request.cost,
+            spent: outcome.spent,
+            remaining: outcome.remaining,
+            retry_after_us: outcome.retry_after_us,
+            delay_us: outcome.delay_us,
+            ends_us: outcome.ends_us,
+            member: request.member.as_deref(),
+            ..plain(request.txn, &outcome.head, outcome.limit)
+        };
+        self.row(bucket, turn.before_us(), !request.fresh, row);
+        if let Some(until_us) = outcome.banned_until_us {
+            let ban = Row {
+                kind: "ban",
+                ends_us: Some(until_us),
+                ..plain(request.txn, &outcome.head, outcome.limit)
+            };
+            self.row(bucket, Some(outcome.decided_us), false, ban);
+        }
+        self.hold(bucket, outcome.hold.as_ref());
+    }
+
+    /// What happened besides checks.
+    pub(super) fn mark(&mut self, bucket: usize, action: &'w Action, mark: &Mark) {
+        let Mark { happened, before_us, limit, remaining } = mark;
+        let is_override = matches!(action.what, What::Override(Some(_)));
+        let exception = happened.head.exception.filter(|_| is_override);
+        let reason =
+            if matches!(action.what, What::Unchecked(_)) { Reason::Unchecked } else { Reason::Recorded };
+        let row = Row {
+            kind: action.what.kind().as_str(),
+            reason: reason.as_str(),
+            cost: happened.cost,
+            spent: happened.spent,
+            remaining: *remaining,
+            target_us: happened.target_us,
+            ends_us: happened.ends_us,
+            note: action.note.as_deref(),
+            actor: action.actor.as_deref(),
+            exception,
+            ..plain(action.txn, &happened.head, *limit)
+        };
+        self.row(bucket, *before_us, false, row);
+        self.hold(bucket, happened.hold.as_ref());
+        if let (Some(place), Some(exception)) = (self.place(bucket), exception) {
+            self.overrides.push((place, exception));
+        }
+    }
+
+    /// What has ended in a bucket is of no more use to it.
+    pub fn drop_ended(&mut self, bucket: usize) {
+        if let Some(place) = self.place(bucket) {
+            self.buckets[place].ended = true;
+        }
+    }
+
+    fn row(&mut self, bucket: usize, before_us: Option<i64>, named: bool, row: Row<'w>) {
+        if let Some(place) = self.place(bucket) {
+            let hash = self.buckets[place].end.append(&row);
+            self.rows.push(Written { bucket: place, row, named, before_us, hash });
+        }
+    }
+
+    fn hold(&mut self, bucket: usize, hold: Option<&Hold>) {
+        if let (Some(place), Some(hold)) = (self.place(bucket), hold) {
+            self.holds.push((place, hold.clone()));
+        }
+    }
+}
+
+/// A row that says what the head does, and else nothing.
+fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
+    Row {
+        txn,
+        seq: head.seq,
+        zone_version: head.zone_version,
+        checks: 1,
+        blocked: false,
+        critical: false,
+        cost: 0,
+        spent: 0,
+        spent_total: head.spent_total,
+        remaining: 0,
+        limit,
+        retry_after_us: None,
+        delay_us: None,
+        level: head.level,
+        strikes: head.strikes,
+        target_us: None,
+        decided_us: head.last_us,
+        ends_us: None,
+        kind: "",
+        reason: Reason::Recorded.as_str(),
+        member: None,
+        note: None,
+        actor: None,
+        login: None,
+        exception: None,
+    }
+}

@@ -1,0 +1,441 @@
+//! The engine's hands on PostgreSQL: two routines, one that tells what there is and one that appends.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::types::PgRecordEncoder;
+use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo};
+use sqlx::{Encode, PgConnection, Row, Type};
+
+use super::ledger::ledger_row;
+use super::{error, time};
+use crate::chain::End;
+use crate::decide::{Carried, Exception, Head, Hold, Version};
+use crate::error::{Error, Result};
+use crate::store::engine::{
+    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
+    Written, from_us,
+};
+use crate::store::{hash_of, salt_of};
+use crate::zone::{BanRule, Calendar, Limit, Policy};
+
+/// A connection, and how a call goes about the buckets.
+pub(super) struct Session<'c> {
+    pub connection: &'c mut PgConnection,
+    pub policies: &'c Policies,
+    /// Hold them from the first look on, in a transaction that is open.
+    pub lock: bool,
+    /// Do not wait for those that somebody else holds, and move those that can be moved; else all move or none.
+    pub skip_locked: bool,
+    pub lock_wait_ms: i32,
+}
+
+/// The policies that were read, by zone: each from some version on without gaps. A version never changes.
+#[derive(Default)]
+pub(super) struct Policies {
+    known: Mutex<HashMap<i32, Arc<[Version]>>>,
+    /// Zones with a version that a newer program has written.
+    foreign: Mutex<HashSet<i32>>,
+}
+
+/// What a zone was asked for: the version in force, and the oldest that decided the last row of one of its buckets.
+struct Range {
+    from: i32,
+    to: i32,
+}
+
+impl engine::Session for Session<'_> {
+    async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
+        let names = wanted.names;
+        let txns = || wanted.txns.iter().map(|&(name, txn)| (names[name], txn));
+        let rows = sqlx::query(include_str!("engine_holds.sql"))
+            .bind(names.iter().map(|name| name.0).collect::<Vec<_>>())
+            .bind(names.iter().map(|name| name.1).collect::<Vec<_>>())
+            .bind(wanted.window_us)
+            .bind(self.lock)
+            .bind(self.lock_wait_ms)
+            .bind(txns().map(|(name, _)| name.0).collect::<Vec<_>>())
+            .bind(txns().map(|(name, _)| name.1).collect::<Vec<_>>())
+            .bind(txns().map(|(_, txn)| txn).collect::<Vec<_>>())
+            .fetch_all(&mut *self.connection)
+            .await
+            .map_err(error)?;
+        let Some(first) = rows.first().filter(|_| rows.len() == names.len()) else {
+            return Err(Error::database(format!("{} buckets got {} heads", names.len(), rows.len())));
+        };
+        let mut held = Held {
+            now_us: time(first, "now")?.timestamp_micros(),
+            heads: Vec::with_capacity(rows.len()),
+            versions: Versions::new(),
+            holds: HashMap::new(),
+            past: Vec::new(),
+            answers: Vec::new(),
+        };
+        let mut zones: BTreeMap<i32, Range> = BTreeMap::new();
+        for (n, (row, name)) in rows.iter().zip(names).enumerate() {
+            let loaded = loaded(row)?;
+            let version: Option<i32> = get!(row, "version");
+            if let Some(to) = version {
+                let from = if loaded.head.seq > 0 { loaded.head.zone_version } else { to };
+                let range = zones.entry(name.0).or_insert(Range { from, to });
+                range.from = range.from.min(from);
+            }
+            if loaded.holding {
+                held.holds.insert(n, holds(row)?);
+            }
+            let total: Option<i64> = get!(row, "total");
+            if let Some(total) = total {
+                held.answers.push((
+                    n,
+                    Question::TotalBefore(time(row, "total_at")?.timestamp_micros()),
+                    total,
+                ));
+            }
+            held.heads.push(loaded);
+        }
+        for (zone_id, range) in zones {
+            let versions = self.policies.of(self.connection, zone_id, &range).await?;
+            held.versions.insert(zone_id, versions);
+        }
+        let past: Option<Vec<i32>> = get!(first, "past");
+        if let Some(past) = past {
+            let places: Vec<_> = past.iter().filter_map(|&place| usize::try_from(place - 1).ok()).collect();
+            let txns: Vec<_> = txns().collect();
+            let of =
+                |n: usize| txns.get(n).ok_or_else(|| Error::database("a transaction that was not asked for"));
+            let asked = places.iter().map(|&n| of(n)).collect::<Result<Vec<_>>>()?;
+            let rows = sqlx::query(include_str!("engine_past.sql"))
+                .bind(asked.iter().map(|(name, _)| name.0).collect::<Vec<_>>())
+                .bind(asked.iter().map(|(name, _)| name.1).collect::<Vec<_>>())
+                .bind(asked.iter().map(|(_, txn)| *txn).collect::<Vec<_>>())
+                .fetch_all(&mut *self.connection)
+                .await
+                .map_err(error)?;
+            for row in &rows {
+                let place: i32 = get!(row, "place");
+                let place = usize::try_from(place - 1).ok().and_then(|place| places.get(place).copied());
+                held.past.extend(place.map(|place| Ok::<_, Error>((place, ledger_row(row)?))).transpose()?);
+            }
+        }
+        Ok(held)
+    }
+
+    async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
+        let asked = questions.iter().map(|asked| match asked.question {
+            Question::TotalBefore(us) => ("total", us),
+            Question::Reached(search) => ("reached", search.total),
+            Question::StrikesBefore(us) => ("strikes", us),
+            Question::BlockedSince(us) => ("blocked", us),
+            Question::WasOpen => ("open", 0),
+        });
+        let (kinds, numbers): (Vec<_>, Vec<_>) = asked.unzip();
+        sqlx::query_scalar("select zone_engine_ask($1, $2, $3, $4)")
+            .bind(questions.iter().map(|asked| asked.name.0).collect::<Vec<_>>())
+            .bind(questions.iter().map(|asked| asked.name.1).collect::<Vec<_>>())
+            .bind(kinds)
+            .bind(numbers)
+            .fetch_one(&mut *self.connection)
+            .await
+            .map_err(error)
+    }
+
+    async fn charges(&mut self, windows: &[(Name<'_>, i64)], limit: usize) -> Result<Vec<Vec<Charged>>> {
+        let rows = sqlx::query(
+            "select c.place, c.created_at, c.spent, c.spent_total from zone_engine_charges($1, $2, $3, $4) c",
+        )
+        .bind(windows.iter().map(|(name, _)| name.0).collect::<Vec<_>>())
+        .bind(windows.iter().map(|(name, _)| name.1).collect::<Vec<_>>())
+        .bind(windows.iter().map(|(_, us)| from_us(*us)).collect::<Result<Vec<_>>>()?)
+        .bind(i32::try_from(limit).unwrap_or(i32::MAX))
+        .fetch_all(&mut *self.connection)
+        .await
+        .map_err(error)?;
+        let mut charges = vec![Vec::new(); windows.len()];
+        for row in &rows {
+            let place: i32 = get!(row, "place");
+            let of = usize::try_from(place - 1).ok().and_then(|place| charges.get_mut(place));
+            let of: &mut Vec<Charged> =
+                of.ok_or_else(|| Error::database("a bucket that was not asked for"))?;
+            of.push((
+                time(row, "created_at")?.timestamp_micros(),
+                get!(row, "spent"),
+                get!(row, "spent_total"),
+            ));
+        }
+        Ok(charges)
+    }
+
+    async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        let mut rows: Vec<_> = writing.rows.iter().map(|written| LedgerRow { writing, written }).collect();
+        rows.sort_by_key(|row| row.written.bucket);
+        let appended =
+            sqlx::query("select a.now, a.fates from zone_engine_append($1, $2, $3, $4, $5, $6, true) a")
+                .bind(writing.buckets.iter().map(BucketHead).collect::<Vec<_>>())
+                .bind(rows)
+                .bind(
+                    writing
+                        .holds
+                        .iter()
+                        .map(|(bucket, hold)| Part { writing, bucket: *bucket, hold })
+                        .collect::<Vec<_>>(),
+                )
+                .bind(writing.together || !self.skip_locked)
+                .bind(self.skip_locked)
+                .bind(self.lock_wait_ms)
+                .fetch_one(&mut *self.connection)
+                .await;
+        let row = &match appended {
+            Err(sqlx::Error::Database(fault))
+                if fault.code().is_some_and(|code| ["TG009", "TG010"].contains(&&*code)) =>
+            {
+                let fate =
+                    if fault.code().as_deref() == Some("TG009") { Fate::Outdated } else { Fate::Stale };
+                return Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] });
+            }
+            appended => appended.map_err(error)?,
+        };
+        let fates: Vec<i32> = get!(row, "fates");
+        let fate = |fate: &i32| match fate {
+            0 => Fate::Appended,
+            1 => Fate::Stale,
+            _ => Fate::Locked,
+        };
+        Ok(Appended {
+            now_us: Some(time(row, "now")?.timestamp_micros()),
+            fates: fates.iter().map(fate).collect(),
+        })
+    }
+}
+
+impl Policies {
+    async fn of(&self, connection: &mut PgConnection, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
+        let known = self.known().get(&zone_id).cloned();
+        if let Some(known) = known
+            && known.first().is_some_and(|first| first.version <= range.from)
+            && known.last().is_some_and(|last| last.version == range.to)
+        {
+            return Ok(known);
+        }
+        let versions = sqlx::query(include_str!("engine_versions.sql")).bind(zone_id).bind(range.from);
+        let rows = versions.fetch_all(connection).await.map_err(error)?;
+        let versions = rows.iter().map(version).collect::<Result<Vec<_>>>().inspect_err(|_| {
+            self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(zone_id);
+        });
+        // One that came into force since then is none of this call.
+        let versions: Arc<[_]> =
+            versions?.into_iter().filter(|version| version.version <= range.to).collect();
+        self.known().insert(zone_id, Arc::clone(&versions));
+        Ok(versions)
+    }
+
+    pub fn is_foreign(&self, zone_id: i32) -> bool {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&zone_id)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<i32, Arc<[Version]>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version(row: &PgRow) -> Result<Version> {
+    Ok(Version {
+        version: get!(row, "version"),
+        policy: policy!(row),
+        changed_us: time(row, "changed_at")?.timestamp_micros(),
+    })
+}
+
+fn us_if(row: &PgRow, column: &str) -> Result<Option<i64>> {
+    Ok(super::time_if(row, column)?.map(|at| at.timestamp_micros()))
+}
+
+fn loaded(row: &PgRow) -> Result<Loaded> {
+    let seq: Option<i64> = get!(row, "seq");
+    let Some(seq) = seq else { return Ok(Loaded::default()) };
+    let zone_version: Option<i32> = get!(row, "zone_version");
+    let mut head = Head {
+        seq,
+        last_us: us_if(row, "last_at")?.unwrap_or_default(),
+        spent_total: get!(row, "spent_total"),
+        level: get!(row, "level"),
+        zone_version: zone_version.unwrap_or_default(),
+        strikes: get!(row, "strikes"),
+        ..Head::default()
+    };
+    let salt: Option<&[u8]> = get!(row, "salt");
+    let end = Some(End { salt: salt.map(salt_of).transpose()?, hash: hash_of(get!(row, "row_hash"))? });
+    let more: Option<bool> = get!(row, "more");
+    if more != Some(true) {
+        return Ok(Loaded { head, end, ..Loaded::default() });
+    }
+    head.banned_until_us = us_if(row, "banned_until")?;
+    head.bans = get!(row, "bans");
+    head.ban_strikes = get!(row, "ban_strikes");
+    if let Some(at_us) = us_if(row, "carried_at")? {
+        let (amount, total, seq) =
+            (get!(row, "carried"), get!(row, "carried_total"), get!(row, "carried_seq"));
+        head.carried = Some(Carried { at_us, amount, total, seq });
+    }
+    let override_seq: Option<i64> = get!(row, "override_seq");
+    if let Some(seq) = override_seq {
+        let ban_exempt: Option<bool> = get!(row, "ban_exempt");
+        let ban_exempt = ban_exempt.ok_or_else(|| {
+            Error::database("a bucket's override is not there; it was removed from outside")
+        })?;
+        head.exception =
+            Some(Exception { seq, limit: limit!(row), ban_exempt, until_us: us_if(row, "ends_at")? });
+    }
+    Ok(Loaded { head, end, holding: get!(row, "holding"), removed: false })
+}
+
+/// What of its charges ends by itself.
+fn holds(row: &PgRow) -> Result<Vec<Hold>> {
+    type Times = Option<Vec<chrono::DateTime<chrono::Utc>>>;
+    let (seqs, amounts): (Option<Vec<i64>>, Option<Vec<i64>>) =
+        (get!(row, "hold_seqs"), get!(row, "hold_amounts"));
+    let (charged, ends): (Times, Times) = (get!(row, "hold_charged"), get!(row, "hold_ends"));
+    let members: Option<Vec<Option<String>>> = get!(row, "hold_members");
+    let (Some(seqs), Some(amounts), Some(charged), Some(ends), Some(members)) =
+        (seqs, amounts, charged, ends, members)
+    else {
+        return Ok(Vec::new());
+    };
+    let holds = seqs.into_iter().zip(amounts).zip(charged).zip(ends).zip(members);
+    let hold = |((((seq, amount), charged), ends), member): ((((i64, i64), _), _), _)| {
+        let (charged, ends): (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::Utc>) = (charged, ends);
+        Hold { seq, charged_us: charged.timestamp_micros(), amount, ends_us: ends.timestamp_micros(), member }
+    };
+    Ok(holds.map(hold).collect())
+}
+
+/// A bucket as the database's type has it.
+struct BucketHead<'w>(&'w Moved<'w>);
+
+/// A row of the ledger.
+struct LedgerRow<'w> {
+    writing: &'w Writing<'w>,
+    written: &'w Written<'w>,
+}
+
+/// What ends of a charge.
+struct Part<'w> {
+    writing: &'w Writing<'w>,
+    bucket: usize,
+    hold: &'w Hold,
+}
+
+macro_rules! composite {
+    ($rust:ty, $name:literal) => {
+        impl Type<sqlx::Postgres> for $rust {
+            fn type_info() -> PgTypeInfo {
+                PgTypeInfo::with_name($name)
+            }
+        }
+
+        impl PgHasArrayType for $rust {
+            fn array_type_info() -> PgTypeInfo {
+                PgTypeInfo::array_of($name)
+            }
+        }
+    };
+}
+
+composite!(BucketHead<'_>, "zone_engine_head");
+composite!(LedgerRow<'_>, "zone_engine_row");
+composite!(Part<'_>, "zone_engine_part");
+
+fn place(bucket: usize) -> Result<i32, BoxDynError> {
+    Ok(i32::try_from(bucket + 1)?)
+}
+
+impl Encode<'_, sqlx::Postgres> for BucketHead<'_> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let Moved { name, is_new, before, before_hash, head, holding, end, ended, .. } = self.0;
+        let mut row = PgRecordEncoder::new(buffer);
+        row.encode(name.0)?;
+        row.encode(name.1)?;
+        row.encode(*is_new)?;
+        row.encode(before.seq)?;
+        row.encode(&before_hash[..])?;
+        row.encode((before.seq > 0).then(|| from_us(before.last_us)).transpose()?)?;
+        row.encode(before.spent_total)?;
+        row.encode(head.seq)?;
+        row.encode(from_us(head.last_us)?)?;
+        row.encode(head.spent_total)?;
+        row.encode(head.level)?;
+        row.encode(head.strikes)?;
+        row.encode(head.banned_until_us.map(from_us).transpose()?)?;
+        row.encode(head.ban_strikes)?;
+        row.encode(head.carried.map(|carried| carried.amount))?;
+        row.encode(head.carried.map(|carried| from_us(carried.at_us)).transpose()?)?;
+        row.encode(head.carried.map(|carried| carried.total))?;
+        row.encode(head.carried.map(|carried| carried.seq))?;
+        row.encode(head.exception.map(|exception| exception.seq))?;
+        row.encode(head.zone_version)?;
+        row.encode(head.bans)?;
+        row.encode(*holding)?;
+        row.encode(*ended)?;
+        row.encode(end.salt.as_ref().map(|salt| &salt[..]))?;
+        row.encode(&end.hash[..])?;
+        row.finish();
+        Ok(IsNull::No)
+    }
+}
+
+impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let Written { bucket, row, named, before_us, hash } = self.written;
+        let moved = &self.writing.buckets[*bucket];
+        let salt = moved.end.salt.as_ref().filter(|_| row.seq == 1);
+        let mut to = PgRecordEncoder::new(buffer);
+        to.encode(place(*bucket)?)?;
+        to.encode(row.txn)?;
+        to.encode(*named)?;
+        to.encode(moved.name.0)?;
+        to.encode(row.zone_version)?;
+        to.encode(moved.name.1)?;
+        to.encode(row.seq)?;
+        to.encode(row.kind)?;
+        to.encode(row.checks)?;
+        to.encode(row.blocked)?;
+        to.encode(row.reason)?;
+        to.encode(row.critical)?;
+        to.encode(row.cost)?;
+        to.encode(row.spent)?;
+        to.encode(row.spent_total)?;
+        to.encode(row.remaining)?;
+        to.encode(row.limit)?;
+        to.encode(row.retry_after_us)?;
+        to.encode(row.delay_us)?;
+        to.encode(row.level)?;
+        to.encode(row.strikes)?;
+        to.encode(from_us(row.decided_us)?)?;
+        to.encode(before_us.map(from_us).transpose()?)?;
+        to.encode(row.ends_us.map(from_us).transpose()?)?;
+        to.encode(row.member)?;
+        to.encode(salt.map(|salt| &salt[..]))?;
+        to.encode(&hash[..])?;
+        to.finish();
+        Ok(IsNull::No)
+    }
+}
+
+impl Encode<'_, sqlx::Postgres> for Part<'_> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let (zone_id, key) = self.writing.buckets[self.bucket].name;
+        let Hold { seq, charged_us, amount, ends_us, member } = self.hold;
+        let mut row = PgRecordEncoder::new(buffer);
+        row.encode(place(self.bucket)?)?;
+        row.encode(zone_id)?;
+        row.encode(key)?;
+        row.encode(*seq)?;
+        row.encode(from_us(*charged_us)?)?;
+        row.encode(*amount)?;
+        row.encode(from_us(*ends_us)?)?;
+        row.encode(member.as_deref())?;
+        row.finish();
+        Ok(IsNull::No)
+    }
+}

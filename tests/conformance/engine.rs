@@ -1,0 +1,431 @@
+//! What only the engine can do wrong: what it remembers, what it appends, and who else is there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::future::join_all;
+use tallygate::audit::verify::{FaultKind, Verify};
+use tallygate::policy::{BanRule, Override};
+use tallygate::schema::{Migrator, Role};
+use tallygate::{Charged, Check, Config, Limiter, Policy};
+use uuid::Uuid;
+
+use crate::db::{Connected, Db, bucket, log};
+use crate::verify::verify;
+use crate::{rounds, server};
+
+/// An append of one check of cost 1 in the bucket "42", as it should be but for what is given: `head.column` or
+/// `row.column`, and what stands in its place. The hash is made up.
+fn append(others: &[(&str, &str)]) -> String {
+    let head = [
+        ("zone_id", "1"),
+        ("bucket_key", "'42'"),
+        ("is_new", "false"),
+        ("was_seq", "b.seq"),
+        ("was_hash", "b.row_hash"),
+        ("was_at", "b.last_at"),
+        ("was_total", "b.spent_total"),
+        ("seq", "b.seq + 1"),
+        ("last_at", "b.now"),
+        ("spent_total", "b.spent_total + 1"),
+        ("level", "null"),
+        ("strikes", "0"),
+        ("banned_until", "null"),
+        ("ban_strikes", "0"),
+        ("carried", "null"),
+        ("carried_at", "null"),
+        ("carried_total", "null"),
+        ("carried_seq", "null"),
+        ("override_seq", "null"),
+        ("zone_version", "b.version"),
+        ("bans", "0"),
+        ("holding", "false"),
+        ("ended", "false"),
+        ("salt", "b.salt"),
+        ("row_hash", "sha256('')"),
+    ];
+    let row = [
+        ("head", "1"),
+        ("txn_id", "gen_random_uuid()"),
+        ("named", "true"),
+        ("zone_id", "1"),
+        ("zone_version", "b.version"),
+        ("bucket_key", "'42'"),
+        ("seq", "b.seq + 1"),
+        ("kind", "'check'"),
+        ("checks", "1"),
+        ("blocked", "false"),
+        ("reason", "'within_limit'"),
+        ("critical", "false"),
+        ("cost", "1"),
+        ("spent", "1"),
+        ("spent_total", "b.spent_total + 1"),
+        ("remaining", "0"),
+        ("zone_limit", "5"),
+        ("retry_after_us", "null"),
+        ("delay_us", "null"),
+        ("level", "null"),
+        ("strikes", "0"),
+        ("created_at", "b.now"),
+        ("prev_at", "b.last_at"),
+        ("ends_at", "null"),
+        ("member", "null"),
+        ("salt", "null"),
+        ("row_hash", "sha256('')"),
+    ];
+    let others: HashMap<_, _> = others.iter().copied().collect();
+    let list = |of: &str, columns: &[(&str, &str)]| {
+        let value = |(name, value): &(&str, &str)| {
+            (*others.get(format!("{of}.{name}").as_str()).unwrap_or(value)).to_owned()
+        };
+        columns.iter().map(value).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "select coalesce(a.fates[1], -1)::bigint
+        from zone_engine_hold(array[1], array['42'], 0, false, null, '{{}}', '{{}}', '{{}}') b,
+        lateral zone_engine_append(
+            array[row({})::zone_engine_head], array[row({})::zone_engine_row], '{{}}', false, false, null, false
+        ) a",
+        list("head", &head),
+        list("row", &row)
+    )
+}
+
+/// Whoever may append may write a decision that does not follow. What the database can see it refuses, and nothing is
+/// written; the rest is found by a verification.
+pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    for key in ["42", "other"] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+    }
+    Migrator::new(&db.url).unwrap().grant(Role::Engine, &server::user(Role::Engine)).await.unwrap();
+    let mut forger = db.connect_as(Role::Engine).await;
+    // The time of the last row is not now any more.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let day = "interval '1 day'";
+    let both = |column: &str, value: &str| {
+        let (head, row) = (format!("head.{column}"), format!("row.{column}"));
+        vec![(head, value.to_owned()), (row, value.to_owned())]
+    };
+    let time = |value: &str| {
+        vec![("head.last_at".to_owned(), value.to_owned()), ("row.created_at".to_owned(), value.to_owned())]
+    };
+    let row = |column: &str, value: &str| vec![(format!("row.{column}"), value.to_owned())];
+    let forged = [
+        // The order.
+        both("seq", "b.seq + 2"),
+        both("seq", "b.seq"),
+        row("seq", "b.seq + 2"),
+        row("prev_at", &format!("b.last_at - {day}")),
+        // Totals.
+        both("spent_total", "b.spent_total + 2"),
+        row("spent_total", "b.spent_total"),
+        row("spent", "2"),
+        row("spent", "-1"),
+        row("cost", "1099511627777"),
+        // Times.
+        time("b.now + interval '1 minute'"),
+        time("b.now - interval '1 minute'"),
+        time("b.last_at"),
+        time(&format!("b.last_at - {day}")),
+        row("created_at", &format!("b.now - {day}")),
+        // Somebody else's chain, and no chain.
+        row("bucket_key", "'other'"),
+        row("zone_id", "2"),
+        both("bucket_key", "'other'"),
+        both("row_hash", "''"),
+        row("row_hash", "sha256('another')"),
+        vec![("head.was_hash".to_owned(), "sha256('another')".to_owned())],
+        vec![("head.is_new".to_owned(), "true".to_owned())],
+        // Kinds and reasons.
+        row("kind", "'refund'"),
+        row("kind", "'override'"),
+        row("kind", "'unban'"),
+        row("kind", "'ban'"),
+        row("kind", "'unchecked'"),
+        row("kind", "null"),
+        row("reason", "'unchecked'"),
+        row("reason", "'recorded'"),
+        row("reason", "'because'"),
+        row("blocked", "true"),
+        row("checks", "2"),
+        // Another policy than that in force, and whose was decided before.
+        both("zone_version", "b.version + 1"),
+        row("txn_id", "'00000000-0000-0000-0000-000000000000'"),
+    ];
+    for others in &forged {
+        let others: Vec<_> = others.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        match forger.try_number(&append(&others)).await {
+            Ok(fate) => assert_eq!(fate, 1, "{others:?}"),
+            Err(error) => {
+                let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+                assert!(
+                    ["TG003", "TG009", "TG010", "23514", "23502"].contains(&&*code),
+                    "{others:?}: {error}"
+                );
+            }
+        }
+        assert_eq!(db.rows().await, 2, "{others:?}");
+    }
+    // A head without a row, and one twice.
+    let honest = append(&[]);
+    let (before, rest) = honest.split_once("array[row(").unwrap();
+    let (head, rest) = rest.split_once(")::zone_engine_head], array[row(").unwrap();
+    let (row, end) = rest.split_once(")::zone_engine_row]").unwrap();
+    let second = row.replacen('1', "2", 1);
+    for (heads, rows) in [
+        (vec![head], String::new()),
+        (vec![head, head], format!("row({row})::zone_engine_row, row({second})::zone_engine_row")),
+    ] {
+        let heads: Vec<_> = heads.iter().map(|head| format!("row({head})::zone_engine_head")).collect();
+        let sql = format!("{before}array[{}], array[{rows}]::zone_engine_row[]{end}", heads.join(", "));
+        let error = forger.try_number(&sql).await.unwrap_err();
+        assert!(error.to_string().contains("heads are not those of"), "{error}");
+        assert_eq!(db.rows().await, 2);
+    }
+    // A bucket of no zone.
+    let lock =
+        "select count(*) from zone_engine_hold(array[999], array['42'], 0, true, null, '{}', '{}', '{}')";
+    let error = forger.try_number(lock).await.unwrap_err();
+    assert_eq!(error.as_database_error().and_then(|error| error.code()).as_deref(), Some("TG001"), "{error}");
+    assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 2);
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:#?}");
+
+    // What it cannot see.
+    assert_eq!(forger.try_number(&append(&[])).await.unwrap(), 0);
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.seq)).collect();
+    assert!(!found.is_empty() && found.iter().all(|found| *found == (Some("42"), Some(2))), "{faults:#?}");
+    assert!(faults.iter().any(|fault| fault.what == FaultKind::Edited), "{faults:#?}");
+}
+
+/// An engine reads and writes no table, and what it may call besides an app's routines are six.
+pub async fn an_engine_touches_no_table(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    Migrator::new(&db.url).unwrap().grant(Role::Engine, &server::user(Role::Engine)).await.unwrap();
+    let mut owner = db.connect().await;
+    let mut engine = db.connect_as(Role::Engine).await;
+    let may = "select p.proname::text from pg_proc p
+        where p.pronamespace = current_schema()::regnamespace and has_function_privilege(p.oid, 'execute')
+        order by 1";
+    let expected = [
+        "tallygate_schema_version",
+        "zone_engine_append",
+        "zone_engine_ask",
+        "zone_engine_charges",
+        "zone_engine_hold",
+        "zone_engine_past",
+        "zone_engine_versions",
+        "zone_find",
+    ];
+    assert_eq!(engine.texts(may).await, expected);
+    let relations = "select c.relname::text from pg_class c
+        where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'v', 'p')";
+    let relations = owner.texts(relations).await;
+    assert!(relations.len() > 14, "{relations:?}");
+    for relation in relations {
+        let error = engine.execute(&format!("select from {relation}")).await.unwrap_err();
+        assert!(error.to_string().contains("permission denied"), "{relation}: {error}");
+    }
+}
+
+/// Two processes with memories of any age, and somebody who calls the routines: every decision follows from the rows
+/// before it, as a verification derives them again.
+pub async fn what_is_remembered_is_never_believed_over_the_database(db: Db) {
+    let config = Config { attempts: 50, ..Config::default() };
+    let limiters = [db.limiter_with(config).await, db.limiter_with(config).await];
+    let mut sql = db.connect_as(Role::App).await;
+    let second = Duration::from_secs(1);
+    let policies = [
+        log(5, 1),
+        bucket(5, 1, 5),
+        Policy::fixed_window(4, second).unwrap(),
+        Policy::sliding_counter(6, second, 4).unwrap(),
+        log(3, 2).with_ban(Some(BanRule::new(3, second, second))),
+        log(4, 1).with_count_blocked(true),
+    ];
+    let zones: Vec<_> = (0..policies.len()).map(|n| format!("zone {n}")).collect();
+    for (zone, policy) in zones.iter().zip(&policies) {
+        limiters[0].operator().set_zone(zone, policy, None, "test").await.unwrap();
+    }
+    let mut rng = Rng::with_seed(13);
+    let mut charged: Vec<Uuid> = Vec::new();
+    let steps = rounds(1_500, 20_000);
+    for step in 0..steps {
+        let limiter = &limiters[rng.usize(..2)];
+        let zone = &zones[rng.usize(..zones.len())];
+        let key = format!("key {}", rng.u8(..3));
+        let cost = rng.i64(1..3);
+        match rng.u8(..100) {
+            0..55 => {
+                let mut check = Check::new(zone, &key).cost(cost);
+                // Now and then one that was there before.
+                if rng.bool() {
+                    let old = charged.get(rng.usize(..charged.len().max(1)) * 4).copied();
+                    check = check.txn(old.unwrap_or_else(Uuid::now_v7));
+                }
+                match limiter.check(check).await {
+                    Ok(decision) => charged.push(decision.txn_id),
+                    Err(error) => assert!(error.is_conflict(), "{error}"),
+                }
+            }
+            55..65 => {
+                let checks = (0..4).map(|n| Check::new(zone, format!("key {}", n % 3))).collect();
+                limiter.check_many(checks).await.unwrap();
+            }
+            65..75 => {
+                let check = format!("select seq from zone_check('{zone}', '{key}', null, {cost})");
+                sql.number(&check).await;
+            }
+            75..82 => {
+                let charge = charged[rng.usize(..charged.len().max(1))];
+                limiter.refund(Charged::by(charge)).await.ok();
+            }
+            82..86 => {
+                limiter.operator().ban(zone, &key, second / 4, "why", "who").await.unwrap();
+            }
+            86..88 => {
+                limiter.operator().unban(zone, &key, "why", "who").await.ok();
+            }
+            88..91 => {
+                let over = Override { limit: None, ban_exempt: true, for_us: Some(300_000) };
+                limiter.operator().set_override(zone, &key, over, "why", "who").await.unwrap();
+            }
+            91..93 => {
+                let policy = &policies[rng.usize(..policies.len())];
+                limiter.operator().set_zone(zone, policy, None, "test").await.unwrap();
+            }
+            _ => tokio::time::sleep(Duration::from_millis(rng.u64(..40))).await,
+        }
+        if step % 500 == 499 {
+            db.assert_ledger_is_whole().await;
+        }
+    }
+    let (verified, faults) = verify(&limiters[0], &Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(verified.rows as usize > steps / 2, "{}", verified.rows);
+}
+
+/// Sixteen callers that know nothing of each other, half of them by the routines, on the same three buckets; the policy
+/// changes, buckets are banned, charges given back, sessions killed. All is exact, and nobody starves.
+pub async fn sixteen_engines_and_sql_callers_are_exact_and_nobody_starves(db: Db) {
+    let policies = [log(20, 1), log(30, 1)];
+    let staff = db.limiter().await;
+    staff.operator().set_zone("login", &policies[0], None, "test").await.unwrap();
+    let config =
+        Config { connections: 2, attempts: 1000, deadline: Duration::from_secs(30), ..Config::default() };
+    let until = std::time::Instant::now() + Duration::from_secs(rounds(8, 120) as u64);
+    let over = Arc::new(AtomicBool::new(false));
+    let mut callers = Vec::new();
+    for caller in 0..16 {
+        let (over, url) = (Arc::clone(&over), db.url_of_own_sessions(Role::App));
+        let limiter = Limiter::connect_with(&url, config).await.unwrap();
+        let mut session: Option<Connected> = None;
+        let mut rng = Rng::with_seed(caller);
+        let db = &db;
+        callers.push(async move {
+            let mut answers = 0_usize;
+            while !over.load(Ordering::Relaxed) {
+                let key = format!("key {}", rng.u8(..3));
+                if caller % 2 == 0 {
+                    let decision = limiter.check(Check::new("login", &key)).await.unwrap();
+                    if rng.u8(..20) == 0 {
+                        limiter.refund(Charged::by(decision.txn_id)).await.ok();
+                    }
+                    answers += 1;
+                } else {
+                    if session.is_none() {
+                        session = Some(db.connect_as(Role::App).await);
+                    }
+                    let check = format!("select seq from zone_check('login', '{key}')");
+                    match session.as_mut().unwrap().try_number(&check).await {
+                        Ok(_) => answers += 1,
+                        Err(_) => session = None,
+                    }
+                }
+            }
+            answers
+        });
+    }
+    let meddle = async {
+        let mut killer = db.connect().await;
+        let mut rng = Rng::with_seed(0);
+        while std::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            match rng.u8(..10) {
+                0 => drop(
+                    staff
+                        .operator()
+                        .set_zone("login", &policies[rng.usize(..2)], None, "test")
+                        .await
+                        .unwrap(),
+                ),
+                1 => {
+                    let key = format!("key {}", rng.u8(..3));
+                    staff
+                        .operator()
+                        .ban("login", &key, Duration::from_millis(20), "why", "who")
+                        .await
+                        .unwrap();
+                }
+                2 => drop(db.kill_a_session(&mut killer).await),
+                _ => {}
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    let (answers, ()) = tokio::join!(join_all(callers), meddle);
+    db.assert_ledger_is_whole().await;
+    let (_, faults) = verify(&staff, &Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:#?}");
+    let share = |answers: &[usize]| {
+        let sum: usize = answers.iter().sum();
+        100 * answers.iter().min().unwrap() * answers.len() / sum.max(1)
+    };
+    let of = |first: usize| answers.iter().skip(first).step_by(2).copied().collect::<Vec<_>>();
+    let (engines, routines) = (of(0), of(1));
+    println!(
+        "engines {engines:?}: the worst has {} % of a fair share; SQL callers {routines:?}: {} %",
+        share(&engines),
+        share(&routines)
+    );
+    assert!(share(&engines) >= 10 && share(&routines) >= 10, "{engines:?} {routines:?}");
+    let all: usize = answers.iter().sum();
+    assert!(
+        engines.iter().sum::<usize>() * 20 >= all && routines.iter().sum::<usize>() * 20 >= all,
+        "{answers:?}"
+    );
+}
+
+/// Where the engine cannot decide the routines do: the right was taken back, or a newer program has chosen a policy that
+/// this one does not know.
+pub async fn where_it_cannot_decide_the_routines_do(db: Db) {
+    let limiter = db.limiter().await;
+    for zone in ["login", "newer"] {
+        limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
+    }
+    let mut session = db.connect().await;
+    // The zone itself is as it was, so that the routines know it.
+    session.execute("update zone_version set algorithm = 'guesswork' where zone_id = 2").await.unwrap();
+    for left in [4, 3] {
+        assert_eq!(limiter.check(Check::new("newer", "42")).await.unwrap().remaining, left);
+    }
+    assert_eq!(limiter.check(Check::new("login", "42")).await.unwrap().remaining, 4);
+    let revoke = format!(
+        "do $$ declare f text; begin for f in select p.oid::regprocedure from pg_proc p
+            where p.proname like 'zone~_engine~_%' escape '~' and p.pronamespace = current_schema()::regnamespace
+        loop execute format('revoke execute on function %s from {}', f); end loop; end $$",
+        server::user(Role::App)
+    );
+    session.execute(&revoke).await.unwrap();
+    for left in [3, 2] {
+        assert_eq!(limiter.check(Check::new("login", "42")).await.unwrap().remaining, left);
+    }
+    assert_eq!(db.rows().await, 5);
+}
