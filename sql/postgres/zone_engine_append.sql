@@ -41,99 +41,142 @@ set enable_incremental_sort = off
 set jit = off
 as $$
 declare
-    v_head    int;
-    v_new     bigint;
-    v_made    bigint;
-    v_current boolean;
-    v_durable boolean;
-    v_timeout constant text := current_setting('lock_timeout');
+    v_head     zone_engine_head;
+    v_row      zone_engine_row;
+    v_before   zone_engine_row; -- of the first row of a bucket: the head that it follows
+    v_place    int := 0;
+    v_next     int := 1;
+    v_new      int := 0;
+    v_made     int;
+    v_named    boolean := false;
+    v_opened   boolean := false;
+    v_current  boolean;
+    v_durable  boolean;
+    v_timeout  constant text := current_setting('lock_timeout');
 begin
     now := pg_catalog.clock_timestamp();
 
-    -- 1. Do the rows follow each other, and do the heads follow them?
-    perform zone_error('append', r.zone_id::text, r.seq::text)
-    from (
-        select r.head, r.txn_id, r.zone_id, r.zone_version, r.bucket_key, r.seq, r.kind, r.checks, r.blocked, r.reason, r.cost,
-            r.spent, r.spent_total, r.level, r.strikes, r.created_at, r.prev_at, r.salt, r.row_hash,
-            lag(r.head) over w as head_before, lag(r.txn_id) over w as txn_before, lag(r.seq) over w as seq_before,
-            lag(r.kind) over w as kind_before, lag(r.spent_total) over w as total_before,
-            lag(r.strikes) over w as strikes_before, lag(r.created_at) over w as at_before,
-            lead(r.head) over w as head_after
-        from unnest(p_rows) as r
-        window w as (order by r.head, r.seq)
-    ) r
-    left join lateral (
-        select p_heads[r.head] as moves
-        offset 0 -- looked up once for each row
-    ) h on true
-    where coalesce(
-        r.kind in ('check', 'reserve', 'coalesced', 'ban')
-        and (
-            r.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
-            or (not r.blocked and r.reason in ('within_limit', 'soft', 'off', 'recorded'))
-        )
-        and (r.kind = 'ban') = (r.reason = 'recorded')
-        and (r.kind <> 'ban' or (r.head_before = r.head and r.txn_before = r.txn_id and r.kind_before <> 'ban'))
-        and (r.checks = 1 or r.kind = 'coalesced')
-        and r.cost between 0 and 1099511627776
-        and octet_length(r.row_hash) = 32
-        and (r.salt is null or r.seq = 1)
-        and r.txn_id <> '00000000-0000-0000-0000-000000000000'
-        and r.zone_id = (h.moves).zone_id
-        and r.bucket_key = (h.moves).bucket_key
-        and r.zone_version = (h.moves).zone_version
-        and r.created_at = (h.moves).last_at
-        and case
-            when r.head_before = r.head then
-                r.seq = r.seq_before + 1 and r.spent_total = r.total_before + r.spent and r.strikes >= r.strikes_before
-                and r.prev_at = r.at_before
-            else
-                r.seq = (h.moves).was_seq + 1 and r.spent_total = (h.moves).was_total + r.spent
-                and r.prev_at is not distinct from (h.moves).was_at
-                and (r.seq > 1) = (r.prev_at is not null) and (r.seq = 1 or not (h.moves).is_new) and coalesce(r.created_at >= r.prev_at, true)
-        end
-        and (
-            r.head_after = r.head
-            or (
-                r.seq = (h.moves).seq and r.spent_total = (h.moves).spent_total
-                and r.level is not distinct from (h.moves).level and r.strikes = (h.moves).strikes
-                and r.row_hash = (h.moves).row_hash
-            )
-        ),
-        false
-    ) is false
-    limit 1;
-    if cardinality(p_heads) <> (select count(distinct r.head) from unnest(p_rows) as r)
-        or cardinality(p_heads) <> (select count(distinct (h.zone_id, h.bucket_key)) from unnest(p_heads) as h)
-    then
+    -- 1. Do the rows follow each other, and do the heads follow them? By loops: a statement over the rows takes longer to
+    --    begin than a few rows take to be looked at.
+    foreach v_head in array p_heads loop
+        -- Each once, in order.
+        if v_place > 0
+            and (v_head.zone_id, v_head.bucket_key collate "C")
+                <= (p_heads[v_place].zone_id, p_heads[v_place].bucket_key)
+        then
+            perform zone_error('heads', cardinality(p_heads)::text);
+        end if;
+        v_place := v_place + 1;
+        -- The time is the database's, of a moment ago; or that of the bucket, where the clock is behind that.
+        if (
+            v_head.last_at between now - interval '1 second' and now
+            or (v_head.last_at = v_head.was_at and v_head.was_at > now)
+        ) is not true then
+            perform zone_error('stale');
+        end if;
+        v_before := null;
+        v_before.seq := v_head.was_seq;
+        v_before.spent_total := v_head.was_total;
+        v_before.created_at := v_head.was_at;
+        v_before.strikes := 0;
+        while p_rows[v_next].head = v_place loop
+            v_row := p_rows[v_next];
+            if (
+                v_row.kind in ('check', 'reserve', 'coalesced', 'ban')
+                and (
+                    v_row.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
+                    or (not v_row.blocked and v_row.reason in ('within_limit', 'soft', 'off', 'recorded'))
+                )
+                and (v_row.kind = 'ban') = (v_row.reason = 'recorded')
+                and (v_row.kind <> 'ban' or (v_row.txn_id = v_before.txn_id and v_before.kind <> 'ban'))
+                and (v_row.checks = 1 or v_row.kind = 'coalesced')
+                and v_row.cost between 0 and 1099511627776
+                and octet_length(v_row.row_hash) = 32
+                and (v_row.salt is null or v_row.seq = 1)
+                and v_row.txn_id <> '00000000-0000-0000-0000-000000000000'
+                and v_row.zone_id = v_head.zone_id
+                and v_row.bucket_key = v_head.bucket_key
+                and v_row.zone_version = v_head.zone_version
+                and v_row.created_at = v_head.last_at
+                and v_row.seq = v_before.seq + 1
+                and (v_head.was_seq = 0 or not v_head.is_new)
+                and v_row.spent_total = v_before.spent_total + v_row.spent
+                and v_row.strikes >= v_before.strikes
+                and (v_row.seq = 1) = (v_row.prev_at is null)
+                and v_row.prev_at is not distinct from v_before.created_at
+                and coalesce(v_row.created_at >= v_row.prev_at, true)
+            ) is not true then
+                perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
+            end if;
+            v_named := v_named or coalesce(v_row.named and v_row.seq > 1, true);
+            v_before := v_row;
+            v_next := v_next + 1;
+        end loop;
+        if v_before.kind is null then
+            perform zone_error('heads', cardinality(p_heads)::text);
+        end if;
+        if (
+            v_before.seq = v_head.seq and v_before.spent_total = v_head.spent_total
+            and v_before.level is not distinct from v_head.level and v_before.strikes = v_head.strikes
+            and v_before.row_hash = v_head.row_hash
+        ) is not true then
+            perform zone_error('append', v_head.zone_id::text, v_head.seq::text);
+        end if;
+        if v_head.is_new then
+            v_new := v_new + 1;
+        end if;
+    end loop;
+    if v_next <= cardinality(p_rows) then
         perform zone_error('heads', cardinality(p_heads)::text);
     end if;
-    perform zone_error('append', p.zone_id::text, p.seq::text)
-    from unnest(p_parts) as p
-    cross join lateral (select p_heads[p.head] as moves offset 0) h
-    where (
-        p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
-        and p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at
-    ) is not true
-    limit 1;
-    -- The time is the database's, of a moment ago; or that of the bucket, where the clock is behind that.
-    if exists (
-        select
-        from unnest(p_heads) h
-        where (h.last_at between now - interval '1 second' and now or (h.last_at = h.was_at and h.was_at > now)) is not true
-    ) then
-        perform zone_error('stale');
+    if cardinality(p_parts) > 0 then
+        perform zone_error('append', p.zone_id::text, p.seq::text)
+        from unnest(p_parts) as p
+        cross join lateral (select p_heads[p.head] as moves offset 0) h
+        where (
+            p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
+            and p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at
+        ) is not true
+        limit 1;
     end if;
 
     -- 2. Hold the buckets that are where they were.
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    if exists (
-        select
-        from zone_bucket_removed r
-        where r.zone_id = any(array(select h.zone_id from unnest(p_heads) h where h.was_seq > 0))
-    ) then
+    loop
+        if p_skip_locked then
+            select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
+            into fates
+            from unnest(p_heads) with ordinality as h
+            left join lateral (
+                select true as held
+                from zone_bucket_lock b
+                where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                    and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                    and b.last_at is not distinct from h.was_at
+                for no key update skip locked
+            ) b on true;
+        else
+            select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
+            into fates
+            from unnest(p_heads) with ordinality as h
+            left join lateral (
+                select true as held
+                from zone_bucket_lock b
+                where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                    and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                    and b.last_at is not distinct from h.was_at
+                for no key update
+            ) b on true;
+        end if;
+        exit when 1 <> all(fates) or v_opened;
+        -- Some may have a ledger and no row.
+        exit when not exists (
+            select
+            from zone_bucket_removed r
+            where r.zone_id = any(array(select h.zone_id from unnest(p_heads) h where h.was_seq > 0))
+        );
         perform zone_bucket_open(h.zone_id, h.bucket_key)
         from unnest(p_heads) h
         where h.was_seq > 0
@@ -143,40 +186,23 @@ begin
                 where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
                 offset 0
             );
-    end if;
-    if p_skip_locked then
-        select array_agg(case when h.is_new or l.held then 0 when s.there then 2 else 1 end order by h.ordinality),
-            count(*) filter (where h.is_new)
-        into fates, v_new
+        v_opened := true;
+    end loop;
+    if p_skip_locked and 1 = any(fates) then
+        -- Those that are where they were are held by somebody else.
+        select array_agg(
+            case when fates[h.ordinality] = 1 and b.there then 2 else fates[h.ordinality] end
+            order by h.ordinality
+        )
+        into fates
         from unnest(p_heads) with ordinality as h
-        left join lateral (
-            select true as held
-            from zone_bucket_lock b
-            where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                and b.last_at is not distinct from h.was_at
-            for no key update skip locked
-        ) l on true
         left join lateral (
             select true as there
             from zone_bucket_lock b
-            where l.held is null and not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+            where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
                 and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
                 and b.last_at is not distinct from h.was_at
             offset 0
-        ) s on true;
-    else
-        select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality),
-            count(*) filter (where h.is_new)
-        into fates, v_new
-        from unnest(p_heads) with ordinality as h
-        left join lateral (
-            select true as held
-            from zone_bucket_lock b
-            where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                and b.last_at is not distinct from h.was_at
-            for no key update
         ) b on true;
     end if;
     -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
@@ -218,23 +244,25 @@ begin
         end if;
     end if;
     -- Whoever did not look whether a transaction was decided before learns it here.
-    for v_head in
-        select r.head
-        from unnest(p_rows) as r
-        cross join lateral ( -- as in zone_check_many
-            select t.zone_id, t.bucket_key, t.txn_id
-            from zone_txn t
-            where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
-                and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
-            order by t.zone_id, t.bucket_key, t.txn_id
-            limit 1
-        ) t
-        where r.named and r.seq > 1
-            and t.zone_id = r.zone_id and t.bucket_key = r.bucket_key and t.txn_id = r.txn_id
-    loop
-        fates[v_head] := 1;
-    end loop;
-    if p_together and exists (select from unnest(fates) f where f <> 0) then
+    if v_named then
+        for v_place in
+            select r.head
+            from unnest(p_rows) as r
+            cross join lateral ( -- as in zone_check_many
+                select t.zone_id, t.bucket_key, t.txn_id
+                from zone_txn t
+                where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
+                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
+                order by t.zone_id, t.bucket_key, t.txn_id
+                limit 1
+            ) t
+            where r.named and r.seq > 1
+                and t.zone_id = r.zone_id and t.bucket_key = r.bucket_key and t.txn_id = r.txn_id
+        loop
+            fates[v_place] := 1;
+        end loop;
+    end if;
+    if p_together and 0 <> any(fates) then
         perform zone_error('moved');
     end if;
 

@@ -52,8 +52,8 @@ impl Postgres {
         lease.end(decisions)
     }
 
-    /// None where the routines must decide: the user may not append, or a newer program has chosen a policy that this one
-    /// does not know.
+    /// None where the routines must decide: the user may not append, a newer program has chosen a policy that this one does
+    /// not know, or somebody else was faster with the one bucket that is asked about.
     async fn by_engine(
         &self,
         connection: &mut PgConnection,
@@ -69,14 +69,14 @@ impl Postgres {
             Err(error) => return Some(Err(error)),
         }
         let decisions = self.derive(connection, requests, terms, passing, skip).await;
-        match &decisions {
+        match decisions {
             // The right was taken back.
             Err(error) if error.kind() == ErrorKind::Refused => {
                 *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(false);
                 None
             }
             Err(_) if is_foreign() => None,
-            _ => Some(decisions),
+            decisions => decisions.transpose(),
         }
     }
 
@@ -92,7 +92,8 @@ impl Postgres {
         Ok(may)
     }
 
-    /// Decides by the engine. What is not where it was looked at is decided again.
+    /// Decides by the engine. What is not where it was looked at is decided again; where that is a check by itself, by a
+    /// routine, which holds the bucket for no round trip.
     async fn derive(
         &self,
         connection: &mut PgConnection,
@@ -100,16 +101,22 @@ impl Postgres {
         terms: Terms,
         passing: engine::Passing,
         skip: bool,
-    ) -> Result<Vec<Option<Decision>>> {
+    ) -> Result<Option<Vec<Option<Decision>>>> {
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, engine::Passing::Unasked(_)));
+        let is_alone = requests.len() == 1 && !skip && terms.isolation == Isolation::RowLock;
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
         // Those that are left, and where they belong.
         let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
         for turn in first..SWAPS + HOLDS {
             let answers = match self.derive_once(connection, &left, terms, passing, skip, turn).await {
                 // What is remembered may be wrong about this, too.
-                Err(error) if turn == 0 && !error.is_transient() => continue,
+                Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
+                    if is_alone {
+                        return Ok(None);
+                    }
+                    continue;
+                }
                 answers => answers?,
             };
             let mut stale = Vec::new();
@@ -122,7 +129,10 @@ impl Postgres {
             }
             // Where nobody waits for buckets they are left undecided, and their callers come again with each by itself.
             if stale.is_empty() || (skip && turn >= SWAPS) {
-                return Ok(decisions);
+                return Ok(Some(decisions));
+            }
+            if is_alone {
+                return Ok(None);
             }
             let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
             (left, places) = (Cow::Owned(requests), rest);
