@@ -61,8 +61,10 @@ begin
     foreach v_head in array p_heads loop
         -- Each once, in order.
         if v_place > 0
-            and (v_head.zone_id, v_head.bucket_key collate "C")
-                <= (p_heads[v_place].zone_id, p_heads[v_place].bucket_key)
+            and (
+                (v_head.zone_id, v_head.bucket_key collate "C")
+                    > (p_heads[v_place].zone_id, p_heads[v_place].bucket_key)
+            ) is not true
         then
             perform zone_error('heads', cardinality(p_heads)::text);
         end if;

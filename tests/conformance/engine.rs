@@ -187,6 +187,14 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         assert!(error.to_string().contains("heads are not those of"), "{error}");
         assert_eq!(db.rows().await, 2);
     }
+    // One twice, in an array that does not begin at 1.
+    let shifted = format!(
+        "{before}array_fill(row({head})::zone_engine_head, array[2], array[2]), \
+         array[row({row})::zone_engine_row, row({second})::zone_engine_row]{end}"
+    );
+    let error = forger.try_number(&shifted).await.unwrap_err();
+    assert!(error.to_string().contains("heads are not those of"), "{error}");
+    assert_eq!(db.rows().await, 2);
     // A bucket of no zone.
     let lock =
         "select count(*) from zone_engine_hold(array[999], array['42'], 0, true, null, '{}', '{}', '{}')";

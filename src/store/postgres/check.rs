@@ -108,13 +108,11 @@ impl Postgres {
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
         // Those that are left, and where they belong.
         let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
-        for turn in first..SWAPS + HOLDS {
+        let turns = if is_alone { first + 1 } else { SWAPS + HOLDS };
+        for turn in first..turns {
             let answers = match self.derive_once(connection, &left, terms, passing, skip, turn).await {
                 // What is remembered may be wrong about this, too.
                 Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
-                    if is_alone {
-                        return Ok(None);
-                    }
                     continue;
                 }
                 answers => answers?,
@@ -131,11 +129,11 @@ impl Postgres {
             if stale.is_empty() || (skip && turn >= SWAPS) {
                 return Ok(Some(decisions));
             }
-            if is_alone {
-                return Ok(None);
-            }
             let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
             (left, places) = (Cow::Owned(requests), rest);
+        }
+        if is_alone {
+            return Ok(None);
         }
         Err(Error::transient("the policy changed as often as this was decided; try again"))
     }
