@@ -400,7 +400,7 @@ impl Limiter {
 
     /// What is remembered is decided by this clock, which a test has put in the place of the database's as well; for this
     /// project's own tests.
-    #[cfg(all(feature = "postgres", feature = "testing"))]
+    #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     #[doc(hidden)]
     pub fn assume_clock(&self, clock: &crate::testing::Clock) {
         self.inner.store.assume_clock(clock);

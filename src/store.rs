@@ -6,9 +6,11 @@ mod row;
 mod stored;
 
 mod asked;
+#[cfg(all(target_os = "linux", any(feature = "postgres", feature = "mysql")))]
+mod at_once;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod engine;
 mod erase;
 mod evidence;
@@ -175,6 +177,15 @@ impl From<sqlx::SqlitePool> for Pool {
     }
 }
 
+/// A connection to this port was made: what it sends need not wait, where that can be had.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn sends_at_once(port: u16) {
+    #[cfg(target_os = "linux")]
+    at_once::send_to(port);
+    #[cfg(not(target_os = "linux"))]
+    let _ = port;
+}
+
 /// Calls the same method of whichever store it is.
 macro_rules! each {
     ($store:expr, $s:ident => $call:expr) => {
@@ -243,11 +254,16 @@ impl Store {
         Ok(())
     }
 
-    #[cfg(all(feature = "postgres", feature = "testing"))]
+    /// What a test has put in the place of a server's clock.
+    #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     pub fn assume_clock(&self, clock: &crate::testing::Clock) {
-        #[allow(irrefutable_let_patterns, reason = "with PostgreSQL alone it always is one")]
-        if let Self::Postgres(postgres) = self {
-            postgres.memory.set_clock(clock);
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(postgres) => postgres.process.memory.set_clock(clock),
+            #[cfg(feature = "mysql")]
+            Self::MySql(mysql) => mysql.process.memory.set_clock(clock),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => {}
         }
     }
 

@@ -115,7 +115,10 @@ fn no_lock_is_skipped() {
         "src/store/postgres/upkeep/holding.sql",
     ];
     let on_demand = [
-        ("sql/mysql/zone_batch_lock.sql", "if v_skip_locked then insert into zone_batch_head"),
+        (
+            "sql/mysql/zone_engine_append.sql",
+            "if p_skip_locked and v_heads > v_new then select json_arrayagg",
+        ),
         ("sql/postgres/zone_bucket_hold.sql", "if p_skip_locked then select array_agg"),
         ("sql/postgres/zone_engine_append.sql", "if p_skip_locked then select array_agg"),
     ];
@@ -131,6 +134,14 @@ fn no_lock_is_skipped() {
             continue;
         }
         assert!(!words.contains("skip locked"), "{} skips what others hold", path.display());
+    }
+}
+
+/// A session may do what it likes to a temporary table that it has, whatever its rights.
+#[test]
+fn no_routine_makes_a_temporary_table() {
+    for path in files("sql") {
+        assert!(!read(&path).to_lowercase().contains("temporary table"), "{}", path.display());
     }
 }
 

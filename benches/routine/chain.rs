@@ -70,25 +70,10 @@ fn without_hashes(engine: Engine) -> Vec<(&'static str, String)> {
     };
     if engine == Engine::Postgres {
         let check = cut(&read("zone_check"), "sha256(", "));", "sha256", "v_head.row_hash;");
-        let many = cut(
-            &read("zone_check_many"),
-            "    for v_row in",
-            "    end loop;\n",
-            "sha256",
-            "    v_hashes := array_fill('\\x00'::bytea, array[c_count]);\n",
-        );
-        return vec![("zone_check", check), ("zone_check_many", many)];
+        return vec![("zone_check", check)];
     }
     let answer = cut(&read("zone_answer"), "call zone_txn_hash(", ");\n", "'check'", "");
-    let many = cut(
-        &read("zone_decide_many"),
-        "    /*M! set statement",
-        "    where h.position > 0;\n",
-        "sha2",
-        "    insert into zone_batch_hash (position, bucket, seq, row_hash)
-         select d.position, d.bucket, d.seq, repeat('-', 32) from zone_decision d where d.appends;\n",
-    );
-    vec![("zone_answer", answer), ("zone_decide_many", many)]
+    vec![("zone_answer", answer)]
 }
 
 /// A text with the first part from `from` to `to` that holds `holds` replaced.

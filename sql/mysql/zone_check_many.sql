@@ -18,25 +18,16 @@ drop procedure if exists zone_check_many;
 create procedure zone_check_many(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
 sql security definer
 begin
-    declare v_lock_wait_s  int default @@session.innodb_lock_wait_timeout;
-    declare v_safe_updates boolean default @@session.sql_safe_updates;
+    declare v_told        longtext character set utf8mb4;
+    declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
     declare exit handler for sqlexception
     begin
-        call zone_batch_close();
         set innodb_lock_wait_timeout = v_lock_wait_s;
-        set sql_safe_updates = v_safe_updates;
         resignal;
     end;
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
-    set sql_safe_updates = false;
-    call zone_decide_each(p_checks, p_skip_locked);
+    call zone_decide_each(p_checks, p_skip_locked, true, v_told);
     set innodb_lock_wait_timeout = v_lock_wait_s;
-    set sql_safe_updates = v_safe_updates;
-    select d.id, d.txn_id, d.zone_id, d.zone_version, convert(d.bucket_key using utf8mb4) as bucket_key, d.seq,
-        d.blocked, d.reason, d.cost, d.zone_limit,
-        d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
-    from zone_decision d
-    order by d.position;
-    call zone_batch_close();
+    call zone_checks_tell(v_told);
 end;

@@ -1,14 +1,18 @@
--- zone_decide_all: decides several limits of one transaction into the temporary table zone_decision: all pass, or none
--- is spent from; not called from outside.
+-- zone_decide_all: decides several limits of one transaction: all pass, or none is spent from; not called from outside.
 --
 -- Each is decided twice: first to see whether it blocks, then to be recorded, when it is known whether another does.
 --
 -- Arguments  p_checks  as for zone_check_all
 --            p_joined  the transaction is the caller's and may be of any isolation level
+--            o_told    the answers, as zone_checks_tell takes them
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_check_all, but for TG006
 drop procedure if exists zone_decide_all;
-create procedure zone_decide_all(in p_checks json, in p_joined boolean)
+create procedure zone_decide_all(
+    in  p_checks json,
+    in  p_joined boolean,
+    out o_told   longtext character set utf8mb4
+)
 sql security definer
 begin
     -- When the call began; not the time of the decisions, which is read after the locks.
@@ -19,6 +23,11 @@ begin
     declare v_txn_id         binary(16);
     declare v_txns           int;
     declare v_twice_in       int;
+    declare v_checks         json;
+    declare v_left_out       longtext character set ascii;
+    -- The places of those that were decided before, and of those that do not pass.
+    declare v_known          longtext character set ascii default '';
+    declare v_refused        longtext character set ascii default '';
     -- Is any blocked? How many leave a row, and how many did before?
     declare v_any_blocked    boolean default false;
     declare v_past           int default 0;
@@ -31,9 +40,8 @@ begin
     declare v_cost           bigint;
     declare v_recorded       boolean;
     declare v_critical       boolean;
-    declare v_member         varbinary(255);
+    declare v_member         varchar(255) character set utf8mb4;
     declare v_ttl_us         bigint;
-    declare v_refused        boolean;
     -- the bucket's head
     declare v_seq            bigint;
     declare v_last_us        bigint;
@@ -70,33 +78,45 @@ begin
     declare v_created_at     datetime(6);
     declare v_past_member    varbinary(255);
     declare v_ban_us         bigint;
-    declare c_look cursor for
-        select c.position, c.zone_id, c.bucket_key, c.cost, c.member, h.seq,
-            timestampdiff(microsecond, v_epoch, h.last_at)
-        from zone_batch_check c
-        join zone_batch_head h on h.bucket = c.bucket
-        where c.recorded and c.txn_id is not null and h.seq > 0
-        order by c.position;
     declare c_check cursor for
-        select c.position, c.zone_id, c.bucket_key, c.cost, c.recorded, c.critical, c.member, c.ttl_us, c.refused
-        from zone_batch_check c
-        left join zone_decision d on d.position = c.position
-        where d.position is null
-        order by c.position;
+        select j.position, j.zone_id, j.bucket_key, j.cost, j.recorded, j.critical, j.member, j.ttl_us
+        from json_table(v_checks, '$[*]' columns (
+            position   for ordinality,
+            zone_id    int path '$[0]',
+            bucket_key varchar(255) character set utf8mb4 path '$[1]',
+            cost       bigint path '$[3]',
+            recorded   int path '$[4]',
+            critical   int path '$[5]',
+            member     varchar(255) character set utf8mb4 path '$[6]',
+            ttl_us     bigint path '$[7]'
+        )) j
+        order by j.position;
     declare continue handler for not found set v_done = true;
 
     -- 1. Read, validate and lock.
-    call zone_batch_read(p_checks);
-    select count(distinct c.txn_id), min(c.txn_id), sum(c.recorded), min(if(c.nth > 1, c.zone_id, null))
+    call zone_checks_read(p_checks, v_checks);
+    select count(distinct j.txn), unhex(min(j.txn)), coalesce(sum(j.recorded), 0),
+        min(if(j.nth > 1, j.zone_id, null))
     into v_txns, v_txn_id, v_recording, v_twice_in
-    from zone_batch_check c;
+    from (
+        select j.zone_id, j.txn, j.recorded,
+            row_number() over (partition by j.zone_id, cast(j.bucket_key as binary) order by j.position) as nth
+        from json_table(v_checks, '$[*]' columns (
+            position   for ordinality,
+            zone_id    int path '$[0]',
+            bucket_key varchar(255) character set utf8mb4 path '$[1]',
+            txn        varchar(32) character set ascii path '$[2]',
+            recorded   int path '$[4]'
+        )) j
+    ) j;
     if v_twice_in is not null then
         call zone_error('same bucket', v_twice_in, null, null);
     end if;
     if v_txns > 1 then
         call zone_error('many txns', null, null, null);
     end if;
-    call zone_batch_hold(false, p_joined);
+    call zone_checks_hold(v_checks, false, p_joined, v_left_out);
+    set o_told = '';
 
     -- 2. The clock, after the locks. Time never moves backwards within a bucket.
     call zone_clock(v_clock_us);
@@ -105,12 +125,27 @@ begin
     end if;
 
     -- 3. What was decided before: of all of them, or of none.
-    open c_look;
-    looks: loop
+    if v_txns > 0 then
+        open c_check;
+    end if;
+    looks: while v_txns > 0 do
         set v_done = false;
-        fetch c_look into v_position, v_zone_id, v_key, v_cost, v_member, v_seq, v_last_us;
+        fetch c_check into v_position, v_zone_id, v_bucket_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
         if v_done then
+            close c_check;
             leave looks;
+        end if;
+        if not v_recorded then
+            iterate looks;
+        end if;
+        set v_key = cast(v_bucket_key as binary);
+        select b.seq, timestampdiff(microsecond, v_epoch, b.last_at)
+        into v_seq, v_last_us
+        from zone_bucket_lock b
+        where b.zone_id = v_zone_id and b.bucket_key = v_key
+        for update;
+        if v_seq = 0 then
+            iterate looks;
         end if;
         call zone_txn_find(
             v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
@@ -125,17 +160,18 @@ begin
                 call zone_error('other member', hex(v_txn_id), null, null);
             end if;
             set v_past = v_past + 1;
-            insert into zone_decision (
-                position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
-                remaining, retry_after_us, delay_us, ends_at, created_at, replayed
-            )
-            values (
-                v_position, v_id, v_txn_id, v_zone_id, v_zone_version, v_key, v_row_seq, v_blocked, v_reason, v_cost,
-                v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at, true
+            set v_known = concat(v_known, ',', v_position);
+            set o_told = concat(
+                o_told, if(o_told = '', '', ','),
+                json_array(
+                    v_position, v_id, hex(v_txn_id), v_zone_id, v_zone_version, v_bucket_key, v_row_seq, v_blocked,
+                    v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
+                    timestampdiff(microsecond, v_epoch, v_ends_at),
+                    timestampdiff(microsecond, v_epoch, v_created_at), 1
+                )
             );
         end if;
-    end loop;
-    close c_look;
+    end while;
     if v_past > 0 and v_past < v_recording then
         call zone_error('part', hex(v_txn_id), null, null);
     end if;
@@ -144,12 +180,14 @@ begin
     open c_check;
     checks: loop
         set v_done = false;
-        fetch c_check into v_position, v_zone_id, v_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us,
-            v_refused;
+        fetch c_check into v_position, v_zone_id, v_bucket_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
         if v_done then
             leave checks;
         end if;
-        set v_bucket_key = convert(v_key using utf8mb4);
+        if find_in_set(v_position, v_known) then
+            iterate checks;
+        end if;
+        set v_key = cast(v_bucket_key as binary);
         call zone_bucket_hold(
             v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
             v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
@@ -164,9 +202,7 @@ begin
         );
         set v_any_blocked = v_any_blocked or v_blocked;
         if v_reason not in ('within_limit', 'soft', 'off') then
-            update zone_batch_check c
-            set c.refused = true
-            where c.position = v_position;
+            set v_refused = concat(v_refused, ',', v_position);
         end if;
     end loop;
     close c_check;
@@ -175,12 +211,14 @@ begin
     open c_check;
     records: loop
         set v_done = false;
-        fetch c_check into v_position, v_zone_id, v_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us,
-            v_refused;
+        fetch c_check into v_position, v_zone_id, v_bucket_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
         if v_done then
             leave records;
         end if;
-        set v_bucket_key = convert(v_key using utf8mb4);
+        if find_in_set(v_position, v_known) then
+            iterate records;
+        end if;
+        set v_key = cast(v_bucket_key as binary);
         call zone_bucket_hold(
             v_zone_id, v_bucket_key, v_recorded, p_joined, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
             v_strikes, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
@@ -189,7 +227,7 @@ begin
         set v_now_us = greatest(v_clock_us, coalesce(v_last_us, v_clock_us));
         call zone_decide(
             v_zone_id, v_key, v_now_us, p_joined, false, 0, 0, null, null, v_cost, v_critical, v_member, v_ttl_us,
-            v_any_blocked and not v_refused, v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes,
+            v_any_blocked and not find_in_set(v_position, v_refused), v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes,
             v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq,
             v_holding, v_blocked, v_reason, v_spent, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us,
             v_ban_us
@@ -204,15 +242,13 @@ begin
                 v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, v_id
             );
         end if;
-        insert into zone_decision (
-            position, id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
-            retry_after_us, delay_us, ends_at, created_at, replayed
-        )
-        values (
-            v_position, v_id, v_txn_id, v_zone_id, v_head_version, v_key, if(v_recorded, v_seq + 1, null), v_blocked,
-            v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
-            date_add(v_epoch, interval least(v_ends_us, 253402300799999999) microsecond),
-            date_add(v_epoch, interval v_now_us microsecond), false
+        set o_told = concat(
+            o_told, if(o_told = '', '', ','),
+            json_array(
+                v_position, v_id, hex(v_txn_id), v_zone_id, v_head_version, v_bucket_key,
+                if(v_recorded, v_seq + 1, null), v_blocked, v_reason, v_cost, v_zone_limit, v_remaining,
+                v_retry_after_us, v_delay_us, least(v_ends_us, 253402300799999999), v_now_us, 0
+            )
         );
     end loop;
     close c_check;

@@ -5,7 +5,7 @@
 --            p_second  what it names second
 --            p_third   what it names third
 -- Locks      nothing
--- Errors     TG001 to TG008 (31001 to 31008), see docs/sql.md
+-- Errors     TG001 to TG010 (31001 to 31010), see docs/sql.md
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
@@ -184,6 +184,23 @@ begin
             set v_number = 31007;
             set v_message =
                 'the bucket changed after the transaction began to read; run it again, or under READ COMMITTED';
+        when 'append' then
+            set v_number = 31003;
+            set v_message = concat(
+                'a row of zone ', v_first, ' with number ', coalesce(p_second, 'null'),
+                ' does not follow from what is there; it was not appended'
+            );
+        when 'heads' then
+            set v_number = 31003;
+            set v_message = concat(
+                v_first, ' heads are not those of as many different buckets with a row each; nothing was appended'
+            );
+        when 'stale' then
+            set v_number = 31009;
+            set v_message = 'the policy or the time is another one, and nothing was appended; decide again';
+        when 'moved' then
+            set v_number = 31010;
+            set v_message = 'something else happened meanwhile, and nothing was appended; decide again';
         when 'algorithm' then
             set v_number = 31008;
             set v_message = concat(v_first, ' is no algorithm that these routines know; run: tallygate migrate');
@@ -205,5 +222,9 @@ begin
             signal sqlstate 'TG007' set mysql_errno = 31007, message_text = v_message;
         when 31008 then
             signal sqlstate 'TG008' set mysql_errno = 31008, message_text = v_message;
+        when 31009 then
+            signal sqlstate 'TG009' set mysql_errno = 31009, message_text = v_message;
+        when 31010 then
+            signal sqlstate 'TG010' set mysql_errno = 31010, message_text = v_message;
     end case;
 end;

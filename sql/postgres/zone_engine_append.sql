@@ -31,7 +31,7 @@ create function zone_engine_append(
 language plpgsql
 security definer
 set search_path from current
--- For the reasons that are given in zone_check_many.
+-- For the reasons that are given in zone_engine_hold.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -250,7 +250,7 @@ begin
         for v_place in
             select r.head
             from unnest(p_rows) as r
-            cross join lateral ( -- as in zone_check_many
+            cross join lateral ( -- as in zone_engine_hold
                 select t.zone_id, t.bucket_key, t.txn_id
                 from zone_txn t
                 where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)

@@ -17,7 +17,7 @@ use crate::store::Engine;
 pub enum Role {
     /// Executes the routines that check, reserve, settle and refund, and nothing else: it reads and writes no table.
     App,
-    /// Beside [`App`](Self::App), on PostgreSQL: appends to the ledger what the library decides in its own process, which is
+    /// Beside [`App`](Self::App): appends to the ledger what the library decides in its own process, which is
     /// faster. It still reads and writes no table. What it appends that does not follow, the database refuses where it can
     /// see it, and `tallygate audit verify` names the rest.
     Engine,
@@ -78,11 +78,6 @@ impl Migrator {
         match engine {
             #[cfg(feature = "postgres")]
             Engine::Postgres => postgres::grant(&self.address, role, &grantee, run).await,
-            #[cfg(feature = "mysql")]
-            Engine::MySql if role == Role::Engine => Err(Error::invalid(format!(
-                "MySQL and MariaDB have no role engine: there the routines decide; give {:?} the role app",
-                grantee.to_string()
-            ))),
             #[cfg(feature = "mysql")]
             Engine::MySql => mysql::grant(&self.address, role, &grantee, run).await,
             Engine::Sqlite => Err(Error::invalid(

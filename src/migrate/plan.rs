@@ -53,19 +53,19 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "zone_window_total.sql" "zone_window_used.sql" "zone_window_wait.sql");
 
 const ROUTINES_MYSQL: Files = files!("sql/mysql":
-    "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql" "tallygate_schema_version.sql" "zone_answer.sql"
-    "zone_batch_close.sql" "zone_batch_each.sql" "zone_batch_hold.sql" "zone_batch_level.sql" "zone_batch_lock.sql"
-    "zone_batch_open.sql" "zone_batch_read.sql" "zone_batch_refuse.sql" "zone_batch_replay.sql"
-    "zone_bring.sql" "zone_bucket_back.sql" "zone_bucket_hold.sql" "zone_bucket_open.sql"
-    "zone_calendar_period.sql" "zone_charges.sql" "zone_check.sql" "zone_check_all.sql"
-    "zone_check_all_own.sql" "zone_check_many.sql" "zone_check_many_own.sql" "zone_check_own.sql"
-    "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql" "zone_decide_each.sql"
-    "zone_decide_many.sql" "zone_error.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql"
-    "zone_level_wait.sql" "zone_mark.sql" "zone_mark_own.sql" "zone_number.sql" "zone_policy.sql" "zone_record.sql"
-    "zone_strikes_before.sql" "zone_token_bucket_make.sql" "zone_transaction_require.sql"
-    "zone_txn_find.sql" "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_unchecked.sql"
-    "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql" "zone_window.sql"
-    "zone_window_before.sql" "zone_window_reached.sql");
+    "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql"
+    "tallygate_schema_version.sql" "zone_answer.sql" "zone_bring.sql" "zone_bucket_back.sql"
+    "zone_bucket_hold.sql" "zone_bucket_open.sql" "zone_calendar_period.sql" "zone_charges.sql"
+    "zone_check.sql" "zone_check_all.sql" "zone_check_all_own.sql" "zone_check_many.sql"
+    "zone_check_many_own.sql" "zone_check_own.sql" "zone_checks_hold.sql" "zone_checks_read.sql"
+    "zone_checks_tell.sql" "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql"
+    "zone_decide_each.sql" "zone_engine_append.sql" "zone_engine_ask.sql" "zone_engine_charges.sql"
+    "zone_engine_hold.sql" "zone_engine_versions.sql" "zone_error.sql" "zone_find.sql"
+    "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql" "zone_level_wait.sql" "zone_mark.sql"
+    "zone_mark_own.sql" "zone_number.sql" "zone_policy.sql" "zone_record.sql" "zone_strikes_before.sql"
+    "zone_token_bucket_make.sql" "zone_transaction_require.sql" "zone_txn_find.sql" "zone_txn_hash.sql"
+    "zone_txn_id_make.sql" "zone_unchecked.sql" "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql"
+    "zone_window.sql" "zone_window_before.sql" "zone_window_reached.sql");
 
 /// What one release migrates to: its migrations in order, and the routines in force.
 ///

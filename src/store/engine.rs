@@ -8,6 +8,8 @@ mod batch;
 mod bucket;
 mod known;
 mod memory;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod process;
 mod settle;
 mod writing;
 
@@ -26,6 +28,8 @@ pub(super) use action::act;
 pub(super) use batch::{Answered, Passing, check};
 use bucket::Bucket;
 pub(super) use memory::{Memory, Remembering};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use process::{Policies, Process, Range, Server, Turn};
 pub(super) use writing::{Moved, Writing, Written};
 
 /// A bucket's name: the zone's number and the key.

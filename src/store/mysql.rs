@@ -1,7 +1,8 @@
-//! MySQL and MariaDB: the stored procedures decide.
+//! MySQL and MariaDB: the engine decides where its procedures may be used, the stored procedures elsewhere.
 
 mod action;
 mod check;
+mod engine;
 mod erase;
 mod evidence;
 mod ledger;
@@ -13,6 +14,7 @@ mod zones;
 
 use std::error::Error as _;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -24,6 +26,7 @@ use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row, Transact
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
+use super::engine::Process;
 use super::fault::{self, Fault};
 use super::{Address, Found, Of, Schema, Span, Terms};
 use crate::entry::Entry;
@@ -33,24 +36,37 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub(crate) struct MySql {
     connections: Connections<sqlx::MySql>,
+    pub(super) process: Arc<Process>,
 }
 
 impl MySql {
     pub fn new(pool: MySqlPool) -> Self {
-        Self { connections: Connections::shared(pool) }
+        Self::over(Connections::shared(pool))
+    }
+
+    fn over(connections: Connections<sqlx::MySql>) -> Self {
+        Self { connections, process: Arc::default() }
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
         connect(address, until).await?.close().await.map_err(error)?;
+        let options = options(address)?;
+        let port = options.get_port();
         let pool = PoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
+            .after_connect(move |_, _| {
+                Box::pin(async move {
+                    super::sends_at_once(port);
+                    Ok(())
+                })
+            })
             .after_release(|connection: &mut MySqlConnection, _| {
                 Box::pin(async move { Ok(super::still_good(connection).await) })
             })
-            .connect_lazy_with(options(address)?);
-        Ok(Self { connections: Connections::own(pool, connections) })
+            .connect_lazy_with(options);
+        Ok(Self::over(Connections::own(pool, connections)))
     }
 
     pub fn connections(&self) -> u32 {
@@ -116,9 +132,7 @@ pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Sc
 /// Ends a call. A statement that is killed ends a routine where it stands, with its transaction open: its connection is
 /// not used again.
 fn ended<T>(mut lease: Leased<sqlx::MySql>, result: Result<T>) -> Result<T> {
-    let cause = result.as_ref().err().and_then(Error::source).and_then(|cause| cause.downcast_ref());
-    if cause.and_then(sqlx::Error::as_database_error).is_some_and(|error| KILLED.contains(&number_of(error)))
-    {
+    if result.as_ref().is_err_and(|error| KILLED.contains(&number_of_error(error))) {
         lease.close();
     }
     lease.end(result)
@@ -221,6 +235,11 @@ pub(crate) fn number(fault: &sqlx::Error) -> u16 {
     fault.as_database_error().map_or(0, number_of)
 }
 
+/// The same, of an error of ours.
+fn number_of_error(error: &Error) -> u16 {
+    error.source().and_then(|cause| cause.downcast_ref()).map_or(0, number)
+}
+
 /// A statement was killed (MySQL's joined updates say 1105 then), took longer than it may, or found no memory: the server
 /// runs no handler of the routine. And what the next one on such a connection fails with.
 const KILLED: [u16; 8] = [1317, 1105, 3024, 1969, 1037, 1038, 1041, 1568];
@@ -237,9 +256,8 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         31002 => Fault::Conflict,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many
         // sessions, a node that only reads.
-        31007 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031 | 1040 | 1290 | 1836 => {
-            Fault::Transient
-        }
+        31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031
+        | 1040 | 1290 | 1836 => Fault::Transient,
         killed if KILLED.contains(&killed) => Fault::Transient,
         // No such procedure, table, database, or no database chosen.
         1305 | 1146 => Fault::Unmigrated,

@@ -18,15 +18,13 @@ use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased};
-use super::engine::Memory;
+use super::engine::Process;
 use super::fault::{self, Fault};
-use engine::Policies;
-
 use super::{Address, Found, Of, Schema, Span};
 use crate::entry::Entry;
 use crate::error::Result;
@@ -35,10 +33,7 @@ use crate::error::Result;
 #[derive(Clone)]
 pub(crate) struct Postgres {
     connections: Connections<sqlx::Postgres>,
-    policies: Arc<Policies>,
-    pub(super) memory: Arc<Memory>,
-    /// May its user append what the engine decides? Found out with the first check; None before.
-    engine: Arc<Mutex<Option<bool>>>,
+    pub(super) process: Arc<Process>,
 }
 
 impl Postgres {
@@ -47,19 +42,27 @@ impl Postgres {
     }
 
     fn over(connections: Connections<sqlx::Postgres>) -> Self {
-        Self { connections, policies: Arc::default(), memory: Arc::default(), engine: Arc::default() }
+        Self { connections, process: Arc::default() }
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
         connect(address, until).await?.close().await.map_err(error)?;
+        let options = options(address)?;
+        let port = options.get_port();
         let pool = PoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
+            .after_connect(move |_, _| {
+                Box::pin(async move {
+                    super::sends_at_once(port);
+                    Ok(())
+                })
+            })
             .after_release(|connection: &mut PgConnection, _| {
                 Box::pin(async move { Ok(super::still_good(connection).await) })
             })
-            .connect_lazy_with(options(address)?);
+            .connect_lazy_with(options);
         Ok(Self::over(Connections::own(pool, connections)))
     }
 

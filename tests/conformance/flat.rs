@@ -61,7 +61,9 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
             }
         }
     }
-    let limiter = db.limiter().await;
+    // Of hundreds of checks in a call by the routines.
+    let config = Config { deadline: std::time::Duration::from_secs(60), ..Config::default() };
+    let limiter = db.limiter_with(config).await;
     let token = crate::db::bucket(1_000_000, 3600, 1_000_000);
     for (zone, policy) in [("wide", log(1_000_000, 3600)), ("full", log(1_000, 3600)), ("token", token)] {
         limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();

@@ -47,60 +47,6 @@ async fn set_zones(db: &Db) {
         .unwrap();
 }
 
-/// The statements that make a batch's temporary tables, each with the table's name.
-fn temporary_tables() -> Vec<(String, String)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/sql/mysql/zone_batch_open.sql");
-    let text = std::fs::read_to_string(path).unwrap();
-    let make = "create temporary table ";
-    let tables = text.split(make).skip(1).map(|rest| {
-        let statement = rest.split_once(';').unwrap().0;
-        (statement.split_once(' ').unwrap().0.to_owned(), format!("{make}{statement}"))
-    });
-    tables.collect()
-}
-
-/// Whatever its rights, a session may do what it likes to a temporary table that it has.
-pub async fn no_temporary_table_outlives_a_batch(db: Db) {
-    set_zones(&db).await;
-    let tables = temporary_tables();
-    assert!(tables.iter().any(|(name, _)| name == "zone_decision"));
-    let failing =
-        format!("call zone_check_many_own({}, false)", BATCH.replace("\"zone_id\":2", "\"zone_id\":9"));
-    let batches = calls().into_iter().filter(|(sql, _)| sql.contains(BATCH));
-    for batch in batches.chain([(failing.clone(), false)]) {
-        let mut app = db.connect_as(Role::App).await;
-        assert_eq!(call(&mut app, &batch).await.is_err(), batch.0 == failing);
-        for (table, _) in &tables {
-            for sql in
-                ["alter table {} add x int", "insert into {} values ()", "select * from {}", "drop table {}"]
-            {
-                let sql = sql.replace("{}", table);
-                assert!(app.execute(&sql).await.is_err(), "{sql} after {}", batch.0);
-            }
-        }
-    }
-}
-
-/// With a coarser time in such a table every check would find its window empty.
-pub async fn temporary_tables_that_were_there_before_are_not_believed(db: Db) {
-    let limiter = db.limiter().await;
-    limiter.operator().set_zone("plain", &log(3, 3600), None, "test").await.unwrap();
-    db.execute("grant create temporary tables on * to tallygate_app").await;
-    let mut app = db.connect_as(Role::App).await;
-    for _ in 0..3 {
-        for (_, make) in temporary_tables() {
-            // Of its own, or with what a call before left in it.
-            app.execute(&make.replace("datetime(6)", "date")).await.unwrap();
-        }
-        let batch = BATCH.replace("\"zone_id\":2", "\"zone_id\":1");
-        app.execute(&format!("call zone_check_many_own({batch}, false)")).await.unwrap();
-    }
-    assert_eq!(db.number("select count(*) from zone_txn where not blocked").await, 3);
-    assert_eq!(db.number("select count(*) from zone_txn").await, 6);
-    let (_, faults) = verify(&limiter, &Verify::default()).await;
-    assert!(faults.is_empty(), "{faults:?}");
-}
-
 /// The largest number in one row, and no row of anybody could be numbered after it.
 pub async fn a_number_that_the_session_sets_is_no_rows(db: Db) {
     set_zones(&db).await;

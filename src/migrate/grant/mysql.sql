@@ -1,6 +1,6 @@
 -- The statements that give a role its rights, with every name in backticks.
 --
--- ?  the role: app, auditor, operator or owner
+-- ?  the role: app, engine, auditor, operator or owner
 -- ?  who is to have it, a name
 -- ?  the host of it; null for a role, or a user from everywhere
 select concat(
@@ -10,9 +10,9 @@ select concat(
 ) as statement
 from (select ? as role, ? as name, ? as host) g
 join (
-    select 1 as place, 'app,auditor,operator' as roles, 'execute' as rights, 'procedure ' as kind,
+    select 1 as place, 'app,engine,auditor,operator' as roles, 'execute' as rights, 'procedure ' as kind,
         'tallygate_schema_version' as object
-    union all select 2, 'app,auditor,operator', 'execute', 'procedure ', 'zone_find'
+    union all select 2, 'app,engine,auditor,operator', 'execute', 'procedure ', 'zone_find'
     union all select 3, 'app', 'execute', 'procedure ', 'check_velocity'
     union all select 3, 'app', 'execute', 'procedure ', 'check_velocity_in'
     union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request'
@@ -28,6 +28,11 @@ join (
     union all select 13, 'app', 'execute', 'procedure ', 'zone_charges'
     union all select 14, 'app', 'execute', 'procedure ', 'zone_unchecked'
     union all select 15, 'app', 'execute', 'procedure ', 'zone_unchecked_own'
+    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_hold'
+    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_versions'
+    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_ask'
+    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_charges'
+    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_append'
     union all select 16, 'operator', 'execute', 'procedure ', 'zone_mark'
     union all select 17, 'operator', 'execute', 'procedure ', 'zone_mark_own'
     union all select 18, 'auditor,operator', 'select', 'table ', 'zone_master_view'

@@ -47,6 +47,13 @@ pub(in crate::store) enum Answered {
     Undone(Fate),
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl Answered {
+    pub fn is_undone(&self) -> bool {
+        matches!(self, Self::Undone(_))
+    }
+}
+
 /// Decides the requests in order, at one reading of the clock.
 pub(in crate::store) async fn check(
     session: &mut impl Session,

@@ -85,7 +85,7 @@ pub(in crate::store) struct Remembering<'m, S> {
 }
 
 impl Memory {
-    #[cfg(all(feature = "testing", feature = "postgres"))]
+    #[cfg(all(feature = "testing", any(feature = "postgres", feature = "mysql")))]
     pub fn set_clock(&self, clock: &crate::testing::Clock) {
         self.remembered().test_clock = Some(clock.clone());
     }
@@ -238,7 +238,13 @@ impl Remembered {
                 known.push(None);
                 continue;
             };
-            let found = self.buckets.iter_mut().find_map(|buckets| buckets.get_mut(&zone_id)?.remove(key));
+            let generations = self.buckets.iter_mut().enumerate();
+            let found = generations
+                .filter_map(|(age, buckets)| Some((age, buckets.get_mut(&zone_id)?.remove(key)?)))
+                .next();
+            // It is put back with what it comes to, and is none more then.
+            self.count -= usize::from(matches!(found, Some((0, _))));
+            let found = found.map(|(_, known)| known);
             let reaches = |known: &Known| {
                 of_zone.first().is_some_and(|first| first.version <= known.loaded.head.zone_version)
             };
@@ -354,5 +360,60 @@ impl Clock {
 
     fn own_us(&self) -> Option<i64> {
         i64::try_from(self.started?.elapsed().as_micros()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::Head;
+    use crate::zone::Policy;
+
+    fn known(remembered: &Remembered) -> usize {
+        remembered.buckets.iter().flat_map(HashMap::values).map(HashMap::len).sum()
+    }
+
+    /// Of this process, in MB.
+    fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
+        pages * 4096 / 1_000_000
+    }
+
+    /// A million here; ten million with `TALLYGATE_SOAK`.
+    #[test]
+    fn however_many_buckets_are_decided_two_generations_are_remembered() {
+        let buckets = if std::env::var_os("TALLYGATE_SOAK").is_some() { 10_000_000 } else { 1_000_000 };
+        let before = resident();
+        let mut remembered = Remembered::default();
+        for n in 0..buckets {
+            let mut known =
+                Known::of(Loaded { head: Head { seq: 1, ..Head::default() }, ..Loaded::default() });
+            known.charges.list.push_back((n, 1));
+            remembered.put((1, &format!("user:{n}@example.com")), known);
+        }
+        let known = known(&remembered);
+        assert!((BUCKETS..=2 * BUCKETS).contains(&known), "{known}");
+        println!("{buckets} buckets: {known} remembered, {} MB more", resident() - before);
+    }
+
+    /// What is decided again and again drives nothing else out.
+    #[test]
+    fn a_bucket_counts_once_however_often_it_is_decided() {
+        let version = Version {
+            version: 1,
+            policy: Policy::sliding_log(1, Duration::from_secs(1)).unwrap(),
+            changed_us: 0,
+        };
+        let mut remembered = Remembered::default();
+        remembered.learn(1, &[version].into());
+        remembered.put((1, "quiet"), Known::default());
+        let (names, moves) = ([(1, "busy")], [true]);
+        let wanted = Wanted { names: &names, moves: &moves, txns: &[], window_us: 0 };
+        for _ in 0..3 * BUCKETS {
+            remembered.take(&wanted);
+            remembered.put((1, "busy"), Known::default());
+        }
+        assert_eq!(known(&remembered), 2);
     }
 }

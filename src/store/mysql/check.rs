@@ -3,29 +3,60 @@
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
+use super::engine::Session;
 use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
 
 impl MySql {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Wait)).await;
-        all(ended(lease, decisions)?)
+        all(self.check_each(requests, terms, Passing::Each(Held::Wait)).await?)
     }
 
     /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Each(Held::Skip)).await;
-        ended(lease, decisions)
+        self.check_each(requests, terms, Passing::Each(Held::Skip)).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
+        all(self.check_each(requests, terms, Passing::Together).await?)
+    }
+
+    async fn check_each(
+        &self,
+        requests: &[Request],
+        terms: Terms,
+        passing: Passing,
+    ) -> Result<Vec<Option<Decision>>> {
+        let (passes, skip) = match passing {
+            Passing::Each(held) => (engine::Passing::Each, held == Held::Skip),
+            Passing::Together => (engine::Passing::Together, false),
+        };
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = check_on(&mut lease, requests, terms, Passing::Together).await;
-        all(ended(lease, decisions)?)
+        let decisions = match self.by_engine(&mut lease, requests, terms, passes, skip).await {
+            Some(decisions) => decisions,
+            None => check_on(&mut lease, requests, terms, passing).await,
+        };
+        ended(lease, decisions)
+    }
+
+    /// None where the routines must decide. Under SERIALIZABLE these servers lock what is only read, and who has read cannot
+    /// append before all others who have: so there the routines decide, which lock before they read.
+    async fn by_engine(
+        &self,
+        connection: &mut MySqlConnection,
+        requests: &[Request],
+        terms: Terms,
+        passing: engine::Passing,
+        skip: bool,
+    ) -> Option<Result<Vec<Option<Decision>>>> {
+        if terms.isolation == Isolation::Serializable {
+            return None;
+        }
+        let mut server = Server { connection, process: &self.process, terms, skip };
+        self.process.decide(&mut server, requests, passing, skip, requests.len() == 1 && !skip).await
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -48,9 +79,60 @@ impl MySql {
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let wait_s = Some(lock_wait_s(terms));
-        let recorded = decide_one(&mut lease, request, Owner::Routine, wait_s, Some(checks)).await;
-        ended(lease, recorded.map(drop))
+        let terms = Terms { isolation: Isolation::RowLock, ..terms };
+        let requests = [Request { record: true, ..request.clone() }];
+        let passing = engine::Passing::Unasked(checks);
+        let recorded = match self.by_engine(&mut lease, &requests, terms, passing, false).await {
+            Some(recorded) => recorded.map(drop),
+            None => {
+                let wait_s = Some(lock_wait_s(terms));
+                decide_one(&mut lease, request, Owner::Routine, wait_s, Some(checks)).await.map(drop)
+            }
+        };
+        ended(lease, recorded)
+    }
+}
+
+/// A call that decides by the engine.
+struct Server<'c> {
+    connection: &'c mut MySqlConnection,
+    process: &'c Process,
+    terms: Terms,
+    /// What somebody else holds is not waited for.
+    skip: bool,
+}
+
+impl engine::Server for Server<'_> {
+    async fn may_append(&mut self) -> Result<bool> {
+        let may = sqlx::query_scalar(include_str!("engine_may.sql"));
+        may.fetch_one(&mut *self.connection).await.map_err(error)
+    }
+
+    async fn once(
+        &mut self,
+        requests: &[Request],
+        passing: engine::Passing,
+        Turn { believe, hold }: Turn,
+    ) -> Result<Vec<Answered>> {
+        let Self { process, terms, skip, .. } = *self;
+        let session = |connection| {
+            let (policies, lock_wait_s) = (&process.policies, lock_wait_s(terms));
+            let session = Session { connection, policies, lock: hold, skip_locked: skip, lock_wait_s };
+            Remembering::new(session, &process.memory, believe)
+        };
+        if !hold {
+            let done = engine::check(&mut session(&mut *self.connection), requests, passing).await;
+            return done.map(|done| done.answers);
+        }
+        let begin = "set transaction isolation level read committed; start transaction";
+        let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
+        let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
+        if done.as_ref().is_ok_and(|answers| answers.iter().any(Answered::is_undone)) {
+            // Of what was refused something may have been written.
+            tx.rollback().await.map_err(error)?;
+            return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
+        }
+        end(tx, done).await
     }
 }
 

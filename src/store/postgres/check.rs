@@ -1,8 +1,5 @@
 //! Checks on PostgreSQL.
 
-use std::borrow::Cow;
-use std::sync::PoisonError;
-
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
@@ -10,15 +7,9 @@ use tokio::time::Instant;
 use super::engine::Session;
 use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::engine::{self, Answered, Fate, Remembering};
+use crate::error::{Error, Result};
+use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
-
-/// How often a call decides again what somebody else was faster with, before it holds the buckets while it decides.
-const SWAPS: u32 = 2;
-
-/// How often it begins anew then, when the policy changes under its hands.
-const HOLDS: u32 = 8;
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -52,8 +43,7 @@ impl Postgres {
         lease.end(decisions)
     }
 
-    /// None where the routines must decide: the user may not append, a newer program has chosen a policy that this one does
-    /// not know, or somebody else was faster with the one bucket that is asked about.
+    /// None where the routines must decide.
     async fn by_engine(
         &self,
         connection: &mut PgConnection,
@@ -62,116 +52,9 @@ impl Postgres {
         passing: engine::Passing,
         skip: bool,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        let is_foreign = || requests.iter().any(|request| self.policies.is_foreign(request.zone_id));
-        match self.has_engine(connection).await {
-            Ok(true) if !is_foreign() => {}
-            Ok(_) => return None,
-            Err(error) => return Some(Err(error)),
-        }
-        let decisions = self.derive(connection, requests, terms, passing, skip).await;
-        match decisions {
-            // The right was taken back.
-            Err(error) if error.kind() == ErrorKind::Refused => {
-                *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(false);
-                None
-            }
-            Err(_) if is_foreign() => None,
-            decisions => decisions.transpose(),
-        }
-    }
-
-    /// May this user append what the engine decides?
-    async fn has_engine(&self, connection: &mut PgConnection) -> Result<bool> {
-        let known = *self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(may) = known {
-            return Ok(may);
-        }
-        let may = sqlx::query_scalar(include_str!("engine_may.sql"));
-        let may = may.fetch_one(connection).await.map_err(error)?;
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(may);
-        Ok(may)
-    }
-
-    /// Decides by the engine. What is not where it was looked at is decided again; where that is a check by itself, by a
-    /// routine, which holds the bucket for no round trip.
-    async fn derive(
-        &self,
-        connection: &mut PgConnection,
-        requests: &[Request],
-        terms: Terms,
-        passing: engine::Passing,
-        skip: bool,
-    ) -> Result<Option<Vec<Option<Decision>>>> {
-        // Whether a row for many was recorded before must be known before it is asked what it follows.
-        let first = u32::from(matches!(passing, engine::Passing::Unasked(_)));
-        let is_alone = requests.len() == 1 && !skip && terms.isolation == Isolation::RowLock;
-        let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
-        // Those that are left, and where they belong.
-        let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
-        let turns = if is_alone { first + 1 } else { SWAPS + HOLDS };
-        for turn in first..turns {
-            let answers = match self.derive_once(connection, &left, terms, passing, skip, turn).await {
-                // What is remembered may be wrong about this, too.
-                Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
-                    continue;
-                }
-                answers => answers?,
-            };
-            let mut stale = Vec::new();
-            for ((request, place), answer) in left.iter().zip(&places).zip(answers) {
-                match answer {
-                    Answered::Decided(decision) => decisions[*place] = Some(decision),
-                    Answered::Undone(Fate::Locked) => {}
-                    Answered::Undone(_) => stale.push((request.clone(), *place)),
-                }
-            }
-            // Where nobody waits for buckets they are left undecided, and their callers come again with each by itself.
-            if stale.is_empty() || (skip && turn >= SWAPS) {
-                return Ok(Some(decisions));
-            }
-            let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
-            (left, places) = (Cow::Owned(requests), rest);
-        }
-        if is_alone {
-            return Ok(None);
-        }
-        Err(Error::transient("the policy changed as often as this was decided; try again"))
-    }
-
-    async fn derive_once(
-        &self,
-        connection: &mut PgConnection,
-        requests: &[Request],
-        terms: Terms,
-        passing: engine::Passing,
-        skip_locked: bool,
-        turn: u32,
-    ) -> Result<Vec<Answered>> {
-        let hold = turn >= SWAPS && !skip_locked;
-        let begin = match terms.isolation {
-            Isolation::Serializable => Some("begin isolation level serializable"),
-            Isolation::RowLock if hold => Some("begin isolation level read committed"),
-            Isolation::RowLock => None,
-        };
-        let (policies, lock_wait_ms) = (&*self.policies, lock_wait_ms(terms));
-        let lock = hold && terms.isolation == Isolation::RowLock;
-        let session = |connection| {
-            let session = Session { connection, policies, lock, skip_locked, lock_wait_ms };
-            Remembering::new(session, &self.memory, turn == 0)
-        };
-        let Some(begin) = begin else {
-            return engine::check(&mut session(connection), requests, passing).await.map(|done| done.answers);
-        };
-        let mut tx = connection.begin_with(begin).await.map_err(error)?;
-        let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
-        let undone =
-            |answers: &Vec<Answered>| answers.iter().any(|answer| matches!(answer, Answered::Undone(_)));
-        if done.as_ref().is_ok_and(undone) {
-            // What was refused has ended the transaction.
-            tx.rollback().await.map_err(error)?;
-            return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
-        }
-        end(tx, done).await
+        let alone = requests.len() == 1 && !skip && terms.isolation == Isolation::RowLock;
+        let mut server = Server { connection, process: &self.process, terms, skip };
+        self.process.decide(&mut server, requests, passing, skip, alone).await
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -205,6 +88,59 @@ impl Postgres {
             }
         };
         lease.end(recorded)
+    }
+}
+
+/// A call that decides by the engine.
+struct Server<'c> {
+    connection: &'c mut PgConnection,
+    process: &'c Process,
+    terms: Terms,
+    /// What somebody else holds is not waited for.
+    skip: bool,
+}
+
+impl engine::Server for Server<'_> {
+    async fn may_append(&mut self) -> Result<bool> {
+        let may = sqlx::query_scalar(include_str!("engine_may.sql"));
+        may.fetch_one(&mut *self.connection).await.map_err(error)
+    }
+
+    async fn once(
+        &mut self,
+        requests: &[Request],
+        passing: engine::Passing,
+        Turn { believe, hold }: Turn,
+    ) -> Result<Vec<Answered>> {
+        let Self { process, terms, skip, .. } = *self;
+        let begin = match terms.isolation {
+            Isolation::Serializable => Some("begin isolation level serializable"),
+            Isolation::RowLock if hold => Some("begin isolation level read committed"),
+            Isolation::RowLock => None,
+        };
+        let lock = hold && terms.isolation == Isolation::RowLock;
+        let session = |connection| {
+            let session = Session {
+                connection,
+                policies: &process.policies,
+                lock,
+                skip_locked: skip,
+                lock_wait_ms: lock_wait_ms(terms),
+            };
+            Remembering::new(session, &process.memory, believe)
+        };
+        let Some(begin) = begin else {
+            let done = engine::check(&mut session(&mut *self.connection), requests, passing).await;
+            return done.map(|done| done.answers);
+        };
+        let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
+        let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
+        if done.as_ref().is_ok_and(|answers| answers.iter().any(Answered::is_undone)) {
+            // What was refused has ended the transaction.
+            tx.rollback().await.map_err(error)?;
+            return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
+        }
+        end(tx, done).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine's hands on PostgreSQL: two routines, one that tells what there is and one that appends.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -15,8 +15,8 @@ use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
-    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
-    Written, from_us,
+    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Versions,
+    Wanted, Writing, Written, from_us,
 };
 use crate::store::{hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
@@ -30,20 +30,6 @@ pub(super) struct Session<'c> {
     /// Do not wait for those that somebody else holds, and move those that can be moved; else all move or none.
     pub skip_locked: bool,
     pub lock_wait_ms: i32,
-}
-
-/// The policies that were read, by zone: each from some version on without gaps. A version never changes.
-#[derive(Default)]
-pub(super) struct Policies {
-    known: Mutex<HashMap<i32, Arc<[Version]>>>,
-    /// Zones with a version that a newer program has written.
-    foreign: Mutex<HashSet<i32>>,
-}
-
-/// What a zone was asked for: the version in force, and the oldest that decided the last row of one of its buckets.
-struct Range {
-    from: i32,
-    to: i32,
 }
 
 impl engine::Session for Session<'_> {
@@ -79,8 +65,7 @@ impl engine::Session for Session<'_> {
             let version: Option<i32> = get!(row, "version");
             if let Some(to) = version {
                 let from = if loaded.head.seq > 0 { loaded.head.zone_version } else { to };
-                let range = zones.entry(name.0).or_insert(Range { from, to });
-                range.from = range.from.min(from);
+                Range::widen(&mut zones, name.0, from, to);
             }
             if loaded.holding {
                 held.holds.insert(n, holds(row)?);
@@ -96,7 +81,7 @@ impl engine::Session for Session<'_> {
             held.heads.push(loaded);
         }
         for (zone_id, range) in zones {
-            let versions = self.policies.of(self.connection, zone_id, &range).await?;
+            let versions = self.versions(zone_id, &range).await?;
             held.versions.insert(zone_id, versions);
         }
         let past: Option<Vec<i32>> = get!(first, "past");
@@ -209,33 +194,14 @@ impl engine::Session for Session<'_> {
     }
 }
 
-impl Policies {
-    async fn of(&self, connection: &mut PgConnection, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
-        let known = self.known().get(&zone_id).cloned();
-        if let Some(known) = known
-            && known.first().is_some_and(|first| first.version <= range.from)
-            && known.last().is_some_and(|last| last.version == range.to)
-        {
+impl Session<'_> {
+    async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
+        if let Some(known) = self.policies.known_of(zone_id, range) {
             return Ok(known);
         }
         let versions = sqlx::query(include_str!("engine_versions.sql")).bind(zone_id).bind(range.from);
-        let rows = versions.fetch_all(connection).await.map_err(error)?;
-        let versions = rows.iter().map(version).collect::<Result<Vec<_>>>().inspect_err(|_| {
-            self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(zone_id);
-        });
-        // One that came into force since then is none of this call.
-        let versions: Arc<[_]> =
-            versions?.into_iter().filter(|version| version.version <= range.to).collect();
-        self.known().insert(zone_id, Arc::clone(&versions));
-        Ok(versions)
-    }
-
-    pub fn is_foreign(&self, zone_id: i32) -> bool {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&zone_id)
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<i32, Arc<[Version]>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        let rows = versions.fetch_all(&mut *self.connection).await.map_err(error)?;
+        self.policies.learn(zone_id, range, rows.iter().map(version).collect())
     }
 }
 

@@ -1,0 +1,190 @@
+//! A process that decides beside others, on a server: what it knows of the database, and how it goes about what somebody
+//! else was faster with.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Answered, Fate, Memory, Passing};
+use crate::decide::Version;
+use crate::decision::Decision;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Request;
+
+/// How often a call decides again what somebody else was faster with, before it holds the buckets while it decides.
+const SWAPS: u32 = 2;
+
+/// How often it begins anew then, when the policy changes under its hands.
+const HOLDS: u32 = 8;
+
+/// How long it is believed that the user may not append.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// What this process knows of one database.
+#[derive(Default)]
+pub(in crate::store) struct Process {
+    pub memory: Memory,
+    pub policies: Policies,
+    /// May its user append what the engine decides? Found out with the first check; None before.
+    may: Mutex<Option<(bool, Instant)>>,
+}
+
+/// The policies that were read, by zone: each from some version on without gaps. A version never changes.
+#[derive(Default)]
+pub(in crate::store) struct Policies {
+    known: Mutex<HashMap<i32, Arc<[Version]>>>,
+    /// Zones with a version that a newer program has written.
+    foreign: Mutex<HashSet<i32>>,
+}
+
+/// What a zone was asked for: the version in force, and the oldest that decided the last row of one of its buckets.
+pub(in crate::store) struct Range {
+    pub from: i32,
+    pub to: i32,
+}
+
+/// A connection to a server, as a call decides on it.
+pub(in crate::store) trait Server {
+    /// May its user append?
+    async fn may_append(&mut self) -> Result<bool>;
+
+    /// Decides once.
+    async fn once(&mut self, requests: &[Request], passing: Passing, turn: Turn) -> Result<Vec<Answered>>;
+}
+
+/// How a call goes about its buckets in one of its turns.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct Turn {
+    /// What is remembered need not be asked for.
+    pub believe: bool,
+    /// Nobody else decides in the buckets meanwhile.
+    pub hold: bool,
+}
+
+impl Process {
+    /// Decides by the engine. None where the routines must: the user may not append, a newer program has chosen a policy that
+    /// this one does not know, or somebody else was faster with the one bucket that is asked about.
+    ///
+    /// With `skip` what somebody else holds is left undecided; with `alone` one turn is tried.
+    pub async fn decide(
+        &self,
+        server: &mut impl Server,
+        requests: &[Request],
+        passing: Passing,
+        skip: bool,
+        alone: bool,
+    ) -> Option<Result<Vec<Option<Decision>>>> {
+        let is_foreign = || requests.iter().any(|request| self.policies.is_foreign(request.zone_id));
+        match self.may_append(server).await {
+            Ok(true) if !is_foreign() => {}
+            Ok(_) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        match self.derive(server, requests, passing, skip, alone).await {
+            // The right was taken back.
+            Err(error) if error.kind() == ErrorKind::Refused => {
+                *self.may() = Some((false, Instant::now()));
+                None
+            }
+            Err(_) if is_foreign() => None,
+            decisions => decisions.transpose(),
+        }
+    }
+
+    async fn may_append(&self, server: &mut impl Server) -> Result<bool> {
+        let known = self.may().filter(|(may, since)| *may || since.elapsed() < REFUSED_FOR);
+        if let Some((may, _)) = known {
+            return Ok(may);
+        }
+        let may = server.may_append().await?;
+        *self.may() = Some((may, Instant::now()));
+        Ok(may)
+    }
+
+    /// What is not where it was looked at is decided again; where that is a check by itself, by a routine, which holds the
+    /// bucket for no round trip.
+    async fn derive(
+        &self,
+        server: &mut impl Server,
+        requests: &[Request],
+        passing: Passing,
+        skip: bool,
+        alone: bool,
+    ) -> Result<Option<Vec<Option<Decision>>>> {
+        // Whether a row for many was recorded before must be known before it is asked what it follows.
+        let first = u32::from(matches!(passing, Passing::Unasked(_)));
+        let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
+        // Those that are left, and where they belong.
+        let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
+        let turns = if alone { first + 1 } else { SWAPS + HOLDS };
+        for turn in first..turns {
+            let how = Turn { believe: turn == 0, hold: turn >= SWAPS && !skip };
+            let answers = match server.once(&left, passing, how).await {
+                // What is remembered may be wrong about this, too.
+                Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
+                    continue;
+                }
+                answers => answers?,
+            };
+            let mut stale = Vec::new();
+            for ((request, place), answer) in left.iter().zip(&places).zip(answers) {
+                match answer {
+                    Answered::Decided(decision) => decisions[*place] = Some(decision),
+                    Answered::Undone(Fate::Locked) => {}
+                    Answered::Undone(_) => stale.push((request.clone(), *place)),
+                }
+            }
+            // Where nobody waits for buckets they are left undecided, and their callers come again with each by itself.
+            if stale.is_empty() || (skip && turn >= SWAPS) {
+                return Ok(Some(decisions));
+            }
+            let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
+            (left, places) = (Cow::Owned(requests), rest);
+        }
+        if alone {
+            return Ok(None);
+        }
+        Err(Error::transient("the policy changed as often as this was decided; try again"))
+    }
+
+    fn may(&self) -> MutexGuard<'_, Option<(bool, Instant)>> {
+        self.may.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Policies {
+    /// Those of a zone, where they are known.
+    pub fn known_of(&self, zone_id: i32, range: &Range) -> Option<Arc<[Version]>> {
+        let known = self.known().get(&zone_id).cloned()?;
+        let reaches = known.first()?.version <= range.from && known.last()?.version == range.to;
+        reaches.then_some(known)
+    }
+
+    /// Learns what was read: an error where a newer program has written it.
+    pub fn learn(&self, zone_id: i32, range: &Range, read: Result<Vec<Version>>) -> Result<Arc<[Version]>> {
+        let versions = read.inspect_err(|_| {
+            self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(zone_id);
+        })?;
+        // One that came into force since then is none of this call.
+        let versions: Arc<[_]> = versions.into_iter().filter(|version| version.version <= range.to).collect();
+        self.known().insert(zone_id, Arc::clone(&versions));
+        Ok(versions)
+    }
+
+    fn is_foreign(&self, zone_id: i32) -> bool {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&zone_id)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<i32, Arc<[Version]>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Range {
+    /// Takes a bucket in: the version that decided its last row, and the one in force.
+    pub fn widen(ranges: &mut std::collections::BTreeMap<i32, Self>, zone_id: i32, from: i32, to: i32) {
+        let range = ranges.entry(zone_id).or_insert(Self { from, to });
+        range.from = range.from.min(from);
+    }
+}
