@@ -16,6 +16,8 @@ mod erase;
 mod evidence;
 mod fault;
 mod line;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod list;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -26,7 +28,6 @@ pub(crate) mod sqlite;
 mod upkeep;
 mod url;
 
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
@@ -80,22 +81,41 @@ pub(crate) struct Terms {
 }
 
 /// What is done about a bucket that another transaction holds.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Wait,
     /// Its requests come back undecided.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     Skip,
 }
 
-/// How the requests of a call are decided.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-#[derive(Clone, Copy)]
+/// Which requests of a call pass.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passing {
-    /// Each by itself.
+    /// Each that fits.
     Each(Held),
-    /// All pass, or none is spent from.
+    /// All, of different buckets, or none.
     Together,
+    /// None: each row stands for so many checks that were blocked without asking.
+    Unasked(i32),
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+impl Passing {
+    /// For how many checks a row stands that were blocked without asking; None for those that ask.
+    fn unasked(self) -> Option<i32> {
+        match self {
+            Self::Unasked(checks) => Some(checks),
+            Self::Each(_) | Self::Together => None,
+        }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    fn skips(self) -> bool {
+        self == Self::Each(Held::Skip)
+    }
 }
 
 /// The decisions of a call that waited for every bucket.
@@ -175,15 +195,6 @@ impl From<sqlx::SqlitePool> for Pool {
     fn from(pool: sqlx::SqlitePool) -> Self {
         Self(Store::Sqlite(Sqlite::new(pool)))
     }
-}
-
-/// A connection to this port was made: what it sends need not wait, where that can be had.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn sends_at_once(port: u16) {
-    #[cfg(target_os = "linux")]
-    at_once::send_to(port);
-    #[cfg(not(target_os = "linux"))]
-    let _ = port;
 }
 
 /// Calls the same method of whichever store it is.
@@ -428,15 +439,4 @@ impl Store {
 pub(crate) async fn in_time<T>(until: Instant, answer: impl Future<Output = Result<T>>) -> Result<T> {
     let silent = |_| Err(Error::transient("the server did not answer in time; see whether it is stuck"));
     tokio::time::timeout_at(until, answer).await.unwrap_or_else(silent)
-}
-
-/// True when a connection that comes back to a pool of ours can be used again.
-///
-/// A query that was cancelled while it waited leaves its answer, often an error, for the next reader. The
-/// first ping takes that error and the second one tells. Without this the pool closes such a connection
-/// the hard way, which with rustls can wait for ever and keep the pool's slot.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-async fn still_good<C: sqlx::Connection>(connection: &mut C) -> bool {
-    let ping = async { connection.ping().await.is_ok() || connection.ping().await.is_ok() };
-    tokio::time::timeout(Duration::from_secs(5), ping).await.unwrap_or(false)
 }

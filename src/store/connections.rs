@@ -10,8 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, Pool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use tokio::time::timeout;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Result;
@@ -39,6 +43,34 @@ pub(crate) struct Leased<DB: Database> {
     connection: PoolConnection<DB>,
     /// Where it goes when the call ended well, and the turn that it gives back then.
     shelf: Option<(Arc<Shelf<DB>>, OwnedSemaphorePermit)>,
+}
+
+/// A pool of ours: of at most so many connections, to a server at this port.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn pool_options<DB: Database>(most: u32, port: u16) -> PoolOptions<DB> {
+    PoolOptions::new()
+        .max_connections(most)
+        .test_before_acquire(false)
+        .after_connect(move |_, _| {
+            // What it sends need not wait, where that can be had.
+            #[cfg(target_os = "linux")]
+            super::at_once::send_to(port);
+            #[cfg(not(target_os = "linux"))]
+            let _ = port;
+            Box::pin(std::future::ready(Ok(())))
+        })
+        .after_release(|connection, _| Box::pin(async move { Ok(still_good(connection).await) }))
+}
+
+/// True when a connection that comes back to a pool of ours can be used again.
+///
+/// A query that was cancelled while it waited leaves its answer, often an error, for the next reader. The
+/// first ping takes that error and the second one tells. Without this the pool closes such a connection
+/// the hard way, which with rustls can wait for ever and keep the pool's slot.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+async fn still_good<C: Connection>(connection: &mut C) -> bool {
+    let ping = async { connection.ping().await.is_ok() || connection.ping().await.is_ok() };
+    timeout(Duration::from_secs(5), ping).await.unwrap_or(false)
 }
 
 impl<DB: Database> Connections<DB> {

@@ -25,7 +25,7 @@ use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 
 pub(super) use action::act;
-pub(super) use batch::{Answered, Passing, check};
+pub(super) use batch::{Answered, check};
 use bucket::Bucket;
 pub(super) use memory::{Memory, Remembering};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -118,6 +118,20 @@ pub(super) enum Question {
     BlockedSince(i64),
     /// 1, where a version of its zone was ever open while the database did not answer.
     WasOpen,
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl Question {
+    /// As the routine `zone_engine_ask` takes it: what is asked, and about which number.
+    pub fn asked(self) -> (&'static str, i64) {
+        match self {
+            Self::TotalBefore(us) => ("total", us),
+            Self::Reached(search) => ("reached", search.total),
+            Self::StrikesBefore(us) => ("strikes", us),
+            Self::BlockedSince(us) => ("blocked", us),
+            Self::WasOpen => ("open", 0),
+        }
+    }
 }
 
 /// When was a total reached? Later than `after_us`, and at most twice the highest bit later.

@@ -20,12 +20,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
-use sqlx::pool::PoolOptions;
 use sqlx::query::Query;
 use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row, Transaction};
 use tokio::time::Instant;
 
-use super::connections::{Connections, Leased};
+use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
 use super::{Address, Found, Of, Schema, Span, Terms};
@@ -52,20 +51,7 @@ impl MySql {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
         connect(address, until).await?.close().await.map_err(error)?;
         let options = options(address)?;
-        let port = options.get_port();
-        let pool = PoolOptions::new()
-            .max_connections(connections)
-            .test_before_acquire(false)
-            .after_connect(move |_, _| {
-                Box::pin(async move {
-                    super::sends_at_once(port);
-                    Ok(())
-                })
-            })
-            .after_release(|connection: &mut MySqlConnection, _| {
-                Box::pin(async move { Ok(super::still_good(connection).await) })
-            })
-            .connect_lazy_with(options);
+        let pool = pool_options(connections, options.get_port()).connect_lazy_with(options);
         Ok(Self::over(Connections::own(pool, connections)))
     }
 

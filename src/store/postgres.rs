@@ -14,7 +14,6 @@ mod zones;
 
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
-use sqlx::pool::PoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use super::connections::{Connections, Leased};
+use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
 use super::{Address, Found, Of, Schema, Span};
@@ -49,20 +48,7 @@ impl Postgres {
         // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
         connect(address, until).await?.close().await.map_err(error)?;
         let options = options(address)?;
-        let port = options.get_port();
-        let pool = PoolOptions::new()
-            .max_connections(connections)
-            .test_before_acquire(false)
-            .after_connect(move |_, _| {
-                Box::pin(async move {
-                    super::sends_at_once(port);
-                    Ok(())
-                })
-            })
-            .after_release(|connection: &mut PgConnection, _| {
-                Box::pin(async move { Ok(super::still_good(connection).await) })
-            })
-            .connect_lazy_with(options);
+        let pool = pool_options(connections, options.get_port()).connect_lazy_with(options);
         Ok(Self::over(Connections::own(pool, connections)))
     }
 

@@ -21,7 +21,6 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
-mod list;
 mod relaxed;
 mod removal;
 mod routine;
@@ -44,9 +43,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
-use super::engine::{Answered, Passing, from_us};
+use super::engine::{Answered, from_us};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Of, Range, Request, Schema, Span, Spending, Terms};
+use super::{Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -164,7 +163,7 @@ impl Sqlite {
             let decisions = self.look(&mut lease, requests).await;
             return lease.end(decisions);
         }
-        self.write(requests, Passing::Each, terms).await
+        self.write(requests, Passing::Each(Held::Wait), terms).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -230,7 +229,8 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        let done = super::engine::check(&mut self.session(connection), requests, Passing::Each).await?;
+        let done =
+            super::engine::check(&mut self.session(connection), requests, Passing::Each(Held::Wait)).await?;
         decisions(done.answers)
     }
 

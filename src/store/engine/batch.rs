@@ -11,19 +11,8 @@ use crate::decide::Ask;
 use crate::decision::Decision;
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
-use crate::store::Request;
+use crate::store::{Passing, Request};
 use crate::zone::Durability;
-
-/// Which checks of a batch pass.
-#[derive(Clone, Copy)]
-pub(in crate::store) enum Passing {
-    /// Each that fits.
-    Each,
-    /// All, of different buckets, or none.
-    Together,
-    /// None: each row stands for so many checks that were blocked without asking.
-    Unasked(i32),
-}
 
 /// How a check of the batch is answered.
 enum Answer {
@@ -76,7 +65,7 @@ pub(in crate::store) async fn check(
     }
     let mut buckets = buckets(&names, &mut held);
     match passing {
-        Passing::Each => {}
+        Passing::Each(_) => {}
         Passing::Together => all_or_none(requests, &answers)?,
         Passing::Unasked(checks) => {
             for n in (0..requests.len()).filter(|&n| answers[n].is_none()) {
@@ -176,7 +165,7 @@ fn write<'w>(
     buckets: &[Bucket<'w>],
     answers: &[Answer],
 ) -> Writing<'w> {
-    let checks = if let Passing::Unasked(checks) = passing { Some(checks) } else { None };
+    let checks = passing.unasked();
     let mut writing = Writing::new(buckets);
     writing.together = matches!(passing, Passing::Together);
     for ((request, &place), answer) in requests.iter().zip(places).zip(answers) {

@@ -238,10 +238,9 @@ impl Remembered {
                 known.push(None);
                 continue;
             };
-            let generations = self.buckets.iter_mut().enumerate();
-            let found = generations
-                .filter_map(|(age, buckets)| Some((age, buckets.get_mut(&zone_id)?.remove(key)?)))
-                .next();
+            let mut generations = self.buckets.iter_mut().enumerate();
+            let found =
+                generations.find_map(|(age, buckets)| Some((age, buckets.get_mut(&zone_id)?.remove(key)?)));
             // It is put back with what it comes to, and is none more then.
             self.count -= usize::from(matches!(found, Some((0, _))));
             let found = found.map(|(_, known)| known);

@@ -2,15 +2,15 @@
 //! else was faster with.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Answered, Fate, Memory, Passing};
+use super::{Answered, Fate, Loaded, Memory, Name};
 use crate::decide::Version;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Request;
+use crate::store::{Isolation, Passing, Request};
 
 /// How often a call decides again what somebody else was faster with, before it holds the buckets while it decides.
 const SWAPS: u32 = 2;
@@ -66,14 +66,13 @@ impl Process {
     /// Decides by the engine. None where the routines must: the user may not append, a newer program has chosen a policy that
     /// this one does not know, or somebody else was faster with the one bucket that is asked about.
     ///
-    /// With `skip` what somebody else holds is left undecided; with `alone` one turn is tried.
+    /// What somebody else holds and is not to be waited for is left undecided.
     pub async fn decide(
         &self,
         server: &mut impl Server,
         requests: &[Request],
         passing: Passing,
-        skip: bool,
-        alone: bool,
+        isolation: Isolation,
     ) -> Option<Result<Vec<Option<Decision>>>> {
         let is_foreign = || requests.iter().any(|request| self.policies.is_foreign(request.zone_id));
         match self.may_append(server).await {
@@ -81,7 +80,7 @@ impl Process {
             Ok(_) => return None,
             Err(error) => return Some(Err(error)),
         }
-        match self.derive(server, requests, passing, skip, alone).await {
+        match self.derive(server, requests, passing, isolation).await {
             // The right was taken back.
             Err(error) if error.kind() == ErrorKind::Refused => {
                 *self.may() = Some((false, Instant::now()));
@@ -109,9 +108,10 @@ impl Process {
         server: &mut impl Server,
         requests: &[Request],
         passing: Passing,
-        skip: bool,
-        alone: bool,
+        isolation: Isolation,
     ) -> Result<Option<Vec<Option<Decision>>>> {
+        let skip = passing.skips();
+        let alone = requests.len() == 1 && !skip && isolation == Isolation::RowLock;
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
@@ -182,9 +182,16 @@ impl Policies {
 }
 
 impl Range {
-    /// Takes a bucket in: the version that decided its last row, and the one in force.
-    pub fn widen(ranges: &mut std::collections::BTreeMap<i32, Self>, zone_id: i32, from: i32, to: i32) {
-        let range = ranges.entry(zone_id).or_insert(Self { from, to });
-        range.from = range.from.min(from);
+    /// Of each zone, by the heads of its buckets and the version that is in force for each; None where there is no such zone.
+    pub fn of_zones(names: &[Name<'_>], heads: &[Loaded], in_force: &[Option<i32>]) -> BTreeMap<i32, Self> {
+        let mut ranges = BTreeMap::new();
+        for ((&(zone_id, _), Loaded { head, .. }), to) in names.iter().zip(heads).zip(in_force) {
+            if let &Some(to) = to {
+                let from = if head.seq > 0 { head.zone_version } else { to };
+                let range = ranges.entry(zone_id).or_insert(Self { from, to });
+                range.from = range.from.min(from);
+            }
+        }
+        ranges
     }
 }

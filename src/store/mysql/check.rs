@@ -8,6 +8,7 @@ use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
+use crate::store::list::write_text;
 use crate::store::{Held, Isolation, Passing, Request, Terms, all};
 
 impl MySql {
@@ -30,12 +31,8 @@ impl MySql {
         terms: Terms,
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
-        let (passes, skip) = match passing {
-            Passing::Each(held) => (engine::Passing::Each, held == Held::Skip),
-            Passing::Together => (engine::Passing::Together, false),
-        };
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = match self.by_engine(&mut lease, requests, terms, passes, skip).await {
+        let decisions = match self.by_engine(&mut lease, requests, terms, passing).await {
             Some(decisions) => decisions,
             None => check_on(&mut lease, requests, terms, passing).await,
         };
@@ -49,14 +46,13 @@ impl MySql {
         connection: &mut MySqlConnection,
         requests: &[Request],
         terms: Terms,
-        passing: engine::Passing,
-        skip: bool,
+        passing: Passing,
     ) -> Option<Result<Vec<Option<Decision>>>> {
         if terms.isolation == Isolation::Serializable {
             return None;
         }
-        let mut server = Server { connection, process: &self.process, terms, skip };
-        self.process.decide(&mut server, requests, passing, skip, requests.len() == 1 && !skip).await
+        let mut server = Server { connection, process: &self.process, terms };
+        self.process.decide(&mut server, requests, passing, terms.isolation).await
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -78,18 +74,9 @@ impl MySql {
 
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let terms = Terms { isolation: Isolation::RowLock, ..terms };
-        let requests = [Request { record: true, ..request.clone() }];
-        let passing = engine::Passing::Unasked(checks);
-        let recorded = match self.by_engine(&mut lease, &requests, terms, passing, false).await {
-            Some(recorded) => recorded.map(drop),
-            None => {
-                let wait_s = Some(lock_wait_s(terms));
-                decide_one(&mut lease, request, Owner::Routine, wait_s, Some(checks)).await.map(drop)
-            }
-        };
-        ended(lease, recorded)
+        let request = Request { record: true, ..request.clone() };
+        self.check_each(&[request], terms, Passing::Unasked(checks)).await.map(drop)
     }
 }
 
@@ -98,8 +85,6 @@ struct Server<'c> {
     connection: &'c mut MySqlConnection,
     process: &'c Process,
     terms: Terms,
-    /// What somebody else holds is not waited for.
-    skip: bool,
 }
 
 impl engine::Server for Server<'_> {
@@ -111,13 +96,14 @@ impl engine::Server for Server<'_> {
     async fn once(
         &mut self,
         requests: &[Request],
-        passing: engine::Passing,
+        passing: Passing,
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
-        let Self { process, terms, skip, .. } = *self;
+        let Self { process, terms, .. } = *self;
         let session = |connection| {
             let (policies, lock_wait_s) = (&process.policies, lock_wait_s(terms));
-            let session = Session { connection, policies, lock: hold, skip_locked: skip, lock_wait_s };
+            let session =
+                Session { connection, policies, lock: hold, skip_locked: passing.skips(), lock_wait_s };
             Remembering::new(session, &process.memory, believe)
         };
         if !hold {
@@ -170,19 +156,19 @@ async fn decide(
     wait_s: Option<i32>,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
-    if let ([request], Passing::Each(Held::Wait)) = (requests, passing) {
-        return Ok(vec![decide_one(connection, request, owner, wait_s, None).await?]);
+    if let ([request], Passing::Each(Held::Wait) | Passing::Unasked(_)) = (requests, passing) {
+        return Ok(vec![decide_one(connection, request, owner, wait_s, passing.unasked()).await?]);
     }
     let checks = format!("[{}]", requests.iter().map(json).collect::<Vec<_>>().join(","));
     let call = match (passing, owner) {
-        (Passing::Each(_), Owner::Routine) => "call zone_check_many_own(?, ?, ?)",
-        (Passing::Each(_), Owner::Caller) => "call zone_check_many(?, ?, ?)",
+        (Passing::Each(_) | Passing::Unasked(_), Owner::Routine) => "call zone_check_many_own(?, ?, ?)",
+        (Passing::Each(_) | Passing::Unasked(_), Owner::Caller) => "call zone_check_many(?, ?, ?)",
         (Passing::Together, Owner::Routine) => "call zone_check_all_own(?, ?)",
         (Passing::Together, Owner::Caller) => "call zone_check_all(?, ?)",
     };
     let mut query = sqlx::query(call).bind(checks).bind(wait_s);
-    if let Passing::Each(held) = passing {
-        query = query.bind(held == Held::Skip);
+    if passing != Passing::Together {
+        query = query.bind(passing.skips());
     }
     let rows = rows(connection, call, query, requests.len()).await?;
     rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
@@ -219,28 +205,24 @@ async fn decide_one(
 /// A request as the routines read it. What it does not have need not travel.
 fn json(request: &Request) -> String {
     let mut json = format!(
-        r#"{{"zone_id":{},"key":{},"txn":"{}","cost":{},"record":{}"#,
+        r#"{{"zone_id":{},"txn":"{}","cost":{},"record":{},"key":"#,
         request.zone_id,
-        json_string(&request.key),
         request.txn.simple(),
         request.cost,
         u8::from(request.record)
     );
+    write_text(&request.key, &mut json);
     if request.critical {
         json.push_str(r#","critical":1"#);
     }
     if let Some(member) = &request.member {
-        json.push_str(&format!(r#","member":{}"#, json_string(member)));
+        json.push_str(r#","member":"#);
+        write_text(member, &mut json);
     }
     if let Some(ttl_us) = request.ttl_us {
         json.push_str(&format!(r#","ttl_us":{ttl_us}"#));
     }
     json + "}"
-}
-
-/// A JSON string. Keys and members have no control characters, so two characters are left to escape.
-fn json_string(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// None for a request that was left undecided.

@@ -1,23 +1,20 @@
 //! The engine's hands on MySQL and MariaDB: two procedures, one that tells what there is and one that appends.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::ser::SerializeSeq;
-use serde::{Serialize, Serializer};
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
-use uuid::Uuid;
 
 use super::ledger::ledger_row;
 use super::{called, error, number_of_error, text_if, time};
-use crate::chain::{End, Hash, hex};
+use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
-    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Versions,
-    Wanted, Writing, Written,
+    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
+    Writing, Written,
 };
+use crate::store::list::{List, Value};
 use crate::store::{hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
 
@@ -35,12 +32,11 @@ pub(super) struct Session<'c> {
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let names = wanted.names;
-        let txns: Vec<_> =
-            wanted.txns.iter().map(|&(n, txn)| (names[n].0, names[n].1, simple(txn))).collect();
+        let txns = wanted.txns.iter().map(|(n, txn)| [names[*n].0.into(), names[*n].1.into(), txn.into()]);
         let call = "call zone_engine_hold(?, ?, ?, ?, ?)";
         let query = sqlx::query(call)
-            .bind(json(names)?)
-            .bind(json(&txns)?)
+            .bind(List::of(names.iter().map(|name| [name.0.into(), name.1.into()])).json())
+            .bind(List::of(txns).json())
             .bind(wanted.window_us)
             .bind(self.lock)
             .bind(self.lock_wait_s);
@@ -49,16 +45,11 @@ impl engine::Session for Session<'_> {
             .split_at_checked(names.len())
             .ok_or_else(|| Error::database(format!("{} buckets got {} heads", names.len(), rows.len())))?;
         let mut held = Held { heads: Vec::with_capacity(names.len()), ..Held::default() };
-        let mut zones: BTreeMap<i32, Range> = BTreeMap::new();
-        let mut in_force = Vec::with_capacity(names.len());
-        for (n, row) in heads.iter().enumerate() {
+        let mut in_force: Vec<Option<i32>> = Vec::with_capacity(names.len());
+        for row in heads {
             held.now_us = get!(row, "now_us");
             in_force.push(get!(row, "version"));
-            let loaded = loaded(row)?;
-            if loaded.holding {
-                held.holds.insert(n, Vec::new());
-            }
-            held.heads.push(loaded);
+            held.heads.push(loaded(row)?);
         }
         for row in rest {
             match row.columns().first().map(sqlx::Column::name) {
@@ -74,38 +65,29 @@ impl engine::Session for Session<'_> {
                 _ => held.past.push((place(row, "past_place")?, ledger_row(row)?)),
             }
         }
-        for ((zone_id, _), (loaded, to)) in names.iter().zip(held.heads.iter().zip(in_force)) {
-            let to: Option<i32> = to;
-            if let Some(to) = to {
-                let from = if loaded.head.seq > 0 { loaded.head.zone_version } else { to };
-                Range::widen(&mut zones, *zone_id, from, to);
-            }
+        for (zone_id, range) in Range::of_zones(names, &held.heads, &in_force) {
+            let versions = self.versions(zone_id, &range).await?;
+            held.versions.insert(zone_id, versions);
         }
-        held.versions = self.versions(zones).await?;
         Ok(held)
     }
 
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
         let asked = questions.iter().map(|&Asked { name, question, .. }| {
-            let (kind, number) = match question {
-                Question::TotalBefore(us) => ("total", us),
-                Question::Reached(search) => ("reached", search.total),
-                Question::StrikesBefore(us) => ("strikes", us),
-                Question::BlockedSince(us) => ("blocked", us),
-                Question::WasOpen => ("open", 0),
-            };
-            (name.0, name.1, kind, number)
+            let (kind, number) = question.asked();
+            [name.0.into(), name.1.into(), kind.into(), number.into()]
         });
         let call = "call zone_engine_ask(?)";
-        let query = sqlx::query(call).bind(json(&asked.collect::<Vec<_>>())?);
+        let query = sqlx::query(call).bind(List::of(asked).json());
         let rows = called(self.connection, call, query).await?;
         rows.iter().map(|row| Ok(get!(row, "answer"))).collect()
     }
 
     async fn charges(&mut self, windows: &[(Name<'_>, i64)], limit: usize) -> Result<Vec<Vec<Charged>>> {
-        let asked: Vec<_> = windows.iter().map(|&((zone_id, key), us)| (zone_id, key, us)).collect();
+        let asked = windows.iter().map(|&((zone_id, key), us)| [zone_id.into(), key.into(), us.into()]);
         let call = "call zone_engine_charges(?, ?)";
-        let query = sqlx::query(call).bind(json(&asked)?).bind(i32::try_from(limit).unwrap_or(i32::MAX));
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let query = sqlx::query(call).bind(List::of(asked).json()).bind(limit);
         let mut charges = vec![Vec::new(); windows.len()];
         for row in &called(self.connection, call, query).await? {
             let charged: Charged = (get!(row, "at_us"), get!(row, "spent"), get!(row, "spent_total"));
@@ -115,16 +97,19 @@ impl engine::Session for Session<'_> {
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
-        let mut heads: Vec<_> = writing.buckets.iter().map(BucketHead::new).collect();
+        let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
         for written in &writing.rows {
-            heads[written.bucket].rows.push(LedgerRow(written));
+            lists[written.bucket].0.push(ledger(written));
         }
         for (bucket, hold) in &writing.holds {
-            heads[*bucket].parts.push((hold.seq, hold.amount, hold.ends_us, hold.member.as_deref()));
+            let part = [hold.seq, hold.amount, hold.ends_us].map(Value::from);
+            lists[*bucket].1.push_all(part.into_iter().chain([hold.member.as_deref().into()]));
         }
+        let buckets = writing.buckets.iter().zip(lists);
+        let heads = List::of(buckets.map(|(moved, (rows, parts))| bucket(moved, rows, parts)));
         let call = "call zone_engine_append(?, ?, ?, ?)";
         let query = sqlx::query(call)
-            .bind(json(&heads)?)
+            .bind(heads.json())
             .bind(self.skip_locked)
             .bind(self.lock_wait_s)
             .bind(!self.lock);
@@ -156,19 +141,10 @@ impl engine::Session for Session<'_> {
 }
 
 impl Session<'_> {
-    async fn versions(&mut self, zones: BTreeMap<i32, Range>) -> Result<Versions> {
-        let mut versions = Versions::new();
-        for (zone_id, range) in zones {
-            let known = match self.policies.known_of(zone_id, &range) {
-                Some(known) => known,
-                None => self.read_versions(zone_id, &range).await?,
-            };
-            versions.insert(zone_id, known);
+    async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
+        if let Some(known) = self.policies.known_of(zone_id, range) {
+            return Ok(known);
         }
-        Ok(versions)
-    }
-
-    async fn read_versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
         let call = "call zone_engine_versions(?, ?)";
         let rows = called(self.connection, call, sqlx::query(call).bind(zone_id).bind(range.from)).await?;
         self.policies.learn(zone_id, range, rows.iter().map(version).collect())
@@ -251,90 +227,62 @@ fn at<'t, T>(all: &'t mut [T], row: &MySqlRow, column: &str) -> Result<&'t mut T
     all.get_mut(place(row, column)?).ok_or_else(|| Error::database("a place that was not asked for"))
 }
 
-fn json(value: &(impl Serialize + ?Sized)) -> Result<String> {
-    serde_json::to_string(value).map_err(|e| Error::database("no JSON").caused_by(e))
-}
-
-fn simple(txn: Uuid) -> String {
-    txn.simple().to_string()
-}
-
 /// A bucket as the procedure reads it.
-struct BucketHead<'w> {
-    moved: &'w Moved<'w>,
-    rows: Vec<LedgerRow<'w>>,
-    parts: Vec<(i64, i64, i64, Option<&'w str>)>,
+fn bucket<'m>(moved: &'m Moved<'_>, rows: List, parts: List) -> [Value<'m>; 27] {
+    let Moved { name, is_new, before, before_hash, head, holding, end, ended, .. } = moved;
+    let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
+    [
+        name.0.into(),
+        name.1.into(),
+        (*is_new).into(),
+        before.seq.into(),
+        before_hash[..].into(),
+        (before.seq > 0).then_some(before.last_us).into(),
+        before.spent_total.into(),
+        head.seq.into(),
+        head.last_us.into(),
+        head.spent_total.into(),
+        head.level.into(),
+        head.strikes.into(),
+        head.banned_until_us.into(),
+        head.ban_strikes.into(),
+        carried(|carried| carried.amount),
+        carried(|carried| carried.at_us),
+        carried(|carried| carried.total),
+        carried(|carried| carried.seq),
+        head.exception.map(|exception| exception.seq).into(),
+        head.zone_version.into(),
+        head.bans.into(),
+        (*holding).into(),
+        (*ended).into(),
+        end.salt.as_ref().map(|salt| &salt[..]).into(),
+        end.hash[..].into(),
+        rows.into(),
+        parts.into(),
+    ]
 }
 
-/// A row of the ledger.
-struct LedgerRow<'w>(&'w Written<'w>);
-
-impl<'w> BucketHead<'w> {
-    fn new(moved: &'w Moved<'w>) -> Self {
-        Self { moved, rows: Vec::new(), parts: Vec::new() }
-    }
-}
-
-impl Serialize for BucketHead<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Moved { name, is_new, before, before_hash, head, holding, end, ended, .. } = self.moved;
-        let carried = |of: fn(Carried) -> i64| head.carried.map(of);
-        let mut to = serializer.serialize_seq(None)?;
-        to.serialize_element(&name.0)?;
-        to.serialize_element(name.1)?;
-        to.serialize_element(&u8::from(*is_new))?;
-        to.serialize_element(&before.seq)?;
-        to.serialize_element(&hex(before_hash))?;
-        to.serialize_element(&(before.seq > 0).then_some(before.last_us))?;
-        to.serialize_element(&before.spent_total)?;
-        to.serialize_element(&head.seq)?;
-        to.serialize_element(&head.last_us)?;
-        to.serialize_element(&head.spent_total)?;
-        to.serialize_element(&head.level)?;
-        to.serialize_element(&head.strikes)?;
-        to.serialize_element(&head.banned_until_us)?;
-        to.serialize_element(&head.ban_strikes)?;
-        to.serialize_element(&carried(|carried| carried.amount))?;
-        to.serialize_element(&carried(|carried| carried.at_us))?;
-        to.serialize_element(&carried(|carried| carried.total))?;
-        to.serialize_element(&carried(|carried| carried.seq))?;
-        to.serialize_element(&head.exception.map(|exception| exception.seq))?;
-        to.serialize_element(&head.zone_version)?;
-        to.serialize_element(&head.bans)?;
-        to.serialize_element(&u8::from(*holding))?;
-        to.serialize_element(&u8::from(*ended))?;
-        to.serialize_element(&end.salt.as_ref().map(|salt| hex(salt)))?;
-        to.serialize_element(&hex(&end.hash))?;
-        to.serialize_element(&self.rows)?;
-        to.serialize_element(&self.parts)?;
-        to.end()
-    }
-}
-
-impl Serialize for LedgerRow<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Written { row, named, hash, .. } = self.0;
-        let mut to = serializer.serialize_seq(None)?;
-        to.serialize_element(&simple(row.txn))?;
-        to.serialize_element(&u8::from(*named))?;
-        to.serialize_element(&row.seq)?;
-        to.serialize_element(row.kind)?;
-        to.serialize_element(&row.checks)?;
-        to.serialize_element(&u8::from(row.blocked))?;
-        to.serialize_element(row.reason)?;
-        to.serialize_element(&u8::from(row.critical))?;
-        to.serialize_element(&row.cost)?;
-        to.serialize_element(&row.spent)?;
-        to.serialize_element(&row.spent_total)?;
-        to.serialize_element(&row.remaining)?;
-        to.serialize_element(&row.limit)?;
-        to.serialize_element(&row.retry_after_us)?;
-        to.serialize_element(&row.delay_us)?;
-        to.serialize_element(&row.level)?;
-        to.serialize_element(&row.strikes)?;
-        to.serialize_element(&row.ends_us)?;
-        to.serialize_element(&row.member)?;
-        to.serialize_element(&hex(hash as &Hash))?;
-        to.end()
-    }
+fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>) -> [Value<'w>; 20] {
+    [
+        (&row.txn).into(),
+        (*named).into(),
+        row.seq.into(),
+        row.kind.into(),
+        row.checks.into(),
+        row.blocked.into(),
+        row.reason.into(),
+        row.critical.into(),
+        row.cost.into(),
+        row.spent.into(),
+        row.spent_total.into(),
+        row.remaining.into(),
+        row.limit.into(),
+        row.retry_after_us.into(),
+        row.delay_us.into(),
+        row.level.into(),
+        row.strikes.into(),
+        row.ends_us.into(),
+        row.member.into(),
+        hash[..].into(),
+    ]
 }

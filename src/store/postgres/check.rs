@@ -31,12 +31,8 @@ impl Postgres {
         terms: Terms,
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
-        let (passes, skip) = match passing {
-            Passing::Each(held) => (engine::Passing::Each, held == Held::Skip),
-            Passing::Together => (engine::Passing::Together, false),
-        };
         let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
-        let decisions = match self.by_engine(&mut lease, requests, terms, passes, skip).await {
+        let decisions = match self.by_engine(&mut lease, requests, terms, passing).await {
             Some(decisions) => decisions,
             None => check_on(&mut lease, requests, terms, passing).await,
         };
@@ -49,12 +45,10 @@ impl Postgres {
         connection: &mut PgConnection,
         requests: &[Request],
         terms: Terms,
-        passing: engine::Passing,
-        skip: bool,
+        passing: Passing,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        let alone = requests.len() == 1 && !skip && terms.isolation == Isolation::RowLock;
-        let mut server = Server { connection, process: &self.process, terms, skip };
-        self.process.decide(&mut server, requests, passing, skip, alone).await
+        let mut server = Server { connection, process: &self.process, terms };
+        self.process.decide(&mut server, requests, passing, terms.isolation).await
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -76,18 +70,9 @@ impl Postgres {
 
     /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
         let terms = Terms { isolation: Isolation::RowLock, ..terms };
-        let requests = [Request { record: true, ..request.clone() }];
-        let passing = engine::Passing::Unasked(checks);
-        let recorded = match self.by_engine(&mut lease, &requests, terms, passing, false).await {
-            Some(recorded) => recorded.map(drop),
-            None => {
-                let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
-                decide_one(&mut lease, request, owner, Some(checks)).await.map(drop)
-            }
-        };
-        lease.end(recorded)
+        let request = Request { record: true, ..request.clone() };
+        self.check_each(&[request], terms, Passing::Unasked(checks)).await.map(drop)
     }
 }
 
@@ -96,8 +81,6 @@ struct Server<'c> {
     connection: &'c mut PgConnection,
     process: &'c Process,
     terms: Terms,
-    /// What somebody else holds is not waited for.
-    skip: bool,
 }
 
 impl engine::Server for Server<'_> {
@@ -109,10 +92,10 @@ impl engine::Server for Server<'_> {
     async fn once(
         &mut self,
         requests: &[Request],
-        passing: engine::Passing,
+        passing: Passing,
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
-        let Self { process, terms, skip, .. } = *self;
+        let Self { process, terms, .. } = *self;
         let begin = match terms.isolation {
             Isolation::Serializable => Some("begin isolation level serializable"),
             Isolation::RowLock if hold => Some("begin isolation level read committed"),
@@ -124,7 +107,7 @@ impl engine::Server for Server<'_> {
                 connection,
                 policies: &process.policies,
                 lock,
-                skip_locked: skip,
+                skip_locked: passing.skips(),
                 lock_wait_ms: lock_wait_ms(terms),
             };
             Remembering::new(session, &process.memory, believe)
@@ -195,8 +178,8 @@ async fn decide(
     owner: Owner,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
-    if let ([request], Passing::Each(Held::Wait)) = (requests, passing) {
-        return Ok(vec![decide_one(connection, request, owner, None).await?]);
+    if let ([request], Passing::Each(Held::Wait) | Passing::Unasked(_)) = (requests, passing) {
+        return Ok(vec![decide_one(connection, request, owner, passing.unasked()).await?]);
     }
     let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
     let zone_ids: Vec<_> = requests.iter().map(|r| r.zone_id).collect();
@@ -209,14 +192,14 @@ async fn decide(
     let ttls_us: Vec<_> = requests.iter().map(|r| r.ttl_us).collect();
     let ttls_us = ttls_us.iter().any(Option::is_some).then_some(ttls_us);
     let query = match passing {
-        Passing::Each(held) => sqlx::query(include_str!("check_many.sql"))
+        Passing::Each(_) | Passing::Unasked(_) => sqlx::query(include_str!("check_many.sql"))
             .bind(zone_ids)
             .bind(keys)
             .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())
             .bind(costs)
             .bind(column(|r| r.record))
             .bind(owner.lock_wait_ms())
-            .bind(held == Held::Skip)
+            .bind(passing.skips())
             .bind(owner.is_call()),
         Passing::Together => sqlx::query(include_str!("check_all.sql"))
             .bind(zone_ids)

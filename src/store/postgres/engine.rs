@@ -1,6 +1,5 @@
 //! The engine's hands on PostgreSQL: two routines, one that tells what there is and one that appends.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sqlx::encode::IsNull;
@@ -15,8 +14,8 @@ use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
-    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Versions,
-    Wanted, Writing, Written, from_us,
+    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
+    Writing, Written, from_us,
 };
 use crate::store::{hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
@@ -51,22 +50,12 @@ impl engine::Session for Session<'_> {
         let Some(first) = rows.first().filter(|_| rows.len() == names.len()) else {
             return Err(Error::database(format!("{} buckets got {} heads", names.len(), rows.len())));
         };
-        let mut held = Held {
-            now_us: time(first, "now")?.timestamp_micros(),
-            heads: Vec::with_capacity(rows.len()),
-            versions: Versions::new(),
-            holds: HashMap::new(),
-            past: Vec::new(),
-            answers: Vec::new(),
-        };
-        let mut zones: BTreeMap<i32, Range> = BTreeMap::new();
-        for (n, (row, name)) in rows.iter().zip(names).enumerate() {
+        let now_us = time(first, "now")?.timestamp_micros();
+        let mut held = Held { now_us, heads: Vec::with_capacity(rows.len()), ..Held::default() };
+        let mut in_force: Vec<Option<i32>> = Vec::with_capacity(rows.len());
+        for (n, row) in rows.iter().enumerate() {
             let loaded = loaded(row)?;
-            let version: Option<i32> = get!(row, "version");
-            if let Some(to) = version {
-                let from = if loaded.head.seq > 0 { loaded.head.zone_version } else { to };
-                Range::widen(&mut zones, name.0, from, to);
-            }
+            in_force.push(get!(row, "version"));
             if loaded.holding {
                 held.holds.insert(n, holds(row)?);
             }
@@ -80,7 +69,7 @@ impl engine::Session for Session<'_> {
             }
             held.heads.push(loaded);
         }
-        for (zone_id, range) in zones {
+        for (zone_id, range) in Range::of_zones(names, &held.heads, &in_force) {
             let versions = self.versions(zone_id, &range).await?;
             held.versions.insert(zone_id, versions);
         }
@@ -108,14 +97,7 @@ impl engine::Session for Session<'_> {
     }
 
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
-        let asked = questions.iter().map(|asked| match asked.question {
-            Question::TotalBefore(us) => ("total", us),
-            Question::Reached(search) => ("reached", search.total),
-            Question::StrikesBefore(us) => ("strikes", us),
-            Question::BlockedSince(us) => ("blocked", us),
-            Question::WasOpen => ("open", 0),
-        });
-        let (kinds, numbers): (Vec<_>, Vec<_>) = asked.unzip();
+        let (kinds, numbers): (Vec<_>, Vec<_>) = questions.iter().map(|asked| asked.question.asked()).unzip();
         sqlx::query_scalar("select zone_engine_ask($1, $2, $3, $4)")
             .bind(questions.iter().map(|asked| asked.name.0).collect::<Vec<_>>())
             .bind(questions.iter().map(|asked| asked.name.1).collect::<Vec<_>>())

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::{Row, SqliteConnection};
 
 use super::ledger::ledger_row;
-use super::list::{List, Value};
 use super::statement::{numbers, place, read, rows, text, unreadable};
 use super::{Clock, error};
 use crate::chain::{End, Row as Chained};
@@ -14,6 +13,7 @@ use crate::error::Result;
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
 };
+use crate::store::list::{List, Value};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
 
 /// A connection that holds the write lock, or only looks.

@@ -4,8 +4,8 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use super::error;
-use super::list::List;
 use crate::error::{Error, Result};
+use crate::store::list::List;
 
 /// Runs a statement over a list; not at all when there is nothing in it.
 pub(super) async fn rows(

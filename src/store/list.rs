@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::chain;
 
-/// Rows that `jsonb_each` takes apart, each one a list of values.
+/// Rows that the database takes apart, each one a list of values.
 #[derive(Default)]
 pub(super) struct List(String);
 
@@ -46,6 +46,8 @@ pub(super) enum Value<'v> {
     Number(i64),
     Text(&'v str),
     Bytes(&'v [u8]),
+    #[cfg(feature = "mysql")]
+    Rows(List),
 }
 
 impl From<i64> for Value<'_> {
@@ -78,6 +80,19 @@ impl<'v> From<&'v str> for Value<'v> {
     }
 }
 
+impl<'v> From<&'v [u8]> for Value<'v> {
+    fn from(bytes: &'v [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl From<List> for Value<'_> {
+    fn from(rows: List) -> Self {
+        Self::Rows(rows)
+    }
+}
+
 impl<'v> From<&'v Uuid> for Value<'v> {
     fn from(txn: &'v Uuid) -> Self {
         Self::Bytes(txn.as_bytes())
@@ -92,12 +107,14 @@ impl Value<'_> {
             Self::Number(number) => write!(json, "{number}"),
             Self::Text(text) => return write_text(text, json),
             Self::Bytes(bytes) => write!(json, "\"{}\"", chain::hex(bytes)),
+            #[cfg(feature = "mysql")]
+            Self::Rows(rows) => json.write_str(&rows.json()),
         };
     }
 }
 
 /// Quotes, backslashes and control characters are written by their numbers.
-fn write_text(text: &str, json: &mut String) {
+pub(super) fn write_text(text: &str, json: &mut String) {
     let escaped = |c: char| c < ' ' || c == '"' || c == '\\';
     json.push('"');
     for part in text.split_inclusive(escaped) {
