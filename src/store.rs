@@ -28,7 +28,6 @@ pub(crate) mod sqlite;
 mod upkeep;
 mod url;
 
-
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;

@@ -1,6 +1,7 @@
 //! What only the engine can do wrong: what it remembers, what it appends, and who else is there.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tallygate::{Charged, Check, Config, Limiter, Policy};
 use uuid::Uuid;
 
 use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::proxy::Proxy;
 use crate::verify::verify;
 use crate::{rounds, server};
 
@@ -517,6 +519,46 @@ pub async fn what_is_remembered_is_never_believed_over_the_database(db: Db) {
     let (verified, faults) = verify(&limiters[0], &Verify::default()).await;
     assert!(faults.is_empty(), "{faults:#?}");
     assert!(verified.rows as usize > steps / 2, "{}", verified.rows);
+}
+
+/// Where nearly all buckets are new that nobody remembers, the next is taken for new: one round trip. One that is not is
+/// decided as what it is.
+pub async fn a_bucket_that_is_taken_for_new_is_decided_as_what_it_is(db: Db) {
+    let other = db.limiter().await;
+    other.operator().set_zone("login", &log(3, 3600), None, "test").await.unwrap();
+    for _ in 0..3 {
+        other.check(Check::new("login", "full")).await.unwrap();
+    }
+    let paid = other.check(Check::new("login", "paid").txn(Uuid::now_v7())).await.unwrap();
+
+    let proxy = Proxy::before(&db.url_as(Role::App)).await;
+    let limiter =
+        Limiter::connect_with(&proxy.url, Config { connections: 1, ..Config::default() }).await.unwrap();
+    let new = async |buckets: Range<usize>| {
+        let before = proxy.round_trips();
+        for n in buckets {
+            assert_eq!(limiter.check(Check::new("login", format!("new {n}"))).await.unwrap().remaining, 2);
+        }
+        proxy.round_trips() - before
+    };
+    new(0..40).await;
+    assert_eq!(new(40..60).await, 20);
+    assert!(limiter.check(Check::new("login", "full")).await.unwrap().blocked);
+
+    new(60..80).await;
+    let checks = ["full", "paid", "newer", "newest"].map(|key| Check::new("login", key).txn(paid.txn_id));
+    let decisions = limiter.check_many(checks.to_vec()).await.unwrap();
+    assert_eq!(decisions.iter().map(|decision| decision.remaining).collect::<Vec<_>>(), [0, 2, 2, 2]);
+    assert!(decisions[1].replayed && decisions[1].seq == paid.seq);
+
+    // Where many are not new all are asked for again: two round trips.
+    new(80..100).await;
+    for n in 0..9 {
+        other.check(Check::new("login", format!("old {n}"))).await.unwrap();
+        limiter.check(Check::new("login", format!("old {n}"))).await.unwrap();
+    }
+    assert_eq!(new(100..101).await, 2);
+    db.assert_ledger_is_whole().await;
 }
 
 /// Sixteen callers that know nothing of each other, half of them by the routines, on the same three buckets; the policy

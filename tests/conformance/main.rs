@@ -408,6 +408,7 @@ fn main() -> std::process::ExitCode {
         };
     }
     by_engine!([Postgres, MySql, MariaDb] =>
+        a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
         an_engine_touches_no_table,
         sixteen_engines_and_sql_callers_are_exact_and_nobody_starves,
         what_does_not_follow_is_refused_or_found,

@@ -23,6 +23,13 @@ const CHARGES: usize = 1 << 10;
 /// How many rows are read at once to remember what was charged in a window; where there are more, they are left to be asked.
 const ROWS: usize = 1 << 10;
 
+/// Where nearly all buckets of a zone are new that are not remembered, they are not asked for: the database refuses to make
+/// one that is there. Each that was new counts 1, up to `NEW_AT_MOST`, each that was not takes `NOT_NEW` away, and from
+/// `NEW` on the next is taken for new: so 8 of 9 must be.
+const NEW: u32 = 16;
+const NEW_AT_MOST: u32 = 64;
+const NOT_NEW: u32 = 8;
+
 /// How long a comparison of clocks counts. Clocks of machines part by some millionths.
 const CLOCK_COUNTS: Duration = Duration::from_secs(5);
 
@@ -38,6 +45,8 @@ struct Remembered {
     count: usize,
     /// By zone, the policies that decided and decide its buckets.
     versions: Versions,
+    /// By zone: how far its buckets are new that are not remembered.
+    new: HashMap<i32, u32>,
     clock: Clock,
     /// What a test has put in the place of the database's clock.
     #[cfg(feature = "testing")]
@@ -152,6 +161,9 @@ impl<S: Session> Session for Remembering<'_, S> {
             Some(now_us) => Held { now_us, ..Held::default() },
             None => self.session.hold(&Wanted { names: &names, moves: &moves, txns: &[], ..*wanted }).await?,
         };
+        for ((zone_id, _), _) in names.iter().zip(&held.heads).filter(|(_, loaded)| loaded.end.is_some()) {
+            self.memory.remembered().was_not_new(*zone_id);
+        }
         let mut heads = Vec::with_capacity(known.len());
         let mut told = std::mem::take(&mut held.heads).into_iter();
         for known in &known {
@@ -210,6 +222,9 @@ impl<S: Session> Session for Remembering<'_, S> {
             match (fate, self.versions.get(&zone_id)) {
                 (Fate::Appended, Some(versions)) => {
                     remembered.learn(zone_id, versions);
+                    if moved.is_new {
+                        remembered.was_new(zone_id);
+                    }
                     if let (false, Some(version)) = (moved.holding, versions.last()) {
                         known.loaded = Loaded { head: moved.head, end: Some(moved.end), ..Loaded::default() };
                         known.charges.trim(version, moved.head.last_us);
@@ -220,6 +235,7 @@ impl<S: Session> Session for Remembering<'_, S> {
                     remembered.versions.remove(&zone_id);
                     remembered.clock = Clock::default();
                 }
+                (Fate::Stale, _) if moved.is_new => remembered.was_not_new(zone_id),
                 _ => {}
             }
         }
@@ -228,7 +244,7 @@ impl<S: Session> Session for Remembering<'_, S> {
 }
 
 impl Remembered {
-    /// Takes out what is remembered of buckets that move, and tells the policies of their zones and the time.
+    /// Takes out what is remembered of buckets that move, or guessed, and tells the policies of their zones and the time.
     fn take(&mut self, wanted: &Wanted<'_>) -> (Vec<Option<Known>>, Versions, Option<i64>) {
         let mut versions = Versions::new();
         let mut known = Vec::with_capacity(wanted.names.len());
@@ -247,10 +263,22 @@ impl Remembered {
             let reaches = |known: &Known| {
                 of_zone.first().is_some_and(|first| first.version <= known.loaded.head.zone_version)
             };
-            known.push(found.filter(reaches));
+            let is_new = || self.new.get(&zone_id).is_some_and(|new| *new >= NEW);
+            known.push(found.filter(reaches).or_else(|| is_new().then(|| Known::of(Loaded::default()))));
             versions.entry(zone_id).or_insert_with(|| of_zone.clone());
         }
         (known, versions, self.now_us())
+    }
+
+    fn was_new(&mut self, zone_id: i32) {
+        let new = self.new.entry(zone_id).or_default();
+        *new = (*new + 1).min(NEW_AT_MOST);
+    }
+
+    fn was_not_new(&mut self, zone_id: i32) {
+        if let Some(new) = self.new.get_mut(&zone_id) {
+            *new = new.saturating_sub(NOT_NEW);
+        }
     }
 
     fn now_us(&self) -> Option<i64> {
