@@ -9,13 +9,16 @@
 --
 -- Arguments  p_heads        the buckets, in the byte order of zone and key, each an array. Times are microseconds since
 --                           1970, bytes in hex, truth 0 or 1:
---                           [zone, key, new, seq, hash, time and total where it was; seq, time, total, level, strikes,
---                           banned until, strikes at the ban, carried amount, time, total and seq, override, version of
---                           the zone, bans, holding, 1 where what has ended is of no more use, salt, hash; rows, parts],
---                           where new is 1 for a bucket that had no row. A row of the ledger:
---                           [transaction, 1 where it may have been decided before, seq, kind, checks, blocked, reason,
---                           critical, cost, spent, total, remaining, limit, wait, delay, level, strikes, end, member,
---                           hash]. A part is what of a charge ends by itself: [seq, amount, end, member]
+--                           [zone, new; where it was: seq, time, total; where it comes to: seq, time, total, level,
+--                           strikes, version of the zone; besides, parts; key, hash where it was, hash, salt of one that
+--                           has no row in the ledger; rows], where new is 1 for a bucket that is not in the database. What
+--                           has changed besides, in an array of none or one: [banned until, strikes at the ban, carried
+--                           amount, time, total and seq, override, bans, holding, 1 where what has ended is of no more
+--                           use]. A part is what of a charge ends by itself: [seq, amount, end, member]. A row of the
+--                           ledger: [1 where its transaction may have been decided before, seq, checks, blocked, critical,
+--                           cost, spent, total, remaining, limit, wait, delay, level, strikes, end, kind, reason, member,
+--                           transaction, hash, null in the last: it is the head's]. What is long comes last, since MariaDB
+--                           reads from the front for each value
 --            p_skip_locked  leave out the buckets that have moved on, and those that another transaction holds instead of
 --                           waiting for them; else all buckets move, or none
 --            p_lock_wait_s  as in zone_check
@@ -46,7 +49,11 @@ begin
     declare v_wrong_key    int;
     declare v_new          int;
     declare v_named        boolean;
-    declare v_parts        boolean default coalesce(json_contains_path(p_heads, 'one', '$[*][26][0]'), false);
+    -- Not by columns of the tables below: MariaDB would look for what is not there in all that follows, for each row.
+    declare v_besides      boolean default coalesce(json_contains_path(p_heads, 'one', '$[*][11][0]'), false);
+    declare v_parts        boolean default coalesce(json_contains_path(p_heads, 'one', '$[*][12][0]'), false);
+    declare v_runs         int;
+    declare v_zones        json;
     declare v_held         json;
     declare v_stale        json;
     declare v_more         json;
@@ -80,10 +87,12 @@ begin
         -- 1. Do the rows follow each other, and do the heads follow them?
         select max(s.place), sum(s.is_unordered), sum(s.is_late), max(if(s.is_wrong, s.place, null)),
             max(if(s.is_wrong_key, s.place, null)), sum(s.is_new and s.is_first),
-            coalesce(max(s.named and s.seq > 1), false)
-        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named
+            coalesce(max(s.named and s.seq > 1), false), sum(s.is_run),
+            json_array(json_array(min(s.zone_id), min(s.zone_version)))
+        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named, v_runs, v_zones
         from (
-            select r.place, r.is_new, r.is_first, r.named, r.seq,
+            select r.place, r.zone_id, r.zone_version, r.is_new, r.is_first, r.named, r.seq,
+                not (r.zone_id <=> r.last_zone_id and r.zone_version <=> r.last_zone_version) as is_run,
                 -- Each once, in order.
                 r.is_first and r.place > 1
                     and (
@@ -110,7 +119,7 @@ begin
                     and (r.kind <> 'ban' or (not r.is_first and r.txn = r.last_txn and r.last_kind <> 'ban'))
                     and (r.checks = 1 or r.kind = 'coalesced')
                     and r.cost between 0 and 1099511627776
-                    and length(unhex(r.hash)) = 32
+                    and length(unhex(if(r.next_place <=> r.place, r.hash, r.head_hash))) = 32
                     and length(unhex(r.txn)) = 16
                     and r.txn <> repeat('0', 32)
                     and r.named in (0, 1)
@@ -125,46 +134,48 @@ begin
                         r.next_place = r.place
                         or (
                             r.seq = r.head_seq and r.total = r.head_total and r.level <=> r.head_level
-                            and r.strikes = r.head_strikes and r.hash = r.head_hash
+                            and r.strikes = r.head_strikes and r.hash is null
                         )
                     )
                 ) is not true as is_wrong
             from (
                 select j.place, j.zone_id, j.key_text, j.is_new, j.was_seq, j.was_us, j.was_total, j.head_seq, j.at_us,
-                    j.head_total, j.head_level, j.head_strikes, j.head_hash, j.txn, j.named, j.seq, j.kind, j.checks,
-                    j.blocked, j.reason, j.cost, j.spent, j.total, j.level, j.strikes, j.hash,
+                    j.head_total, j.head_level, j.head_strikes, j.zone_version, j.head_hash, j.txn, j.named, j.seq, j.kind, j.checks, j.blocked, j.reason, j.cost, j.spent, j.total, j.level,
+                    j.strikes, j.hash,
                     not (lag(j.place) over w <=> j.place) as is_first, lead(j.place) over w as next_place,
-                    lag(j.zone_id) over w as last_zone_id, lag(j.key_text) over w as last_key_text,
+                    lag(j.zone_id) over w as last_zone_id, lag(j.zone_version) over w as last_zone_version,
+                    lag(j.key_text) over w as last_key_text,
                     lag(j.seq) over w as last_seq, lag(j.txn) over w as last_txn, lag(j.kind) over w as last_kind,
                     lag(j.total) over w as last_total, lag(j.strikes) over w as last_strikes
                 from json_table(p_heads, '$[*]' columns (
                     place        for ordinality,
                     zone_id      int path '$[0]',
-                    key_text     varchar(255) character set utf8mb4 path '$[1]',
-                    is_new       int path '$[2]',
-                    was_seq      bigint path '$[3]',
-                    was_us       bigint path '$[5]',
-                    was_total    bigint path '$[6]',
-                    head_seq     bigint path '$[7]',
-                    at_us        bigint path '$[8]',
-                    head_total   bigint path '$[9]',
-                    head_level   bigint path '$[10]',
-                    head_strikes bigint path '$[11]',
-                    head_hash    varchar(64) character set ascii path '$[24]',
-                    nested path '$[25][*]' columns (
+                    is_new       int path '$[1]',
+                    was_seq      bigint path '$[2]',
+                    was_us       bigint path '$[3]',
+                    was_total    bigint path '$[4]',
+                    head_seq     bigint path '$[5]',
+                    at_us        bigint path '$[6]',
+                    head_total   bigint path '$[7]',
+                    head_level   bigint path '$[8]',
+                    head_strikes bigint path '$[9]',
+                    zone_version int path '$[10]',
+                    key_text     varchar(255) character set utf8mb4 path '$[13]',
+                    head_hash    varchar(64) character set ascii path '$[15]',
+                    nested path '$[17][*]' columns (
                         nth     for ordinality,
-                        txn     varchar(32) character set ascii path '$[0]',
-                        named   int path '$[1]',
-                        seq     bigint path '$[2]',
-                        kind    varchar(20) character set ascii path '$[3]',
-                        checks  int path '$[4]',
-                        blocked boolean path '$[5]',
-                        reason  varchar(20) character set ascii path '$[6]',
-                        cost    bigint path '$[8]',
-                        spent   bigint path '$[9]',
-                        total   bigint path '$[10]',
-                        level   bigint path '$[15]',
-                        strikes bigint path '$[16]',
+                        named   int path '$[0]',
+                        seq     bigint path '$[1]',
+                        checks  int path '$[2]',
+                        blocked boolean path '$[3]',
+                        cost    bigint path '$[5]',
+                        spent   bigint path '$[6]',
+                        total   bigint path '$[7]',
+                        level   bigint path '$[12]',
+                        strikes bigint path '$[13]',
+                        kind    varchar(20) character set ascii path '$[15]',
+                        reason  varchar(20) character set ascii path '$[16]',
+                        txn     varchar(32) character set ascii path '$[18]',
                         hash    varchar(64) character set ascii path '$[19]'
                     )
                 )) j
@@ -175,12 +186,12 @@ begin
             call zone_error('heads', v_heads, null, null);
         elseif v_wrong_key is not null then
             call zone_error(
-                'key', length(json_unquote(json_extract(p_heads, concat('$[', v_wrong_key - 1, '][1]')))), null, null
+                'key', length(json_unquote(json_extract(p_heads, concat('$[', v_wrong_key - 1, '][13]')))), null, null
             );
         elseif v_wrong is not null then
             call zone_error(
                 'append', json_extract(p_heads, concat('$[', v_wrong - 1, '][0]')),
-                json_extract(p_heads, concat('$[', v_wrong - 1, '][7]')), null
+                json_extract(p_heads, concat('$[', v_wrong - 1, '][5]')), null
             );
         elseif v_late > 0 then
             call zone_error('stale', null, null, null);
@@ -190,17 +201,32 @@ begin
             into v_wrong
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
-                was_seq  bigint path '$[3]',
-                head_seq bigint path '$[7]',
-                nested path '$[26][*]' columns (
+                was_seq  bigint path '$[2]',
+                head_seq bigint path '$[5]',
+                nested path '$[12][*]' columns (
                     nth for ordinality,
                     seq bigint path '$[0]'
                 )
             )) j
             where j.nth is not null and (j.seq > j.was_seq and j.seq <= j.head_seq) is not true;
             if v_wrong is not null then
-                call zone_error('append', json_extract(p_heads, concat('$[', v_wrong - 1, '][0]')), v_wrong, null);
+                call zone_error(
+                    'append', json_extract(p_heads, concat('$[', v_wrong - 1, '][0]')),
+                    json_extract(p_heads, concat('$[', v_wrong - 1, '][5]')), null
+                );
             end if;
+        end if;
+        -- The zones, each with the version that decided: there is one as a rule.
+        if v_runs > 1 then
+            select json_arrayagg(json_array(d.zone_id, d.zone_version))
+            into v_zones
+            from (
+                select distinct j.zone_id, j.zone_version
+                from json_table(p_heads, '$[*]' columns (
+                    zone_id      int path '$[0]',
+                    zone_version int path '$[10]'
+                )) j
+            ) d;
         end if;
 
         -- 2. Whoever did not look whether a transaction was decided before learns it here. One that is decided from now on moves
@@ -211,11 +237,11 @@ begin
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
                 zone_id  int path '$[0]',
-                key_text varchar(255) character set utf8mb4 path '$[1]',
-                nested path '$[25][*]' columns (
-                    txn   varchar(32) character set ascii path '$[0]',
-                    named int path '$[1]',
-                    seq   bigint path '$[2]'
+                key_text varchar(255) character set utf8mb4 path '$[13]',
+                nested path '$[17][*]' columns (
+                    named int path '$[0]',
+                    seq   bigint path '$[1]',
+                    txn   varchar(32) character set ascii path '$[18]'
                 )
             )) j
             straight_join zone_txn t force index (zone_txn_bucket_txn)
@@ -237,12 +263,12 @@ begin
                 from json_table(p_heads, '$[*]' columns (
                     place     for ordinality,
                     zone_id   int path '$[0]',
-                    key_text  varchar(255) character set utf8mb4 path '$[1]',
-                    is_new    int path '$[2]',
-                    was_seq   bigint path '$[3]',
-                    was_hash  varchar(64) character set ascii path '$[4]',
-                    was_us    bigint path '$[5]',
-                    was_total bigint path '$[6]'
+                    is_new    int path '$[1]',
+                    was_seq   bigint path '$[2]',
+                    was_us    bigint path '$[3]',
+                    was_total bigint path '$[4]',
+                    key_text  varchar(255) character set utf8mb4 path '$[13]',
+                    was_hash  varchar(64) character set ascii path '$[14]'
                 )) j
                 where not j.is_new
                 order by j.place
@@ -257,7 +283,7 @@ begin
                 into v_more
                 from json_table(p_heads, '$[*]' columns (
                     place  for ordinality,
-                    is_new int path '$[2]'
+                    is_new int path '$[1]'
                 )) j
                 where not j.is_new and not coalesce(json_contains(v_held, cast(j.place as char)), false);
                 -- Those that are where they were are held by somebody else.
@@ -266,9 +292,9 @@ begin
                 from json_table(p_heads, '$[*]' columns (
                     place    for ordinality,
                     zone_id  int path '$[0]',
-                    key_text varchar(255) character set utf8mb4 path '$[1]',
-                    was_seq  bigint path '$[3]',
-                    was_hash varchar(64) character set ascii path '$[4]'
+                    was_seq  bigint path '$[2]',
+                    key_text varchar(255) character set utf8mb4 path '$[13]',
+                    was_hash varchar(64) character set ascii path '$[14]'
                 )) j
                 straight_join zone_bucket_lock b force index (primary)
                     on b.zone_id = j.zone_id and b.bucket_key = cast(j.key_text as binary)
@@ -279,30 +305,21 @@ begin
         end if;
         if v_heads > v_new then
             update json_table(p_heads, '$[*]' columns (
-                place         for ordinality,
-                zone_id       int path '$[0]',
-                key_text      varchar(255) character set utf8mb4 path '$[1]',
-                is_new        int path '$[2]',
-                was_seq       bigint path '$[3]',
-                was_hash      varchar(64) character set ascii path '$[4]',
-                was_us        bigint path '$[5]',
-                was_total     bigint path '$[6]',
-                seq           bigint path '$[7]',
-                at_us         bigint path '$[8]',
-                spent_total   bigint path '$[9]',
-                level         bigint path '$[10]',
-                strikes       bigint path '$[11]',
-                banned_us     bigint path '$[12]',
-                ban_strikes   bigint path '$[13]',
-                carried       bigint path '$[14]',
-                carried_us    bigint path '$[15]',
-                carried_total bigint path '$[16]',
-                carried_seq   bigint path '$[17]',
-                override_seq  bigint path '$[18]',
-                zone_version  int path '$[19]',
-                bans          int path '$[20]',
-                holding       boolean path '$[21]',
-                row_hash      varchar(64) character set ascii path '$[24]'
+                place        for ordinality,
+                zone_id      int path '$[0]',
+                is_new       int path '$[1]',
+                was_seq      bigint path '$[2]',
+                was_us       bigint path '$[3]',
+                was_total    bigint path '$[4]',
+                seq          bigint path '$[5]',
+                at_us        bigint path '$[6]',
+                spent_total  bigint path '$[7]',
+                level        bigint path '$[8]',
+                strikes      bigint path '$[9]',
+                zone_version int path '$[10]',
+                key_text     varchar(255) character set utf8mb4 path '$[13]',
+                was_hash     varchar(64) character set ascii path '$[14]',
+                row_hash     varchar(64) character set ascii path '$[15]'
             )) j
             straight_join zone_bucket_lock b force index (primary)
                 on b.zone_id = j.zone_id and b.bucket_key = cast(j.key_text as binary)
@@ -311,16 +328,7 @@ begin
                 b.spent_total = j.spent_total,
                 b.level = j.level,
                 b.strikes = j.strikes,
-                b.banned_until = date_add(v_epoch, interval least(j.banned_us, v_last_us) microsecond),
-                b.ban_strikes = j.ban_strikes,
-                b.carried = j.carried,
-                b.carried_at = date_add(v_epoch, interval j.carried_us microsecond),
-                b.carried_total = j.carried_total,
-                b.carried_seq = j.carried_seq,
-                b.override_seq = j.override_seq,
                 b.zone_version = j.zone_version,
-                b.bans = j.bans,
-                b.holding = j.holding,
                 b.row_hash = unhex(j.row_hash)
             where not j.is_new and b.seq = j.was_seq and b.row_hash = unhex(j.was_hash)
                 and b.last_at <=> date_add(v_epoch, interval j.was_us microsecond) and b.spent_total = j.was_total
@@ -332,27 +340,33 @@ begin
         end if;
         if v_new > 0 then
             -- One that has a ledger and no row is not new.
-            select json_arrayagg(j.place)
-            into v_more
-            from json_table(p_heads, '$[*]' columns (
-                place    for ordinality,
-                zone_id  int path '$[0]',
-                key_text varchar(255) character set utf8mb4 path '$[1]',
-                is_new   int path '$[2]'
-            )) j
-            straight_join zone_bucket_removed r force index (primary) on r.zone_id = j.zone_id
-            where j.is_new and (
-                exists (
-                    select 1
-                    from zone_txn t force index (zone_txn_bucket_uq)
-                    where t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
-                )
-                or exists (
-                    select 1
-                    from zone_txn_dropped d
-                    where d.zone_id = j.zone_id and d.bucket_key = cast(j.key_text as binary)
-                )
-            );
+            set v_more = null;
+            if exists (
+                select 1
+                from json_table(v_zones, '$[*]' columns (zone_id int path '$[0]')) z
+                straight_join zone_bucket_removed r force index (primary) on r.zone_id = z.zone_id
+            ) then
+                select json_arrayagg(j.place)
+                into v_more
+                from json_table(p_heads, '$[*]' columns (
+                    place    for ordinality,
+                    zone_id  int path '$[0]',
+                    is_new   int path '$[1]',
+                    key_text varchar(255) character set utf8mb4 path '$[13]'
+                )) j
+                where j.is_new and (
+                    exists (
+                        select 1
+                        from zone_txn t force index (zone_txn_bucket_uq)
+                        where t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
+                    )
+                    or exists (
+                        select 1
+                        from zone_txn_dropped d
+                        where d.zone_id = j.zone_id and d.bucket_key = cast(j.key_text as binary)
+                    )
+                );
+            end if;
             begin
                 declare exit handler for 1205
                 begin
@@ -367,41 +381,27 @@ begin
                     set innodb_lock_wait_timeout = 1;
                 end if;
                 insert into zone_bucket_lock (
-                    zone_id, bucket_key, seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried,
-                    carried_at, carried_total, carried_seq, override_seq, zone_version, bans, holding, salt, row_hash
+                    zone_id, bucket_key, seq, last_at, spent_total, level, strikes, zone_version, salt, row_hash
                 )
-                select h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes, h.banned_until,
-                    h.ban_strikes, h.carried, h.carried_at, h.carried_total, h.carried_seq, h.override_seq,
-                    h.zone_version, h.bans, h.holding, h.salt, h.row_hash
+                select h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes, h.zone_version, h.salt,
+                    h.row_hash
                 from (
                     select j.zone_id, left(cast(j.key_text as binary), 255) as bucket_key, j.seq,
                         date_add(v_epoch, interval j.at_us microsecond) as last_at, j.spent_total, j.level, j.strikes,
-                        date_add(v_epoch, interval least(j.banned_us, v_last_us) microsecond) as banned_until,
-                        j.ban_strikes, j.carried, date_add(v_epoch, interval j.carried_us microsecond) as carried_at,
-                        j.carried_total, j.carried_seq, j.override_seq, j.zone_version, j.bans, j.holding,
-                        unhex(j.salt) as salt, unhex(j.row_hash) as row_hash
+                        j.zone_version, unhex(j.salt) as salt, unhex(j.row_hash) as row_hash
                     from json_table(p_heads, '$[*]' columns (
-                        place         for ordinality,
-                        zone_id       int path '$[0]',
-                        key_text      varchar(255) character set utf8mb4 path '$[1]',
-                        is_new        int path '$[2]',
-                        seq           bigint path '$[7]',
-                        at_us         bigint path '$[8]',
-                        spent_total   bigint path '$[9]',
-                        level         bigint path '$[10]',
-                        strikes       bigint path '$[11]',
-                        banned_us     bigint path '$[12]',
-                        ban_strikes   bigint path '$[13]',
-                        carried       bigint path '$[14]',
-                        carried_us    bigint path '$[15]',
-                        carried_total bigint path '$[16]',
-                        carried_seq   bigint path '$[17]',
-                        override_seq  bigint path '$[18]',
-                        zone_version  int path '$[19]',
-                        bans          int path '$[20]',
-                        holding       boolean path '$[21]',
-                        salt          varchar(32) character set ascii path '$[23]',
-                        row_hash      varchar(64) character set ascii path '$[24]'
+                        place        for ordinality,
+                        zone_id      int path '$[0]',
+                        is_new       int path '$[1]',
+                        seq          bigint path '$[5]',
+                        at_us        bigint path '$[6]',
+                        spent_total  bigint path '$[7]',
+                        level        bigint path '$[8]',
+                        strikes      bigint path '$[9]',
+                        zone_version int path '$[10]',
+                        key_text     varchar(255) character set utf8mb4 path '$[13]',
+                        row_hash     varchar(64) character set ascii path '$[15]',
+                        salt         varchar(32) character set ascii path '$[16]'
                     )) j
                     where j.is_new and not coalesce(json_contains(v_more, cast(j.place as char)), false)
                     order by j.place
@@ -416,9 +416,9 @@ begin
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
                 zone_id  int path '$[0]',
-                key_text varchar(255) character set utf8mb4 path '$[1]',
-                is_new   int path '$[2]',
-                row_hash varchar(64) character set ascii path '$[24]'
+                is_new   int path '$[1]',
+                key_text varchar(255) character set utf8mb4 path '$[13]',
+                row_hash varchar(64) character set ascii path '$[15]'
             )) j
             left join zone_bucket_lock b force index (primary)
                 on b.zone_id = j.zone_id and b.bucket_key = cast(j.key_text as binary)
@@ -434,16 +434,42 @@ begin
             call zone_error('moved', null, null, null);
         end if;
 
+        if v_besides then
+            update json_table(p_heads, '$[*]' columns (
+                place         for ordinality,
+                zone_id       int path '$[0]',
+                banned_us     bigint path '$[11][0][0]',
+                ban_strikes   bigint path '$[11][0][1]',
+                carried       bigint path '$[11][0][2]',
+                carried_us    bigint path '$[11][0][3]',
+                carried_total bigint path '$[11][0][4]',
+                carried_seq   bigint path '$[11][0][5]',
+                override_seq  bigint path '$[11][0][6]',
+                bans          int path '$[11][0][7]',
+                holding       boolean path '$[11][0][8]',
+                key_text      varchar(255) character set utf8mb4 path '$[13]'
+            )) j
+            straight_join zone_bucket_lock b force index (primary)
+                on b.zone_id = j.zone_id and b.bucket_key = cast(j.key_text as binary)
+            set b.banned_until = date_add(v_epoch, interval least(j.banned_us, v_last_us) microsecond),
+                b.ban_strikes = j.ban_strikes,
+                b.carried = j.carried,
+                b.carried_at = date_add(v_epoch, interval j.carried_us microsecond),
+                b.carried_total = j.carried_total,
+                b.carried_seq = j.carried_seq,
+                b.override_seq = j.override_seq,
+                b.bans = j.bans,
+                b.holding = j.holding
+            where j.bans is not null and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
+        end if;
+
         -- 4. Policies, by a statement that began after the locks. A zone without a row of the ledger may be removed.
         if v_new > 0 then
             select count(*)
             into v_late
             from (
                 select distinct j.zone_id, j.zone_version
-                from json_table(p_heads, '$[*]' columns (
-                    zone_id      int path '$[0]',
-                    zone_version int path '$[19]'
-                )) j
+                from json_table(v_zones, '$[*]' columns (zone_id int path '$[0]', zone_version int path '$[1]')) j
             ) h
             left join zone_master z force index (primary) on z.id = h.zone_id
             where not z.version <=> h.zone_version
@@ -453,10 +479,7 @@ begin
             into v_late
             from (
                 select distinct j.zone_id, j.zone_version
-                from json_table(p_heads, '$[*]' columns (
-                    zone_id      int path '$[0]',
-                    zone_version int path '$[19]'
-                )) j
+                from json_table(v_zones, '$[*]' columns (zone_id int path '$[0]', zone_version int path '$[1]')) j
             ) h
             left join zone_master z force index (primary) on z.id = h.zone_id
             where not z.version <=> h.zone_version;
@@ -480,35 +503,36 @@ begin
             j.level, j.strikes, date_add(v_epoch, interval j.at_us microsecond),
             date_add(v_epoch, interval if(j.seq = j.was_seq + 1, j.was_us, j.at_us) microsecond),
             date_add(v_epoch, interval least(j.ends_us, v_last_us) microsecond), cast(j.member as binary),
-            if(j.seq = 1, unhex(j.salt), null), unhex(j.row_hash)
+            if(j.seq = 1, unhex(j.salt), null), unhex(coalesce(j.row_hash, j.head_hash))
         from json_table(p_heads, '$[*]' columns (
             place        for ordinality,
             zone_id      int path '$[0]',
-            key_text     varchar(255) character set utf8mb4 path '$[1]',
-            was_seq      bigint path '$[3]',
-            was_us       bigint path '$[5]',
-            at_us        bigint path '$[8]',
-            zone_version int path '$[19]',
-            salt         varchar(32) character set ascii path '$[23]',
-            nested path '$[25][*]' columns (
-                txn            varchar(32) character set ascii path '$[0]',
-                seq            bigint path '$[2]',
-                kind           varchar(20) character set ascii path '$[3]',
-                checks         int path '$[4]',
-                blocked        boolean path '$[5]',
-                reason         varchar(20) character set ascii path '$[6]',
-                critical       boolean path '$[7]',
-                cost           bigint path '$[8]',
-                spent          bigint path '$[9]',
-                spent_total    bigint path '$[10]',
-                remaining      bigint path '$[11]',
-                zone_limit     bigint path '$[12]',
-                retry_after_us bigint path '$[13]',
-                delay_us       bigint path '$[14]',
-                level          bigint path '$[15]',
-                strikes        bigint path '$[16]',
-                ends_us        bigint path '$[17]',
-                member         varchar(255) character set utf8mb4 path '$[18]',
+            was_seq      bigint path '$[2]',
+            was_us       bigint path '$[3]',
+            at_us        bigint path '$[6]',
+            zone_version int path '$[10]',
+            key_text     varchar(255) character set utf8mb4 path '$[13]',
+            head_hash    varchar(64) character set ascii path '$[15]',
+            salt         varchar(32) character set ascii path '$[16]',
+            nested path '$[17][*]' columns (
+                seq            bigint path '$[1]',
+                checks         int path '$[2]',
+                blocked        boolean path '$[3]',
+                critical       boolean path '$[4]',
+                cost           bigint path '$[5]',
+                spent          bigint path '$[6]',
+                spent_total    bigint path '$[7]',
+                remaining      bigint path '$[8]',
+                zone_limit     bigint path '$[9]',
+                retry_after_us bigint path '$[10]',
+                delay_us       bigint path '$[11]',
+                level          bigint path '$[12]',
+                strikes        bigint path '$[13]',
+                ends_us        bigint path '$[14]',
+                kind           varchar(20) character set ascii path '$[15]',
+                reason         varchar(20) character set ascii path '$[16]',
+                member         varchar(255) character set utf8mb4 path '$[17]',
+                txn            varchar(32) character set ascii path '$[18]',
                 row_hash       varchar(64) character set ascii path '$[19]'
             )
         )) j
@@ -522,9 +546,9 @@ begin
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
                 zone_id  int path '$[0]',
-                key_text varchar(255) character set utf8mb4 path '$[1]',
-                at_us    bigint path '$[8]',
-                ended    boolean path '$[22]'
+                at_us    bigint path '$[6]',
+                ended    boolean path '$[11][0][9]',
+                key_text varchar(255) character set utf8mb4 path '$[13]'
             )) j
             straight_join zone_hold d force index (zone_hold_ends)
                 on d.zone_id = j.zone_id and d.bucket_key = cast(j.key_text as binary)
@@ -536,9 +560,9 @@ begin
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
                 zone_id  int path '$[0]',
-                key_text varchar(255) character set utf8mb4 path '$[1]',
-                at_us    bigint path '$[8]',
-                nested path '$[26][*]' columns (
+                at_us    bigint path '$[6]',
+                key_text varchar(255) character set utf8mb4 path '$[13]',
+                nested path '$[12][*]' columns (
                     seq     bigint path '$[0]',
                     amount  bigint path '$[1]',
                     ends_us bigint path '$[2]',

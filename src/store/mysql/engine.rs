@@ -98,15 +98,15 @@ impl engine::Session for Session<'_> {
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
-        for written in &writing.rows {
-            lists[written.bucket].0.push(ledger(written));
-        }
         for (bucket, hold) in &writing.holds {
             let part = [hold.seq, hold.amount, hold.ends_us].map(Value::from);
-            lists[*bucket].1.push_all(part.into_iter().chain([hold.member.as_deref().into()]));
+            lists[*bucket].0.push_all(part.into_iter().chain([hold.member.as_deref().into()]));
+        }
+        for written in &writing.rows {
+            lists[written.bucket].1.push(ledger(written, &writing.buckets[written.bucket]));
         }
         let buckets = writing.buckets.iter().zip(lists);
-        let heads = List::of(buckets.map(|(moved, (rows, parts))| bucket(moved, rows, parts)));
+        let heads = List::of(buckets.map(|(moved, (parts, rows))| bucket(moved, parts, rows)));
         let call = "call zone_engine_append(?, ?, ?, ?)";
         let query = sqlx::query(call)
             .bind(heads.json())
@@ -228,15 +228,16 @@ fn at<'t, T>(all: &'t mut [T], row: &MySqlRow, column: &str) -> Result<&'t mut T
 }
 
 /// A bucket as the procedure reads it.
-fn bucket<'m>(moved: &'m Moved<'_>, rows: List, parts: List) -> [Value<'m>; 27] {
-    let Moved { name, is_new, before, before_hash, head, holding, end, ended, .. } = moved;
-    let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
+fn bucket<'m>(moved: &'m Moved<'_>, parts: List, rows: List) -> [Value<'m>; 18] {
+    let Moved { name, is_new, before, before_hash, head, end, by_row, ended, .. } = moved;
+    let mut more = List::default();
+    if !by_row || *ended {
+        more.push(besides(moved));
+    }
     [
         name.0.into(),
-        name.1.into(),
         (*is_new).into(),
         before.seq.into(),
-        before_hash[..].into(),
         (before.seq > 0).then_some(before.last_us).into(),
         before.spent_total.into(),
         head.seq.into(),
@@ -244,6 +245,21 @@ fn bucket<'m>(moved: &'m Moved<'_>, rows: List, parts: List) -> [Value<'m>; 27] 
         head.spent_total.into(),
         head.level.into(),
         head.strikes.into(),
+        head.zone_version.into(),
+        more.into(),
+        parts.into(),
+        name.1.into(),
+        before_hash[..].into(),
+        end.hash[..].into(),
+        end.salt.as_ref().filter(|_| before.seq == 0).map(|salt| &salt[..]).into(),
+        rows.into(),
+    ]
+}
+
+/// What is not in its last row.
+fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>) -> [Value<'m>; 10] {
+    let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
+    [
         head.banned_until_us.into(),
         head.ban_strikes.into(),
         carried(|carried| carried.amount),
@@ -251,26 +267,19 @@ fn bucket<'m>(moved: &'m Moved<'_>, rows: List, parts: List) -> [Value<'m>; 27] 
         carried(|carried| carried.total),
         carried(|carried| carried.seq),
         head.exception.map(|exception| exception.seq).into(),
-        head.zone_version.into(),
         head.bans.into(),
         (*holding).into(),
         (*ended).into(),
-        end.salt.as_ref().map(|salt| &salt[..]).into(),
-        end.hash[..].into(),
-        rows.into(),
-        parts.into(),
     ]
 }
 
-fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>) -> [Value<'w>; 20] {
+/// A row of a bucket; the hash of its last one is the head's.
+fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>, moved: &Moved<'_>) -> [Value<'w>; 20] {
     [
-        (&row.txn).into(),
         (*named).into(),
         row.seq.into(),
-        row.kind.into(),
         row.checks.into(),
         row.blocked.into(),
-        row.reason.into(),
         row.critical.into(),
         row.cost.into(),
         row.spent.into(),
@@ -282,7 +291,10 @@ fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>) -> [Value<'w>; 
         row.level.into(),
         row.strikes.into(),
         row.ends_us.into(),
+        row.kind.into(),
+        row.reason.into(),
         row.member.into(),
-        hash[..].into(),
+        (&row.txn).into(),
+        (row.seq < moved.head.seq).then_some(&hash[..]).into(),
     ]
 }
