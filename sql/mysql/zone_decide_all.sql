@@ -127,51 +127,51 @@ begin
     -- 3. What was decided before: of all of them, or of none.
     if v_txns > 0 then
         open c_check;
-    end if;
-    looks: while v_txns > 0 do
-        set v_done = false;
-        fetch c_check into v_position, v_zone_id, v_bucket_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
-        if v_done then
-            close c_check;
-            leave looks;
-        end if;
-        if not v_recorded then
-            iterate looks;
-        end if;
-        set v_key = cast(v_bucket_key as binary);
-        select b.seq, timestampdiff(microsecond, v_epoch, b.last_at)
-        into v_seq, v_last_us
-        from zone_bucket_lock b
-        where b.zone_id = v_zone_id and b.bucket_key = v_key
-        for update;
-        if v_seq = 0 then
-            iterate looks;
-        end if;
-        call zone_txn_find(
-            v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
-            v_zone_version, v_row_seq, v_blocked, v_reason, v_past_cost, v_spent, v_zone_limit, v_remaining,
-            v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_past_member
-        );
-        if v_id is not null then
-            if v_past_cost <> v_cost then
-                call zone_error('other cost', hex(v_txn_id), v_past_cost, v_cost);
+        looks: loop
+            set v_done = false;
+            fetch c_check into v_position, v_zone_id, v_bucket_key, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
+            if v_done then
+                leave looks;
             end if;
-            if v_kind <> 'unchecked' and not (v_past_member <=> v_member) then
-                call zone_error('other member', hex(v_txn_id), null, null);
+            if not v_recorded then
+                iterate looks;
             end if;
-            set v_past = v_past + 1;
-            set v_known = concat(v_known, ',', v_position);
-            set o_told = concat(
-                o_told, if(o_told = '', '', ','),
-                json_array(
-                    v_position, v_id, hex(v_txn_id), v_zone_id, v_zone_version, v_bucket_key, v_row_seq, v_blocked,
-                    v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
-                    timestampdiff(microsecond, v_epoch, v_ends_at),
-                    timestampdiff(microsecond, v_epoch, v_created_at), 1
-                )
+            set v_key = cast(v_bucket_key as binary);
+            select b.seq, timestampdiff(microsecond, v_epoch, b.last_at)
+            into v_seq, v_last_us
+            from zone_bucket_lock b
+            where b.zone_id = v_zone_id and b.bucket_key = v_key
+            for update;
+            if v_seq = 0 then
+                iterate looks;
+            end if;
+            call zone_txn_find(
+                v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
+                v_zone_version, v_row_seq, v_blocked, v_reason, v_past_cost, v_spent, v_zone_limit, v_remaining,
+                v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_past_member
             );
-        end if;
-    end while;
+            if v_id is not null then
+                if v_past_cost <> v_cost then
+                    call zone_error('other cost', hex(v_txn_id), v_past_cost, v_cost);
+                end if;
+                if v_kind <> 'unchecked' and not (v_past_member <=> v_member) then
+                    call zone_error('other member', hex(v_txn_id), null, null);
+                end if;
+                set v_past = v_past + 1;
+                set v_known = concat(v_known, ',', v_position);
+                set o_told = concat(
+                    o_told, if(o_told = '', '', ','),
+                    json_array(
+                        v_position, v_id, hex(v_txn_id), v_zone_id, v_zone_version, v_bucket_key, v_row_seq, v_blocked,
+                        v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
+                        timestampdiff(microsecond, v_epoch, v_ends_at),
+                        timestampdiff(microsecond, v_epoch, v_created_at), 1
+                    )
+                );
+            end if;
+        end loop;
+        close c_check;
+    end if;
     if v_past > 0 and v_past < v_recording then
         call zone_error('part', hex(v_txn_id), null, null);
     end if;

@@ -28,7 +28,7 @@ create function zone_txn_bytes(
     p_ends_at        timestamptz,
     p_kind           text,
     p_reason         text,
-    p_tail           bytea default '\x0000000000'
+    p_tail           bytea default e'\\x0000000000'
 )
 returns bytea
 language sql
@@ -37,12 +37,12 @@ as $$
     select uuid_send(p_txn_id) || int8send(p_seq) || int4send(p_zone_version) || int4send(p_checks)
         || boolsend(p_blocked) || boolsend(p_critical) || int8send(p_cost) || int8send(p_spent)
         || int8send(p_spent_total) || int8send(p_remaining) || int8send(p_zone_limit)
-        || coalesce(int8send(p_retry_after_us), '\x8000000000000000')
-        || coalesce(int8send(p_delay_us), '\x8000000000000000')
-        || coalesce(int8send(p_level), '\x8000000000000000') || int8send(p_strikes)
+        || coalesce(int8send(p_retry_after_us), e'\\x8000000000000000')
+        || coalesce(int8send(p_delay_us), e'\\x8000000000000000')
+        || coalesce(int8send(p_level), e'\\x8000000000000000') || int8send(p_strikes)
         -- A timestamp is sent as microseconds since 2000; moved by thirty years it is one since 1970.
-        || coalesce(timestamptz_send(p_target_at + interval '946684800 seconds'), '\x8000000000000000')
+        || coalesce(timestamptz_send(p_target_at + interval '946684800 seconds'), e'\\x8000000000000000')
         || timestamptz_send(p_created_at + interval '946684800 seconds')
-        || coalesce(timestamptz_send(p_ends_at + interval '946684800 seconds'), '\x8000000000000000')
+        || coalesce(timestamptz_send(p_ends_at + interval '946684800 seconds'), e'\\x8000000000000000')
         || convert_to(p_kind || '|' || p_reason, 'UTF8') || p_tail
 $$;

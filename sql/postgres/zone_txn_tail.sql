@@ -19,15 +19,15 @@ returns bytea
 language sql
 immutable
 as $$
-    select coalesce('\x01' || sha256(p_salt || convert_to(p_member, 'UTF8')), '\x00')
-        || coalesce('\x01' || sha256(p_salt || convert_to(p_note, 'UTF8')), '\x00')
-        || coalesce('\x01' || sha256(p_salt || convert_to(p_actor, 'UTF8')), '\x00')
-        || coalesce('\x01' || sha256(p_salt || convert_to(p_login, 'UTF8')), '\x00')
+    select coalesce(e'\\x01' || sha256(p_salt || convert_to(p_member, 'UTF8')), e'\\x00')
+        || coalesce(e'\\x01' || sha256(p_salt || convert_to(p_note, 'UTF8')), e'\\x00')
+        || coalesce(e'\\x01' || sha256(p_salt || convert_to(p_actor, 'UTF8')), e'\\x00')
+        || coalesce(e'\\x01' || sha256(p_salt || convert_to(p_login, 'UTF8')), e'\\x00')
         || coalesce(
-            '\x01' || coalesce(int8send(p_override.rate), '\x8000000000000000')
-            || coalesce(int8send(p_override.window_us), '\x8000000000000000')
-            || coalesce(int8send(p_override.burst), '\x8000000000000000')
-            || coalesce(int8send(p_override.rate_gcd), '\x8000000000000000') || boolsend(p_override.ban_exempt),
-            '\x00'
+            e'\\x01' || coalesce(int8send(p_override.rate), e'\\x8000000000000000')
+            || coalesce(int8send(p_override.window_us), e'\\x8000000000000000')
+            || coalesce(int8send(p_override.burst), e'\\x8000000000000000')
+            || coalesce(int8send(p_override.rate_gcd), e'\\x8000000000000000') || boolsend(p_override.ban_exempt),
+            e'\\x00'
         )
 $$;

@@ -286,6 +286,8 @@ fn main() -> std::process::ExitCode {
         waiting::the_promised_wait_is_the_least_that_passes,
     );
     on!([Postgres, MySql, MariaDb] =>
+        sessions::a_pool_that_cannot_decide_says_why,
+        sessions::settings_of_a_pool_change_no_decision,
         clock::a_skewed_client_changes_nothing,
         clock::the_sessions_time_zone_changes_nothing,
         exact::sixty_four_serializable_clients_on_one_key_get_exactly_the_limit,

@@ -1,10 +1,12 @@
-//! What a session has set, has left behind or has made beforehand reaches no decision, on MySQL and MariaDB.
+//! What a session has set, has left behind or has made beforehand reaches no decision.
 
-use tallygate::Check;
+use std::time::Duration;
+
 use tallygate::audit::verify::Verify;
 use tallygate::schema::Role;
+use tallygate::{Charged, Check, Config, Limiter};
 
-use crate::db::{Connected, Db, Engine, log};
+use crate::db::{Connected, Db, Engine, bucket, log};
 use crate::verify::verify;
 
 /// The arguments of a batch: a check that is decided together with others, and one that is decided by itself.
@@ -96,4 +98,150 @@ pub async fn settings_of_the_session_fail_no_call(db: Db) {
         assert!(is[0] == *value || words[0] == named, "{setting} is {is:?}, {words:?}");
     }
     db.assert_ledger_is_whole().await;
+}
+
+/// The settings that a pool of the caller's may have: those that change what a statement means, how it is planned, and
+/// what a transaction is.
+fn settings(engine: Engine) -> &'static [&'static str] {
+    match engine {
+        Engine::Postgres => &[
+            "bytea_output = 'escape'",
+            "check_function_bodies = off",
+            "client_min_messages = 'debug5'",
+            "constraint_exclusion = off",
+            "datestyle = 'German'",
+            "default_transaction_isolation = 'repeatable read'",
+            "default_transaction_isolation = 'serializable'",
+            "enable_indexscan = off",
+            "enable_nestloop = off",
+            "escape_string_warning = on",
+            "idle_in_transaction_session_timeout = 60000",
+            "intervalstyle = 'sql_standard'",
+            "jit_above_cost = 0",
+            "lock_timeout = 1",
+            "plan_cache_mode = 'force_custom_plan'",
+            "quote_all_identifiers = on",
+            "row_security = off",
+            "standard_conforming_strings = off",
+            "synchronous_commit = off",
+            "timezone = 'Pacific/Kiritimati'",
+            "transform_null_equals = on",
+            "work_mem = '64kB'",
+        ],
+        _ => &[
+            "character_set_connection = latin1, collation_connection = latin1_german2_ci",
+            "character_set_results = null",
+            "completion_type = 1",
+            "div_precision_increment = 0",
+            "foreign_key_checks = 0",
+            "group_concat_max_len = 4",
+            "innodb_lock_wait_timeout = 1",
+            "last_insert_id = 7",
+            "max_sort_length = 64",
+            "optimizer_switch = 'derived_merge=off,semijoin=off,materialization=off'",
+            "sort_buffer_size = 32768",
+            "sql_auto_is_null = 1",
+            "sql_buffer_result = 1",
+            "sql_mode = ''",
+            "sql_mode = 'ansi,pipes_as_concat,no_backslash_escapes,pad_char_to_full_length'",
+            "sql_mode = 'traditional,no_unsigned_subtraction,no_auto_value_on_zero'",
+            "sql_quote_show_create = 0",
+            "sql_safe_updates = 1",
+            "sql_select_limit = 1",
+            "time_zone = '+13:00'",
+            "timestamp = 86400",
+            "session transaction isolation level read uncommitted",
+            "session transaction isolation level serializable",
+            "tmp_table_size = 1024, max_heap_table_size = 16384",
+            "unique_checks = 0",
+        ],
+    }
+}
+
+/// A limiter on a pool of the caller's, of one connection that begins with a setting.
+async fn pooled(db: &Db, setting: &str) -> Limiter {
+    let set = if setting.is_empty() { "select 1".to_owned() } else { format!("set {setting}") };
+    let config = Config { deadline: Duration::from_secs(20), ..Config::default() };
+    macro_rules! pooled {
+        ($pool:ty) => {{
+            let options = sqlx::pool::PoolOptions::new();
+            let options = options.max_connections(1).after_connect(move |connection, _| {
+                let set = sqlx::raw_sql(sqlx::AssertSqlSafe(set.clone()));
+                Box::pin(async move { set.execute(connection).await.map(drop) })
+            });
+            let pool: $pool = options.connect(&db.url_as(Role::App)).await.expect(setting);
+            Limiter::with_pool(pool, config).await.expect(setting)
+        }};
+    }
+    match db.engine {
+        Engine::Postgres => pooled!(sqlx::PgPool),
+        _ => pooled!(sqlx::MySqlPool),
+    }
+}
+
+/// Where a session may not write the error says so and nothing is recorded. Where each statement of it is left in a
+/// transaction, what is told is recorded for all to see, or refused.
+pub async fn a_pool_that_cannot_decide_says_why(db: Db) {
+    db.limiter().await.operator().set_zone("log", &log(4, 3600), None, "test").await.unwrap();
+    let checks = || [1, 2].map(|checks| (0..checks).map(|n| Check::new("log", format!("{n}"))).collect());
+    let (read_only, why) = match db.engine {
+        Engine::Postgres => ("default_transaction_read_only = on", "read-only transaction"),
+        _ => ("session transaction read only", "READ ONLY transaction"),
+    };
+    let limiter = pooled(&db, read_only).await;
+    for checks in checks() {
+        let error = limiter.check_many(checks).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(db.rows().await, 0);
+    }
+    if db.engine.is_mysql() {
+        let limiter = pooled(&db, "autocommit = 0").await;
+        for checks in checks() {
+            let before = db.rows().await;
+            let told = match limiter.check_many(checks).await {
+                Ok(decisions) => decisions.len() as i64,
+                Err(error) => {
+                    assert!(error.to_string().contains("while a transaction is in progress"), "{error}");
+                    0
+                }
+            };
+            assert_eq!(db.rows().await - before, told);
+        }
+    }
+}
+
+/// The decisions of a pool with settings of its own, and what is recorded, are as those of any.
+pub async fn settings_of_a_pool_change_no_decision(db: Db) {
+    let staff = db.limiter().await;
+    staff.operator().set_zone("log", &log(4, 3600), None, "test").await.unwrap();
+    staff.operator().set_zone("bucket", &bucket(4, 3600, 4), None, "test").await.unwrap();
+    let mut expected = None;
+    for setting in [""].iter().chain(settings(db.engine)) {
+        let limiter = pooled(&db, setting).await;
+        let told = async {
+            let mut told = Vec::new();
+            for zone in ["log", "bucket"] {
+                let key = format!("{zone} {setting}");
+                let check = |cost| Check::new(zone, &key).cost(cost);
+                let first = limiter.check(check(2)).await?;
+                limiter.refund(Charged::by(first.txn_id)).await?;
+                let reserved = limiter.reserve(check(1), Duration::from_secs(60)).await?;
+                limiter.settle(Charged::by(reserved.txn_id), 2).await?;
+                told.extend([first, reserved]);
+                told.extend(limiter.check_many(vec![check(1), check(3), check(1), check(1)]).await?);
+                let all = ["one", "two"].map(|other| Check::new(zone, format!("{key} {other}")));
+                told.extend(limiter.check_all(all.to_vec()).await?.decisions);
+            }
+            Ok::<_, tallygate::Error>(
+                told.iter()
+                    .map(|decision| (decision.blocked, decision.remaining, decision.seq))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let told = told.await.unwrap_or_else(|error| panic!("{setting}: {error}"));
+        assert_eq!(&told, expected.get_or_insert_with(|| told.clone()), "{setting}");
+    }
+    let (verified, faults) = verify(&staff, &Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:?}");
+    assert!(verified.rows > 100, "{}", verified.rows);
 }
