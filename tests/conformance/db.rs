@@ -167,18 +167,31 @@ impl Db {
 
     /// Ends one session of this test's own, whichever it is; false when there was none.
     pub async fn kill_a_session(&self, killer: &mut Connected) -> bool {
+        self.kill_one(killer, "true", "pg_terminate_backend", "kill").await
+    }
+
+    /// Ends a statement of this test's own, whichever it is, and leaves its session; false when none ran.
+    pub async fn kill_a_statement(&self, killer: &mut Connected) -> bool {
+        let runs = match self.engine {
+            Engine::Postgres => "state = 'active'",
+            _ => "p.command <> 'Sleep'",
+        };
+        self.kill_one(killer, runs, "pg_cancel_backend", "kill query").await
+    }
+
+    async fn kill_one(&self, killer: &mut Connected, of: &str, postgres: &str, mysql: &str) -> bool {
         let one = match self.engine {
             Engine::Postgres => format!(
-                "select pid::bigint from pg_stat_activity where application_name = '{}'
+                "select pid::bigint from pg_stat_activity where application_name = '{}' and {of}
                 order by random() limit 1",
                 self.name()
             ),
-            _ => format!("select p.id from ({}) p order by rand() limit 1", self.sessions()),
+            _ => format!("select p.id from ({}) p where {of} order by rand() limit 1", self.sessions()),
         };
         let id = killer.number(&format!("select coalesce(({one}), 0)")).await;
         let kill = match self.engine {
-            Engine::Postgres => format!("select pg_terminate_backend({id})"),
-            _ => format!("kill {id}"),
+            Engine::Postgres => format!("select {postgres}({id})"),
+            _ => format!("{mysql} {id}"),
         };
         // It may have gone by itself.
         id > 0 && killer.execute(&kill).await.is_ok()
@@ -232,12 +245,13 @@ impl Db {
         match self.engine {
             // Its information_schema.processlist fails on statements with binary arguments.
             Engine::MySql => format!(
-                "select cast(processlist_id as signed) as id from performance_schema.threads
+                "select cast(processlist_id as signed) as id, processlist_command as command
+                from performance_schema.threads
                 where processlist_db = '{}' and processlist_id <> connection_id()",
                 self.name()
             ),
             _ => format!(
-                "select cast(id as signed) as id from information_schema.processlist
+                "select cast(id as signed) as id, command from information_schema.processlist
                 where db = '{}' and id <> connection_id()",
                 self.name()
             ),

@@ -244,6 +244,74 @@ pub async fn a_connection_whose_statement_was_killed_is_not_used_again(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// The library's own statements, killed one after the other at any time: no bucket is torn, and whatever was told is in
+/// the ledger.
+pub async fn killed_statements_tear_no_bucket(db: Db) {
+    let staff = db.limiter().await;
+    let zones = ["window", "level"];
+    let level = Policy::token_bucket(1_000, Duration::from_secs(1), None).unwrap();
+    for (zone, policy) in zones.iter().zip([log(1_000, 1), level]) {
+        staff.operator().set_zone(zone, &policy, None, "test").await.unwrap();
+    }
+    let config = Config { connections: 6, deadline: Duration::from_secs(30), ..Config::default() };
+    let limiter = Limiter::connect_with(&db.url_of_own_sessions(Role::App), config).await.unwrap();
+    let over = AtomicBool::new(false);
+    let caller = async |seed: u64| {
+        let mut rng = Rng::with_seed(seed);
+        let mut answers = Vec::new();
+        while !over.load(Ordering::Relaxed) {
+            let check = |rng: &mut Rng| {
+                Check::new(zones[rng.usize(..2)], rng.u8(..20).to_string()).txn(Uuid::now_v7())
+            };
+            // What is killed may fail; it is told so.
+            match rng.u8(..8) {
+                0 => {
+                    let checks = (0..4).map(|_| check(&mut rng)).collect();
+                    answers.extend(limiter.check_many(checks).await.into_iter().flatten());
+                }
+                1 => {
+                    let txn = Uuid::now_v7();
+                    let checks = zones.map(|zone| Check::new(zone, rng.u8(..20).to_string()).txn(txn));
+                    let combined = limiter.check_all(checks.to_vec()).await;
+                    answers.extend(combined.into_iter().flat_map(|combined| combined.decisions));
+                }
+                2 => {
+                    if let Ok(reserved) = limiter.reserve(check(&mut rng), Duration::from_secs(9)).await {
+                        limiter.settle(tallygate::Charged::by(reserved.txn_id), 2).await.ok();
+                    }
+                }
+                3 => {
+                    if let Some(charged) = answers.pop() {
+                        limiter.refund(tallygate::Charged::by(charged.txn_id)).await.ok();
+                    }
+                }
+                _ => answers.extend(limiter.check(check(&mut rng)).await),
+            }
+        }
+        answers
+    };
+    let kill = async {
+        let (mut killer, mut killed) = (db.connect().await, 0);
+        while killed < rounds(150, 10_000) {
+            killed += usize::from(db.kill_a_statement(&mut killer).await);
+            sleep(Duration::from_micros(fastrand::u64(..8_000))).await;
+        }
+        over.store(true, Ordering::Relaxed);
+        killed
+    };
+    let (answers, killed) = tokio::join!(join_all((0..12).map(caller)), kill);
+    let answers = answers.concat();
+    let (verified, faults) = verify(&staff, &Verify::default()).await;
+    println!("{killed} statements were killed, {} checks answered, {} rows", answers.len(), verified.rows);
+    assert!(faults.is_empty(), "{} faults: {:?}", faults.len(), faults.first());
+    assert!(answers.len() > 50, "{}", answers.len());
+    for told in answers.iter().step_by(answers.len() / 200 + 1) {
+        let again = Check::new(&told.zone, &told.key).txn(told.txn_id);
+        let again = staff.check(again).await.unwrap();
+        assert_eq!((again.replayed, again.seq), (true, told.seq), "{told:?}");
+    }
+}
+
 /// What such a session begins next commits what the routine had done so far. That must be whole decisions.
 pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
     let limiter = db.limiter().await;
