@@ -319,6 +319,9 @@ answer: begin
                 v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
                 v_override_seq, v_holding, v_salt, v_row_hash, o_id
             );
+            if o_id is null then
+                call zone_error('killed', null, null, null);
+            end if;
         end if;
     end if;
     set o_zone_version = v_head_version;

@@ -11,6 +11,8 @@
 --            p_joined      the transaction is the caller's and may be of any isolation level
 --            p_version     the version in force
 --            p_seq … p_holding  the bucket's head, see zone_bucket_hold
+--            o_brought     true; null where it was killed: MySQL ends a routine that is killed while it opens a cursor
+--                          without an error, and its caller goes on
 -- Locks      the versions since the bucket's last row, and the rows that the caller's snapshot does not show, shared,
 --            until the transaction ends
 -- Errors     those of zone_window
@@ -31,7 +33,8 @@ create procedure zone_bring(
     inout p_carried_total bigint,
     inout p_carried_seq   bigint,
     inout p_override_seq  bigint,
-    in    p_holding       boolean
+    in    p_holding       boolean,
+    out   o_brought       boolean
 )
 sql security definer
 begin
@@ -144,4 +147,5 @@ begin
     if p_holding then
         close c_end;
     end if;
+    set o_brought = true;
 end;

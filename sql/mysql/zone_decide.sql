@@ -149,9 +149,12 @@ begin
     if not p_brought and (p_head_version < v_version or p_override_seq is not null or p_holding and v_is_level) then
         call zone_bring(
             p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, p_seq, p_last_us, p_spent_total, p_level,
-            p_head_version, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_override_seq, p_holding
+            p_head_version, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_override_seq, p_holding,
+            v_brought
         );
-        set v_brought = true;
+        if v_brought is null then
+            call zone_error('killed', null, null, null);
+        end if;
     end if;
     if p_override_seq is not null then
         call zone_policy(
@@ -223,6 +226,10 @@ begin
                     p_zone_id, p_bucket_key, p_now_us, p_holding, p_carried_seq, v_level, v_price + v_kept, v_capacity,
                     v_per_us, v_per_token, o_retry_after_us
                 );
+                -- It was killed, as zone_bring can be.
+                if o_retry_after_us is null then
+                    call zone_error('killed', null, null, null);
+                end if;
             else
                 if v_algorithm = 'leaky-queue' then
                     set o_delay_us = (v_capacity - v_level + (v_per_us - 1)) div v_per_us;

@@ -241,6 +241,9 @@ begin
                 v_head_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
                 v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, v_id
             );
+            if v_id is null then
+                call zone_error('killed', null, null, null);
+            end if;
         end if;
         set o_told = concat(
             o_told, if(o_told = '', '', ','),

@@ -5,7 +5,7 @@
 --            p_second  what it names second
 --            p_third   what it names third
 -- Locks      nothing
--- Errors     TG001 to TG010 (31001 to 31010), see docs/sql.md
+-- Errors     TG001 to TG010 (31001 to 31010), see docs/sql.md; the server's own 1317, where it raised none
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
@@ -201,11 +201,16 @@ begin
         when 'moved' then
             set v_number = 31010;
             set v_message = 'something else happened meanwhile, and nothing was appended; decide again';
+        when 'killed' then
+            set v_number = 1317;
+            set v_message = 'the statement was killed; nothing was decided; try again';
         when 'algorithm' then
             set v_number = 31008;
             set v_message = concat(v_first, ' is no algorithm that these routines know; run: tallygate migrate');
     end case;
     case v_number
+        when 1317 then
+            signal sqlstate '70100' set mysql_errno = 1317, message_text = v_message;
         when 31001 then
             signal sqlstate 'TG001' set mysql_errno = 31001, message_text = v_message;
         when 31002 then

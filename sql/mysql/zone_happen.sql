@@ -93,6 +93,7 @@ happen: begin
     declare v_row_ends_us    bigint;
     declare v_override_was   bigint;
     declare v_given          decimal(65);
+    declare v_brought        boolean;
 
     -- 1. Validate.
     if p_txn_id is null or p_txn_id = repeat(x'00', 16) then
@@ -164,8 +165,11 @@ happen: begin
     set v_head_version = coalesce(v_head_version, o_zone_version);
     call zone_bring(
         p_zone_id, v_key, v_now_us, p_joined, o_zone_version, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
-        v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding
+        v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_brought
     );
+    if v_brought is null then
+        call zone_error('killed', null, null, null);
+    end if;
     call zone_policy(
         p_zone_id, v_key, o_zone_version, v_override_seq, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token,
         v_slots, v_calendar
@@ -284,6 +288,9 @@ happen: begin
         v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
         v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
     );
+    if o_id is null then
+        call zone_error('killed', null, null, null);
+    end if;
     set o_seq = v_seq + 1;
     set o_ends_at = date_add(v_epoch, interval v_ends_us microsecond);
     set o_created_at = v_now;

@@ -14,7 +14,7 @@
 --            p_prev_us     its created_at
 --            p_banned_us … p_holding  the bucket's next head, see zone_bucket_hold
 --            p_salt, p_row_hash  the bucket's chain before the row
---            o_id          number of the row
+--            o_id          number of the row; null where it was killed, see zone_bring
 -- Locks      nothing more
 -- Errors     TG003 (31003) the session has set insert_id
 drop procedure if exists zone_record;
@@ -78,6 +78,7 @@ begin
     declare v_login   varchar(400) character set utf8mb4
         default if(p_kind in ('ban', 'unban', 'override', 'override_end'), user(), null);
     declare v_hash    binary(32);
+    declare v_id      bigint;
     declare v_ban_id  bigint;
     declare c_ended cursor for
         select h.seq
@@ -126,10 +127,10 @@ begin
         date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor, v_login,
         if(p_prev_seq = 0, p_salt, null), v_hash, false
     );
-    set o_id = last_insert_id();
-    set v_ban_id = o_id;
+    set v_id = last_insert_id();
+    set v_ban_id = v_id;
     -- MySQL takes 0 too, and does not tell it beforehand.
-    if o_id = 0 then
+    if v_id = 0 then
         call zone_error('insert id', 0, null, null);
     end if;
     if p_ban_us is not null then
@@ -176,7 +177,7 @@ begin
     -- One statement: a routine that is killed before it has written nothing that counts, and after it all of it.
     -- Rows by their primary keys: by another index MariaDB locks the gap beside, under a joined caller's isolation.
     update zone_bucket_lock b
-    straight_join zone_txn t force index (primary) on t.id in (o_id, v_ban_id) and t.created_at = v_now
+    straight_join zone_txn t force index (primary) on t.id in (v_id, v_ban_id) and t.created_at = v_now
     left join zone_hold h force index (primary)
         on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = v_hold
     left join zone_override o force index (primary)
@@ -203,4 +204,5 @@ begin
         b.holding = p_holding or v_holds,
         b.row_hash = v_hash
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
+    set o_id = v_id;
 end;

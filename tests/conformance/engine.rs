@@ -16,7 +16,6 @@ use tallygate::{Charged, Check, Config, Limiter, Policy};
 use uuid::Uuid;
 
 use crate::db::{Connected, Db, Engine, bucket, log};
-pub use crate::kill::killed_statements_tear_no_bucket;
 use crate::proxy::Proxy;
 use crate::verify::verify;
 use crate::{rounds, server};

@@ -285,11 +285,8 @@ fn main() -> std::process::ExitCode {
         verify::every_column_of_a_row_is_held,
         waiting::the_promised_wait_is_the_least_that_passes,
     );
-    // By the engine on MySQL, too, below: by its routines see docs/locks.md.
-    on!([Postgres, MariaDb] =>
-        kill::killed_statements_tear_no_bucket,
-    );
     on!([Postgres, MySql, MariaDb] =>
+        kill::killed_statements_tear_no_bucket,
         sessions::a_pool_that_cannot_decide_says_why,
         sessions::settings_of_a_pool_change_no_decision,
         clock::a_skewed_client_changes_nothing,
@@ -413,7 +410,6 @@ fn main() -> std::process::ExitCode {
             }
         };
     }
-    by_engine!([MySql] => killed_statements_tear_no_bucket);
     by_engine!([Postgres, MySql, MariaDb] =>
         a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
         an_engine_touches_no_table,

@@ -263,8 +263,11 @@ impl Remembered {
             let reaches = |known: &Known| {
                 of_zone.first().is_some_and(|first| first.version <= known.loaded.head.zone_version)
             };
-            let is_new = || self.new.get(&zone_id).is_some_and(|new| *new >= NEW);
-            known.push(found.filter(reaches).or_else(|| is_new().then(|| Known::of(Loaded::default()))));
+            let is_new = self.new.get(&zone_id).is_some_and(|new| *new >= NEW);
+            known.push(match found {
+                Some(known) => Some(known).filter(reaches),
+                None => is_new.then(|| Known::of(Loaded::default())),
+            });
             versions.entry(zone_id).or_insert_with(|| of_zone.clone());
         }
         (known, versions, self.now_us())
