@@ -130,7 +130,7 @@ impl Book {
         let outcome = decide(self.bucket(), self, ask, now_us)?;
         self.head = outcome.head;
         self.rows.push((now_us, outcome.head.spent_total));
-        self.holds.extend(outcome.hold);
+        self.holds.extend(outcome.hold(ask.member));
         let charge = Charge {
             seq: outcome.head.seq,
             at_us: now_us,

@@ -183,7 +183,7 @@ impl Backtest {
         let bucket = Bucket { versions: &self.version, head: &recent.head, holds: &recent.holds };
         let outcome = decide(bucket, recent, ask, at_us).map_err(failed)?;
         if ask.cost > 0 {
-            recent.append(policy, &outcome);
+            recent.append(policy, ask, &outcome);
         }
         let blocked = !outcome.reason.allows();
         let cost = if blocked { &mut self.blocked_cost } else { &mut self.allowed_cost };

@@ -23,6 +23,8 @@ mod sliding_log;
 mod token_bucket;
 mod window;
 
+use bring::Brought;
+
 use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Family, Limit, Mode, Policy, ZoneVersion};
@@ -192,7 +194,7 @@ impl From<Error> for Need {
 }
 
 /// A decision, and the head that it leaves behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// True when it may not pass.
     pub blocked: bool,
@@ -212,8 +214,6 @@ pub struct Outcome {
     pub ends_us: Option<i64>,
     /// When it was decided: `now`, or the bucket's last time if the clock went backwards.
     pub decided_us: i64,
-    /// What ends by itself.
-    pub hold: Option<Hold>,
     /// The ban that it brought about, a row of its own after that of the decision: when it ends.
     pub banned_until_us: Option<i64>,
     /// The bucket's next head, a ban's row included.
@@ -244,8 +244,7 @@ struct Verdict {
 pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i64) -> Result<Outcome, Need> {
     let now_us = bucket.head.clamp(now_us);
     let current = bucket.versions.last().ok_or_else(|| Error::invalid("no policy was given to decide by"))?;
-    let mut head = *bucket.head;
-    let policy = bring::to(&mut head, &bucket, ledger, now_us)?;
+    let Brought { mut head, level, policy } = bring::to(&bucket, ledger, now_us)?;
     let policy = policy.as_ref();
     validate(policy, ask)?;
 
@@ -257,9 +256,9 @@ pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i
     let limit = (policy.limit() - kept).max(0);
     let bucket = Bucket { head: &head, ..bucket };
     let mut verdict = match policy.algorithm().family() {
-        _ if policy.mode() == Mode::Off => Verdict::off(limit, head.level),
+        _ if policy.mode() == Mode::Off => Verdict::off(limit, level),
         Family::Window => window::decide(policy, &bucket, ledger, limit, ask, now_us)?,
-        Family::Level => token_bucket::decide(policy, &bucket, limit, ask, now_us),
+        Family::Level => token_bucket::decide(policy, &bucket, level, limit, ask, now_us),
         Family::Held => held::decide(policy, &bucket, limit, ask, now_us),
     };
     let mut banned_until_us = None;
@@ -270,19 +269,19 @@ pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i
             && verdict.reason != Reason::ExceedsLimit
         {
             let wait_us = until_us.saturating_sub(now_us).max(verdict.wait_us.unwrap_or(0));
-            verdict = Verdict { remaining: 0, ..verdict.refuse(Reason::Banned, Some(wait_us), head.level) };
+            verdict = Verdict { remaining: 0, ..verdict.refuse(Reason::Banned, Some(wait_us), level) };
         } else if banned.is_none() && !verdict.reason.allows() {
             let exempt =
                 head.exception.is_some_and(|exception| exception.ban_exempt && exception.holds(now_us));
             if let Some(rule) = policy.ban().filter(|_| !exempt) {
-                banned_until_us = ban::strike(&rule, &mut head, ledger, verdict.wait_us, now_us)?;
+                banned_until_us = ban::strike(&rule, head.to_mut(), ledger, verdict.wait_us, now_us)?;
                 if let (Some(until_us), Some(wait_us)) = (banned_until_us, &mut verdict.wait_us) {
                     *wait_us = until_us.saturating_sub(now_us).max(*wait_us);
                 }
             }
         }
         if ask.held_back && verdict.reason.allows() {
-            verdict = verdict.refuse(Reason::HeldBack, None, head.level);
+            verdict = verdict.refuse(Reason::HeldBack, None, level);
         }
     }
     let spent_total = head.spent_total.checked_add(verdict.spent).ok_or_else(|| {
@@ -291,16 +290,7 @@ pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i
             head.spent_total, verdict.spent
         ))
     })?;
-    let seq = head.seq + 1;
     let ends_us = verdict.ends_us.or(ask.ttl_us.map(|ttl_us| now_us.saturating_add(ttl_us)));
-    let ends_us = ends_us.filter(|_| verdict.spent > 0 && verdict.reason.allows());
-    let hold = ends_us.map(|ends_us| Hold {
-        seq,
-        charged_us: now_us,
-        amount: verdict.spent,
-        ends_us,
-        member: ask.member.map(str::to_owned),
-    });
     Ok(Outcome {
         blocked: !verdict.reason.allows() && policy.mode() == Mode::Enforce,
         reason: verdict.reason,
@@ -309,17 +299,16 @@ pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i
         remaining: verdict.remaining,
         retry_after_us: verdict.wait_us,
         delay_us: verdict.delay_us,
-        ends_us,
+        ends_us: ends_us.filter(|_| verdict.spent > 0 && verdict.reason.allows()),
         decided_us: now_us,
-        hold,
         banned_until_us,
         head: Head {
-            seq: seq + i64::from(banned_until_us.is_some()),
+            seq: head.seq + 1 + i64::from(banned_until_us.is_some()),
             last_us: now_us,
             spent_total,
             level: verdict.level,
             zone_version: current.version,
-            ..head
+            ..*head
         },
     })
 }
@@ -344,6 +333,26 @@ fn validate(policy: &Policy, ask: &Ask<'_>) -> Result<()> {
         return Err(Error::invalid(format!("nothing can be reserved in a zone of {algorithm}; use a check")));
     }
     Ok(())
+}
+
+impl Outcome {
+    /// The check's place in the bucket; a ban that it brought about comes after it.
+    #[must_use]
+    pub fn seq(&self) -> i64 {
+        self.head.seq - i64::from(self.banned_until_us.is_some())
+    }
+
+    /// What of it ends by itself, with the member that was asked about.
+    #[must_use]
+    pub fn hold(&self, member: Option<&str>) -> Option<Hold> {
+        self.ends_us.map(|ends_us| Hold {
+            seq: self.seq(),
+            charged_us: self.decided_us,
+            amount: self.spent,
+            ends_us,
+            member: member.map(str::to_owned),
+        })
+    }
 }
 
 impl Verdict {

@@ -13,6 +13,7 @@
 -- install sql/mysql/zone_policy.sql
 -- install sql/mysql/zone_calendar_period.sql
 -- install sql/mysql/zone_window_before.sql
+-- install sql/mysql/zone_total_reached.sql
 -- install sql/mysql/zone_window_reached.sql
 -- install sql/mysql/zone_window.sql
 -- install sql/mysql/zone_level_wait.sql

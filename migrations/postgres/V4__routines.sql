@@ -39,6 +39,7 @@
 -- install sql/postgres/zone_window_total.sql
 -- install sql/postgres/zone_window_before.sql
 -- install sql/postgres/zone_window_used.sql
+-- install sql/postgres/zone_total_reached.sql
 -- install sql/postgres/zone_window_reached.sql
 -- install sql/postgres/zone_window_left.sql
 -- install sql/postgres/zone_window_wait.sql

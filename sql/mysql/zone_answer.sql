@@ -227,18 +227,12 @@ answer: begin
                 set o_reason = 'exceeds_limit';
             elseif p_cost > 0 and v_spent_total - v_before > o_zone_limit - p_cost then
                 set o_reason = 'over_limit';
-                -- The first charge by which enough had been spent; once it has left the window, the cost fits.
-                select if(
-                    t.spent_total - t.spent >= v_spent_total - o_zone_limit + p_cost, null,
-                    timestampdiff(microsecond, v_from, t.created_at)
-                )
-                into o_retry_after_us
-                from zone_txn t force index (zone_txn_spent)
-                where t.zone_id = p_zone_id and t.bucket_key = v_key
-                    and t.spent_total >= v_spent_total - o_zone_limit + p_cost
-                    and t.sealed
-                order by t.spent_total, t.seq
-                limit 1;
+                -- By when had enough been spent? Once that has left the window, the cost fits.
+                call zone_total_reached(
+                    p_zone_id, v_key, v_spent_total - o_zone_limit + p_cost, v_now_us - v_window_us, v_last_us,
+                    o_retry_after_us
+                );
+                set o_retry_after_us = o_retry_after_us + v_window_us - v_now_us;
                 if o_retry_after_us is null then
                     call zone_error('ledger', p_zone_id, null, null);
                 end if;

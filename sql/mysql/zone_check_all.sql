@@ -23,6 +23,9 @@ begin
     call zone_transaction_require();
     set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
     call zone_decide_all(p_checks, true, v_told);
+    if v_told is null then
+        call zone_error('killed', null, null, null);
+    end if;
     set innodb_lock_wait_timeout = v_lock_wait_s;
     call zone_checks_tell(v_told);
 end;

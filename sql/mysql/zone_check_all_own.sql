@@ -27,6 +27,9 @@ begin
         set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
         start transaction;
         call zone_decide_all(p_checks, false, v_told);
+        if v_told is null then
+            call zone_error('killed', null, null, null);
+        end if;
         commit and no chain no release;
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;

@@ -29,6 +29,9 @@ begin
         set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
         start transaction;
         call zone_decide_each(p_checks, p_skip_locked, false, v_told);
+        if v_told is null then
+            call zone_error('killed', null, null, null);
+        end if;
         commit and no chain no release;
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;

@@ -3,7 +3,8 @@
 -- Arguments  p_checks       as zone_checks_read tells them; those that leave no row only look
 --            p_skip_locked  leave out the buckets that somebody else holds
 --            p_joined       the transaction is the caller's and may be of any isolation level
---            o_left_out     those that were left out, each as its zone, a colon and the key in hex, between commas
+--            o_left_out     those that were left out, each as its zone, a colon and the key in hex, between commas; null when
+--                it was killed
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends; with p_skip_locked
 --            it waits for no row but a second for a new one that another transaction makes too
 -- Errors     those of zone_bucket_open
@@ -22,6 +23,7 @@ begin
     declare v_found       bigint;
     declare v_zone_id     int;
     declare v_key         varbinary(255);
+    declare v_left_out    longtext character set ascii default '';
     -- Sorted before any row is locked.
     declare c_bucket cursor for
         select b.zone_id, b.bucket_key
@@ -37,7 +39,6 @@ begin
         order by b.zone_id, b.bucket_key;
     declare continue handler for not found set v_done = true;
 
-    set o_left_out = '';
     open c_bucket;
     buckets: loop
         set v_done = false;
@@ -88,8 +89,9 @@ begin
             end if;
         end loop;
         if v_held then
-            set o_left_out = concat(o_left_out, if(o_left_out = '', '', ','), v_zone_id, ':', hex(v_key));
+            set v_left_out = concat(v_left_out, if(v_left_out = '', '', ','), v_zone_id, ':', hex(v_key));
         end if;
     end loop;
     close c_bucket;
+    set o_left_out = v_left_out;
 end;

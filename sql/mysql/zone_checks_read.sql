@@ -2,7 +2,8 @@
 --
 -- Arguments  p_checks  as for zone_check_many
 --            o_checks  the same with the zones by their numbers, for the routines that decide:
---                      [[zone, key, transaction in hex, cost, 1 where it leaves a row, critical, member, ttl], …]
+--                      [[zone, key, transaction in hex, cost, 1 where it leaves a row, critical, member, ttl], …]; null when
+--                      it was killed
 -- Locks      zones that are named by their names, shared, until the transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) a value is out of range
 drop procedure if exists zone_checks_read;

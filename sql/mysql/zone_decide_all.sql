@@ -4,7 +4,7 @@
 --
 -- Arguments  p_checks  as for zone_check_all
 --            p_joined  the transaction is the caller's and may be of any isolation level
---            o_told    the answers, as zone_checks_tell takes them
+--            o_told    the answers, as zone_checks_tell takes them; null when it was killed
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_check_all, but for TG006
 drop procedure if exists zone_decide_all;
@@ -25,6 +25,7 @@ begin
     declare v_twice_in       int;
     declare v_checks         json;
     declare v_left_out       longtext character set ascii;
+    declare v_told           longtext character set utf8mb4 default '';
     -- The places of those that were decided before, and of those that do not pass.
     declare v_known          longtext character set ascii default '';
     declare v_refused        longtext character set ascii default '';
@@ -116,7 +117,9 @@ begin
         call zone_error('many txns', null, null, null);
     end if;
     call zone_checks_hold(v_checks, false, p_joined, v_left_out);
-    set o_told = '';
+    if v_checks is null or v_left_out is null then
+        call zone_error('killed', null, null, null);
+    end if;
 
     -- 2. The clock, after the locks. Time never moves backwards within a bucket.
     call zone_clock(v_clock_us);
@@ -159,8 +162,8 @@ begin
                 end if;
                 set v_past = v_past + 1;
                 set v_known = concat(v_known, ',', v_position);
-                set o_told = concat(
-                    o_told, if(o_told = '', '', ','),
+                set v_told = concat(
+                    v_told, if(v_told = '', '', ','),
                     json_array(
                         v_position, v_id, hex(v_txn_id), v_zone_id, v_zone_version, v_bucket_key, v_row_seq, v_blocked,
                         v_reason, v_cost, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us,
@@ -245,8 +248,8 @@ begin
                 call zone_error('killed', null, null, null);
             end if;
         end if;
-        set o_told = concat(
-            o_told, if(o_told = '', '', ','),
+        set v_told = concat(
+            v_told, if(v_told = '', '', ','),
             json_array(
                 v_position, v_id, hex(v_txn_id), v_zone_id, v_head_version, v_bucket_key,
                 if(v_recorded, v_seq + 1, null), v_blocked, v_reason, v_cost, v_zone_limit, v_remaining,
@@ -255,4 +258,5 @@ begin
         );
     end loop;
     close c_check;
+    set o_told = v_told;
 end;

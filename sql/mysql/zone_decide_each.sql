@@ -3,7 +3,7 @@
 -- Arguments  p_checks       as for zone_check_many
 --            p_skip_locked  leave out the checks of buckets that somebody else holds
 --            p_joined       the transaction is the caller's and may be of any isolation level
---            o_told         the answers, as zone_checks_tell takes them
+--            o_told         the answers, as zone_checks_tell takes them; null when it was killed
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends
 -- Errors     those of zone_checks_read and of zone_answer
 drop procedure if exists zone_decide_each;
@@ -19,6 +19,7 @@ begin
     declare v_done           boolean default false;
     declare v_checks         json;
     declare v_left_out       longtext character set ascii;
+    declare v_told           longtext character set utf8mb4 default '';
     -- a check
     declare v_position       int;
     declare v_zone_id        int;
@@ -60,7 +61,9 @@ begin
 
     call zone_checks_read(p_checks, v_checks);
     call zone_checks_hold(v_checks, coalesce(p_skip_locked, false), p_joined, v_left_out);
-    set o_told = '';
+    if v_checks is null or v_left_out is null then
+        call zone_error('killed', null, null, null);
+    end if;
     open c_check;
     checks: loop
         fetch c_check into v_position, v_zone_id, v_key, v_txn_id, v_cost, v_recorded, v_critical, v_member, v_ttl_us;
@@ -78,8 +81,8 @@ begin
                 v_ends_at, v_created_at, v_replayed
             );
         end if;
-        set o_told = concat(
-            o_told, if(o_told = '', '', ','),
+        set v_told = concat(
+            v_told, if(v_told = '', '', ','),
             json_array(
                 v_position, v_id, hex(v_txn_id), v_zone_id, v_zone_version, v_key, v_seq, v_blocked, v_reason, v_cost,
                 v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, timestampdiff(microsecond, v_epoch, v_ends_at),
@@ -89,4 +92,5 @@ begin
         set v_done = false;
     end loop;
     close c_check;
+    set o_told = v_told;
 end;

@@ -1,12 +1,13 @@
 -- zone_engine_ask: what the rows of buckets say to questions, for a process that decides by itself.
 --
--- Arguments  p_questions  of each bucket that is asked about: [[zone, key, question, number], …]. total: what was spent in
---                         all before a time; reached: when a total was first reached; strikes: how many strikes there had
---                         been before a time; blocked: 1 where, from a time on, a check was blocked for some time by a
---                         version whose blocked rows are coalesced; open: 1 where a version of the zone was ever open
---                         while the database did not answer. The number is the total; of times, microseconds since 1970
+-- Arguments  p_questions  of each bucket that is asked about: [[zone, key, question, number, after, until], …]. total: what
+--                         was spent in all before a time; reached: when a total was first reached, after a time and not
+--                         after another; strikes: how many strikes there had been before a time; blocked: 1 where, from a
+--                         time on, a check was blocked for some time by a version whose blocked rows are coalesced; open:
+--                         1 where a version of the zone was ever open while the database did not answer. The number is
+--                         the total; of times, microseconds since 1970
 -- Result     one for each question, of one row, in their order: the answer, of times in microseconds; null where the rows
---            that could say it are not there
+--            that could say it are not there. The last, whole, says that these are all
 -- Locks      nothing
 drop procedure if exists zone_engine_ask;
 create procedure zone_engine_ask(in p_questions json)
@@ -18,22 +19,26 @@ begin
     declare v_key      varbinary(255);
     declare v_question varchar(20) character set ascii;
     declare v_number   bigint;
+    declare v_after_us bigint;
+    declare v_until_us bigint;
     declare v_time     datetime(6);
     declare v_answer   bigint;
     declare c_question cursor for
-        select j.zone_id, left(cast(j.key_text as binary), 255), j.question, j.number
+        select j.zone_id, left(cast(j.key_text as binary), 255), j.question, j.number, j.after_us, j.until_us
         from json_table(p_questions, '$[*]' columns (
             place    for ordinality,
             zone_id  int path '$[0]',
             key_text varchar(255) character set utf8mb4 path '$[1]',
             question varchar(20) character set ascii path '$[2]',
-            number   bigint path '$[3]'
+            number   bigint path '$[3]',
+            after_us bigint path '$[4]',
+            until_us bigint path '$[5]'
         )) j
         order by j.place;
     declare continue handler for not found set v_found = false;
     open c_question;
     question: loop
-        fetch c_question into v_zone_id, v_key, v_question, v_number;
+        fetch c_question into v_zone_id, v_key, v_question, v_number, v_after_us, v_until_us;
         if not v_found then
             leave question;
         end if;
@@ -56,14 +61,8 @@ begin
                     where d.zone_id = v_zone_id and d.bucket_key = v_key;
                 end if;
             when 'reached' then
-                select timestampdiff(microsecond, v_epoch, t.created_at)
-                into v_answer
-                from zone_txn t force index (zone_txn_spent)
-                where t.zone_id = v_zone_id and t.bucket_key = v_key and t.spent > 0 and t.spent_total >= v_number
-                    and t.sealed
-                order by t.spent_total, t.seq
-                limit 1;
-                if not v_found then
+                call zone_total_reached(v_zone_id, v_key, v_number, v_after_us, v_until_us, v_answer);
+                if v_answer is null then
                     -- A ledger that cannot say has lost rows of the window; a whole window from now is certainly enough.
                     call zone_clock(v_answer);
                 end if;
@@ -102,4 +101,5 @@ begin
         set v_found = true;
     end loop;
     close c_question;
+    select true as whole;
 end;

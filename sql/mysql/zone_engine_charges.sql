@@ -3,7 +3,7 @@
 -- Arguments  p_windows  the buckets, each with the time, in microseconds since 1970: [[zone, key, time], …]
 --            p_limit    the most rows of a bucket
 -- Result     one for each bucket that has any: their first rows from there on, at most so many; the place of the bucket,
---            from 1; when, how much was spent, and how much in all up to there
+--            from 1; when, how much was spent, and how much in all up to there. The last, whole, says that these are all
 -- Locks      nothing
 drop procedure if exists zone_engine_charges;
 create procedure zone_engine_charges(in p_windows json, in p_limit int)
@@ -37,4 +37,5 @@ begin
         limit p_limit;
     end loop;
     close c_window;
+    select true as whole;
 end;

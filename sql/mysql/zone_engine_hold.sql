@@ -10,7 +10,7 @@
 --            Those after it say of which bucket they are by its place, from 1: back_place, the head that the ledger of a
 --            bucket has whose row was removed; total_place, where a sliding log in force has charges in its window, what
 --            had been spent in all (total) before a time (total_us); hold_place, what of its charges ends by itself. The
---            last says of which transaction its rows of the ledger are: past_place
+--            next says of which transaction its rows of the ledger are: past_place. The last, whole, says that these are all
 -- Locks      nothing; with p_lock the buckets' rows, see zone_bucket_open
 -- Errors     with p_lock TG006 (31006) no transaction is open, and those of zone_bucket_open; 1205 the lock was not had in
 --            time
@@ -179,4 +179,5 @@ begin
         where t.sealed
         order by c.place, t.created_at, t.seq;
     end if;
+    select true as whole;
 end;

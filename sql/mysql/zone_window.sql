@@ -64,6 +64,7 @@ sums: begin
     declare v_end_us     bigint;
     declare v_from_us    bigint;
     declare v_fade_us    bigint;
+    declare v_floor_us   bigint;  -- nothing before it counts now
     declare v_origin_us  bigint;
     declare v_total      bigint;
     declare v_before     bigint;
@@ -95,8 +96,9 @@ sums: begin
         else
             call zone_calendar_period(p_zone_id, p_version, p_calendar, v_at_us, v_from_us, v_end_us);
         end if;
-        if p_holding and v_origin_us is null then
-            set v_origin_us = coalesce(v_fade_us, v_from_us);
+        if v_floor_us is null then
+            set v_floor_us = coalesce(v_fade_us, v_from_us);
+            set v_origin_us = if(p_holding, v_floor_us, null);
         end if;
         call zone_window_before(
             p_zone_id, p_bucket_key, v_from_us, v_at_us, v_origin_us, p_now_us, v_own, p_back, p_back_us, p_joined, p_seq, p_last_us,
@@ -195,7 +197,7 @@ sums: begin
                 and h.seq > coalesce(p_carried_seq, 0);
         end if;
         call zone_window_reached(
-            p_zone_id, p_bucket_key, v_must_leave + v_ended_then, p_now_us, p_joined, p_seq, p_last_us, p_spent_total,
+            p_zone_id, p_bucket_key, v_must_leave + v_ended_then, v_floor_us, p_now_us, p_seq, p_last_us, p_spent_total,
             p_carried_us, p_carried_total, v_reached_us
         );
         if v_middle is null then

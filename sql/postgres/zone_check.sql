@@ -66,7 +66,6 @@ declare
     v_base        bigint;
     v_missing     bigint;
     v_elapsed_us  bigint;
-    v_reached_at  timestamptz;
     v_reason      text := 'within_limit';
     v_level       bigint;
     v_remaining   bigint;
@@ -205,17 +204,12 @@ begin
             v_reason := 'exceeds_limit';
         elsif p_cost > 0 and v_head.spent_total - v_base > v_limit - p_cost then
             v_reason := 'over_limit';
-            select t.created_at
-            into v_reached_at
-            from zone_txn t
-            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-                and t.spent > 0 and t.spent_total >= v_head.spent_total - v_limit + p_cost
-            order by t.spent_total
-            limit 1;
-            if not found then
+            v_wait_us := zone_total_reached(
+                p_zone_id, p_bucket_key, v_head.spent_total - v_limit + p_cost, zone_us(v_start), zone_us(v_head.last_at)
+            ) - zone_us(v_start);
+            if v_wait_us is null then
                 perform zone_error('ledger', p_zone_id::text);
             end if;
-            v_wait_us := extract(epoch from v_reached_at - v_start) * 1000000;
         else
             v_remaining := v_remaining - p_cost;
             v_spent := p_cost;

@@ -6,9 +6,17 @@
 --                         check was blocked for some time by a version whose blocked rows are coalesced; open: 1 where
 --                         a version of the zone was ever open while the database did not answer
 --            p_numbers    the total; of times, microseconds since 1970
+--            p_after_us, p_until_us  between which times the total was reached; null for other questions
 -- Result     the answers in that order, times in microseconds; null where the rows that could say it are not there
 -- Locks      nothing
-create function zone_engine_ask(p_zone_ids int[], p_bucket_keys text[], p_questions text[], p_numbers bigint[])
+create function zone_engine_ask(
+    p_zone_ids    int[],
+    p_bucket_keys text[],
+    p_questions   text[],
+    p_numbers     bigint[],
+    p_after_us    bigint[],
+    p_until_us    bigint[]
+)
 returns bigint[]
 language plpgsql
 stable
@@ -26,9 +34,9 @@ declare
     v_answer  bigint;
 begin
     for v_asked in
-        select q.zone_id, q.bucket_key, q.question, q.number, q.position
-        from unnest(p_zone_ids, p_bucket_keys, p_questions, p_numbers) with ordinality
-            as q (zone_id, bucket_key, question, number, position)
+        select q.zone_id, q.bucket_key, q.question, q.number, q.after_us, q.until_us, q.position
+        from unnest(p_zone_ids, p_bucket_keys, p_questions, p_numbers, p_after_us, p_until_us) with ordinality
+            as q (zone_id, bucket_key, question, number, after_us, until_us, position)
     loop
         v_answer := null;
         case v_asked.question
@@ -47,13 +55,9 @@ begin
                     where d.zone_id = v_asked.zone_id and d.bucket_key = v_asked.bucket_key;
                 end if;
             when 'reached' then
-                select zone_us(t.created_at)
-                into v_answer
-                from zone_txn t
-                where t.zone_id = v_asked.zone_id and t.bucket_key = v_asked.bucket_key
-                    and t.spent > 0 and t.spent_total >= v_asked.number
-                order by t.spent_total
-                limit 1;
+                v_answer := zone_total_reached(
+                    v_asked.zone_id, v_asked.bucket_key, v_asked.number, v_asked.after_us, v_asked.until_us
+                );
                 -- A ledger that cannot say has lost rows of the window; a whole window from now is certainly enough.
                 v_answer := coalesce(v_answer, zone_us(pg_catalog.clock_timestamp()));
             when 'strikes' then

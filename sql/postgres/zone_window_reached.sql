@@ -1,19 +1,21 @@
 -- zone_window_reached: when a bucket had spent so much that has not ended by a time. Not called from outside.
 --
 -- What had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last charge of
--- which something has ended and by which that is too little, and not after the next one. The totals are indexed: one
--- probe for each halving of these charges, and one more.
+-- which something has ended and by which that is too little, and not after the next one: one search in the totals for each
+-- halving of these charges, and one more.
 --
 -- Arguments  p_window  the bucket
 --            p_net     units
 --            p_at_us   ended by then
 -- Result     the time of the charge
 -- Locks      nothing
+-- Errors     TG008 the algorithm is no window
 create function zone_window_reached(p_window zone_window, p_net bigint, p_at_us bigint)
 returns bigint
 language plpgsql
 as $$
 declare
+    v_frame      record := zone_window_frame(p_window, p_window.now_us);
     v_charged    bigint[];   -- when charges were made of which something has ended
     v_ended      numeric[];  -- how much in all up to there
     v_low        int := 0;   -- too little had been spent by this one
@@ -49,13 +51,10 @@ begin
         if v_total <= p_window.carried_total then
             v_reached_us := p_window.carried_us;
         elsif v_total <= p_window.spent_total then
-            select zone_us(t.created_at)
-            into v_reached_us
-            from zone_txn t
-            where t.zone_id = p_window.zone_id and t.bucket_key = p_window.bucket_key
-                and t.spent > 0 and t.spent_total >= v_total
-            order by t.spent_total
-            limit 1;
+            v_reached_us := zone_total_reached(
+                p_window.zone_id, p_window.bucket_key, v_total, least(v_frame.o_from_us, v_frame.o_fade_us) - 1,
+                p_window.last_us
+            );
         end if;
         -- By the check in question itself. A ledger that cannot say has lost rows of the window; a whole window from
         -- now is certainly enough.

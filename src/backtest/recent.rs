@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::decide::{Head, Hold, Ledger, Need, Outcome, same_as, since};
+use crate::decide::{Ask, Head, Hold, Ledger, Need, Outcome, same_as, since};
 use crate::zone::{Family, Policy};
 
 /// Where there is no more than this to search, forgetting would cost more than it saves.
@@ -40,7 +40,7 @@ impl Recent {
     }
 
     /// Keeps what a decision leaves behind.
-    pub fn append(&mut self, policy: &Policy, outcome: &Outcome) {
+    pub fn append(&mut self, policy: &Policy, ask: &Ask<'_>, outcome: &Outcome) {
         let now_us = outcome.decided_us;
         if outcome.spent > 0 && policy.algorithm().family() == Family::Window {
             // What counts alike is one: a fixed window remembers one charge, a sliding counter one a slot.
@@ -52,11 +52,11 @@ impl Recent {
         {
             self.strikes.rise(now_us, outcome.head.strikes, || now_us.saturating_sub(rule.within_us));
         }
-        if let Some(hold) = &outcome.hold {
+        if let Some(hold) = outcome.hold(ask.member) {
             if self.holds.len() == self.holds.capacity() {
                 self.holds.retain(|hold| hold.ends_us > now_us);
             }
-            self.holds.push(hold.clone());
+            self.holds.push(hold);
         }
         self.head = outcome.head;
     }
@@ -118,7 +118,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::decide::{Ask, Bucket, Version, decide};
+    use crate::decide::{Bucket, Version, decide};
     use crate::zone::{Algorithm, BanRule};
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
                 recent.advance(&policy, now_us);
                 let bucket = Bucket { versions: &versions, head: &recent.head, holds: &recent.holds };
                 let outcome = decide(bucket, &recent, &ask, now_us).unwrap();
-                recent.append(&policy, &outcome);
+                recent.append(&policy, &ask, &outcome);
             }
             assert!(recent.head.spent_total > 1_000, "{algorithm}");
             let kept = recent.spent.rises.len().max(recent.holds.len());

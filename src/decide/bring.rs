@@ -10,14 +10,19 @@ use crate::zone::{Family, Policy, RunningBuckets, UNITS_MAX};
 /// What is carried over at most: more would say nothing more of any limit, and the sums could not be reckoned with.
 const CARRIED_MAX: i64 = 4 * UNITS_MAX;
 
-/// Brings `head`, a copy of the bucket's, to a time that is not before its own, and returns the policy that is in force
-/// for it then. The head keeps its `last_us`; its level is that at `now_us`.
-pub(super) fn to<'b>(
-    head: &mut Head,
-    bucket: &Bucket<'b>,
-    ledger: &impl Ledger,
-    now_us: i64,
-) -> Result<Cow<'b, Policy>, Need> {
+/// A bucket at a time after its last row.
+pub(super) struct Brought<'b> {
+    /// What that row left behind, or what has become of it since.
+    pub head: Cow<'b, Head>,
+    /// The level at the time, in place of the head's.
+    pub level: Option<i64>,
+    /// What is in force for the bucket then.
+    pub policy: Cow<'b, Policy>,
+}
+
+/// Brings a bucket to a time that is not before its own.
+pub(super) fn to<'b>(bucket: &Bucket<'b>, ledger: &impl Ledger, now_us: i64) -> Result<Brought<'b>, Need> {
+    let head = bucket.head;
     let Some((mut first, mut later)) = bucket.versions.split_first() else {
         return Err(Error::invalid("no policy was given to decide by").into());
     };
@@ -28,11 +33,12 @@ pub(super) fn to<'b>(
     let level = first.policy.algorithm().family() == Family::Level;
     if later.is_empty() && head.exception.is_none() && (bucket.holds.is_empty() || !level) {
         // Nothing has happened in between: so it is with nearly every check.
-        if let (true, Some(before)) = (level, head.level) {
-            head.level = Some(token_bucket::refill(&first.policy, before, now_us.saturating_sub(at_us)));
-        }
-        return Ok(Cow::Borrowed(&first.policy));
+        let refill = |before| token_bucket::refill(&first.policy, before, now_us.saturating_sub(at_us));
+        let level = if level { head.level.map(refill) } else { head.level };
+        return Ok(Brought { head: Cow::Borrowed(head), level, policy: Cow::Borrowed(&first.policy) });
     }
+    let mut head = *head;
+    let head = &mut head;
     let mut version = first;
     let mut later = later.iter().peekable();
     let mut ends: Vec<_> = Vec::new();
@@ -67,7 +73,7 @@ pub(super) fn to<'b>(
             head.exception = None;
             convert(head, bucket, ledger, [&policy, &version.policy], RunningBuckets::AsIs, at_us)?;
         } else {
-            return Ok(policy);
+            return Ok(Brought { level: head.level, head: Cow::Owned(*head), policy });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What happens to a bucket besides checks: a charge is given back or settled, a ban or an override is set or lifted.
 
+use super::bring::Brought;
 use super::{Bucket, Exception, Head, Hold, Ledger, Need, bring, token_bucket};
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
@@ -107,8 +108,8 @@ pub struct Happened {
 pub fn happen(bucket: Bucket<'_>, ledger: &impl Ledger, event: Event, now_us: i64) -> Result<Happened, Need> {
     let now_us = bucket.head.clamp(now_us);
     let current = bucket.versions.last().ok_or_else(|| Error::invalid("no policy was given to decide by"))?;
-    let mut head = *bucket.head;
-    let policy = bring::to(&mut head, &bucket, ledger, now_us)?;
+    let Brought { head, level, policy } = bring::to(&bucket, ledger, now_us)?;
+    let head = Head { level, ..*head };
     let mut happened =
         Happened { at_us: now_us, cost: 0, spent: 0, ends_us: None, target_us: None, hold: None, head };
     let head = &mut happened.head;

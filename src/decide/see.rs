@@ -1,5 +1,6 @@
 //! What the core looks at when it decides: for who explains a decision.
 
+use super::bring::Brought;
 use super::token_bucket::Units;
 use super::{Bucket, Head, Ledger, Need, bring, share, window};
 use crate::zone::{Family, Policy};
@@ -41,8 +42,8 @@ impl Fading {
 
 pub(crate) fn see(bucket: Bucket<'_>, ledger: &impl Ledger, now_us: i64) -> Result<Seen, Need> {
     let now_us = bucket.head.clamp(now_us);
-    let mut head = *bucket.head;
-    let policy = bring::to(&mut head, &bucket, ledger, now_us)?.into_owned();
+    let Brought { head, level, policy } = bring::to(&bucket, ledger, now_us)?;
+    let (head, policy) = (Head { level, ..*head }, policy.into_owned());
     let family = policy.algorithm().family();
     let frame = (family == Family::Window).then(|| window::frame(&policy, now_us));
     let units = (family == Family::Level).then(|| {

@@ -42,16 +42,17 @@ impl Units {
     }
 }
 
-/// `bucket.head.level` is the level now; a bucket without one is full.
+/// A bucket without a level is full.
 pub(super) fn decide(
     policy: &Policy,
     bucket: &Bucket<'_>,
+    level: Option<i64>,
     limit: i64,
     ask: &Ask<'_>,
     now_us: i64,
 ) -> Verdict {
     let units = Units::of(policy);
-    let level = bucket.head.level.unwrap_or(units.capacity);
+    let level = level.unwrap_or(units.capacity);
     // What the reserve keeps back is not there for this check.
     let kept = units.capacity - limit * units.per_token;
     let left = |level: i64| (level.saturating_sub(kept) / units.per_token).max(0);

@@ -4,15 +4,16 @@
 //! first lane that is free again takes them in one call: the waiting is that of the calls before it, never a
 //! timer's. This is the group commit of databases, one layer up.
 //!
-//! A call with several buckets waits for none of them in the database: those that somebody else holds come back
-//! undecided and go each by itself, where waiting delays nobody. A call that fails is split in two until the
-//! one check that is to blame is alone with its error.
+//! A call with several buckets waits for none of them in the database: those that somebody else holds or has moved
+//! come back undecided and go with the next call; those that come back once more go each by itself, where waiting
+//! delays nobody. A call that fails is split in two until the one check that is to blame is alone with its error.
 
 mod batch;
 mod queue;
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +57,14 @@ struct State {
 pub(super) struct Pass {
     combiner: Arc<Combiner>,
     bucket: Bucket,
+    /// A call has left its checks undecided.
+    was_left: AtomicBool,
+}
+
+impl Pass {
+    fn new(combiner: &Arc<Combiner>, bucket: Bucket) -> Self {
+        Self { combiner: Arc::clone(combiner), bucket, was_left: AtomicBool::new(false) }
+    }
 }
 
 impl Drop for Pass {
@@ -160,7 +169,7 @@ impl Combiner {
     fn grant(self: &Arc<Self>, mut granted: Granted<oneshot::Sender<Pass>>) {
         while let Some((bucket, turn)) = granted {
             if !turn.is_closed() {
-                turn.send(Pass { combiner: Arc::clone(self), bucket }).ok();
+                turn.send(Pass::new(self, bucket)).ok();
                 return;
             }
             granted = self.state().queue.release(bucket);
@@ -178,12 +187,12 @@ impl Combiner {
         }
     }
 
-    /// What is ready, for one call; None when nothing is.
-    fn take(self: &Arc<Self>) -> Option<Batch> {
-        let taken = self.state().queue.take(self.size);
-        let mut batch = Batch::default();
+    /// What is ready, for one call with what the one before has left; None when nothing is.
+    fn take(self: &Arc<Self>, left: Batch) -> Option<Batch> {
+        let taken = self.state().queue.take(self.size.saturating_sub(left.requests.len()));
+        let mut batch = left;
         for (bucket, checks) in taken {
-            let pass = Arc::new(Pass { combiner: Arc::clone(self), bucket });
+            let pass = Arc::new(Pass::new(self, bucket));
             for (request, caller) in checks {
                 batch.push(request, caller, Arc::clone(&pass));
             }
@@ -269,14 +278,22 @@ impl Lane {
     async fn run(mut self) {
         self.began = true;
         let combiner = Arc::clone(&self.combiner);
-        while let Some(batch) = combiner.take() {
+        let mut left = Batch::default();
+        loop {
+            // What those who were answered ask next goes along.
+            tokio::task::yield_now().await;
+            let Some(batch) = combiner.take(std::mem::take(&mut left)) else { return };
             let permit = match batch.is_of_one_bucket() {
                 true => Arc::clone(&combiner.patient).try_acquire_owned().ok(),
                 false => None,
             };
             if permit.is_none() {
                 for held in combiner.decide(batch, None).await {
-                    tokio::spawn(Arc::clone(&combiner).decide_patiently(held));
+                    if held.leave() {
+                        left.append(held);
+                    } else {
+                        tokio::spawn(Arc::clone(&combiner).decide_patiently(held));
+                    }
                 }
                 continue;
             }

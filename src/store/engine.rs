@@ -120,26 +120,35 @@ pub(super) enum Question {
     WasOpen,
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 impl Question {
-    /// As the routine `zone_engine_ask` takes it: what is asked, and about which number.
-    pub fn asked(self) -> (&'static str, i64) {
+    /// From when on rows say what was charged; None where they do not say it, or nobody knows from when on.
+    pub fn since_us(self) -> Option<i64> {
         match self {
-            Self::TotalBefore(us) => ("total", us),
-            Self::Reached(search) => ("reached", search.total),
-            Self::StrikesBefore(us) => ("strikes", us),
-            Self::BlockedSince(us) => ("blocked", us),
-            Self::WasOpen => ("open", 0),
+            Self::TotalBefore(us) => Some(us),
+            Self::Reached(search) => Some(search.after_us + 1).filter(|us| *us > 0),
+            _ => None,
+        }
+    }
+
+    /// As the routine `zone_engine_ask` takes it: what is asked, about which number, and of a search, between which times.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn asked(self) -> (&'static str, i64, Option<(i64, i64)>) {
+        match self {
+            Self::TotalBefore(us) => ("total", us, None),
+            Self::Reached(search) => ("reached", search.total, Some((search.after_us, search.until_us))),
+            Self::StrikesBefore(us) => ("strikes", us, None),
+            Self::BlockedSince(us) => ("blocked", us, None),
+            Self::WasOpen => ("open", 0, None),
         }
     }
 }
 
-/// When was a total reached? Later than `after_us`, and at most twice the highest bit later.
+/// When was a total reached? Later than `after_us`, and not later than `until_us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Search {
     pub total: i64,
     pub after_us: i64,
-    pub highest_bit: i64,
+    pub until_us: i64,
 }
 
 /// What became of rows.

@@ -118,7 +118,7 @@ pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Sc
 /// Ends a call. A statement that is killed ends a routine where it stands, with its transaction open: its connection is
 /// not used again.
 fn ended<T>(mut lease: Leased<sqlx::MySql>, result: Result<T>) -> Result<T> {
-    if result.as_ref().is_err_and(|error| KILLED.contains(&number_of_error(error))) {
+    if result.as_ref().is_err_and(is_killed) {
         lease.close();
     }
     lease.end(result)
@@ -179,6 +179,20 @@ async fn called(
     Err(error(fault))
 }
 
+/// The rows of a routine whose last row says that they are all. MySQL ends a routine that is killed while it opens a cursor
+/// as if it had come to its end.
+async fn whole(
+    connection: &mut MySqlConnection,
+    call: &str,
+    query: Query<'_, sqlx::MySql, MySqlArguments>,
+) -> Result<Vec<MySqlRow>> {
+    let mut rows = called(connection, call, query).await?;
+    match rows.pop() {
+        Some(row) if row.try_get("whole").unwrap_or(false) => Ok(rows),
+        _ => Err(error(sqlx::Error::Protocol(format!("{call} was killed")))),
+    }
+}
+
 /// The rows of a routine that answers each request.
 async fn rows(
     connection: &mut MySqlConnection,
@@ -226,9 +240,19 @@ fn number_of_error(error: &Error) -> u16 {
     error.source().and_then(|cause| cause.downcast_ref()).map_or(0, number)
 }
 
-/// A statement was killed (MySQL's joined updates say 1105 then), took longer than it may, or found no memory: the server
-/// runs no handler of the routine. And what the next one on such a connection fails with.
-const KILLED: [u16; 8] = [1317, 1105, 3024, 1969, 1037, 1038, 1041, 1568];
+/// A statement was killed (MySQL's joined updates say 1105 then, its selects of nothing 1329, and what looks for its rights
+/// 3547), took longer than it may, or found no memory: the server runs no handler of the routine. And what the next one on
+/// such a connection fails with.
+const KILLED: [u16; 10] = [1317, 1105, 1329, 3547, 3024, 1969, 1037, 1038, 1041, 1568];
+
+/// True also of a routine that did not come to its end.
+fn is_killed(error: &Error) -> bool {
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(sqlx::Error::Protocol(_)) => true,
+        Some(fault) => KILLED.contains(&number(fault)),
+        None => false,
+    }
+}
 
 fn number_of(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)

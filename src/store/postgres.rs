@@ -155,10 +155,11 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "TG003" | "TG004" => Fault::Invalid,
         "TG002" => Fault::Conflict,
         "TG009" | "TG010" => Fault::Transient,
-        // Conflicts and lock waits, a server that ends or begins, a session that idled, a node that only reads, and
-        // 53200: no room for the locks of SERIALIZABLE, which a smaller call or a later one has.
-        "53200" | "40001" | "40P01" | "55P03" | "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25P03"
-        | "25006" => Fault::Transient,
+        // Conflicts and lock waits, a statement that was killed or took longer than it may, a server that ends or begins, a
+        // session that idled, a node that only reads, and 53200: no room for the locks of SERIALIZABLE, which a smaller
+        // call or a later one has.
+        "53200" | "40001" | "40P01" | "55P03" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "53300"
+        | "25P03" | "25006" => Fault::Transient,
         code if code.starts_with("08") => Fault::Transient,
         "42883" | "42P01" | "3F000" => Fault::Unmigrated,
         "28000" | "28P01" | "3D000" | "42501" => Fault::Refused,

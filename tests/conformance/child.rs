@@ -1,21 +1,31 @@
 //! Other processes: this program, started again with a work to do instead of tests to run.
 
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use tallygate::{Check, Config, Isolation, Limiter};
+use tallygate::{Charged, Check, Config, Isolation, Limiter};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use crate::db::{Told, told};
+use crate::db::{Connected, Engine, Told, told};
+use crate::engine::sql_check;
 
 const VARIABLE: &str = "TALLYGATE_TEST_CHILD";
 
-/// What a child does: its clients make their calls, and each decision is printed when it is had.
+/// What a child does. Each decision is printed when it is had.
 #[derive(Serialize, Deserialize)]
-pub struct Work {
+pub enum Work {
+    Calls(Calls),
+    Caller(Caller),
+}
+
+/// Its clients make their calls.
+#[derive(Serialize, Deserialize)]
+pub struct Calls {
     pub url: String,
     pub zone: String,
     /// What each call checks, in one batch when there are several.
@@ -23,6 +33,15 @@ pub struct Work {
     pub serializable: bool,
     pub clients: usize,
     pub calls: usize,
+}
+
+/// One caller, who checks one of three keys at a time until it is told to end, and whom nothing keeps from asking again.
+#[derive(Serialize, Deserialize)]
+pub struct Caller {
+    pub url: String,
+    pub zone: String,
+    /// By the routine; null is printed for each answer then. Else by the library, which takes some charges back.
+    pub by_sql: Option<Engine>,
 }
 
 /// The work that this process was started for, if it is a child.
@@ -34,6 +53,20 @@ pub fn work_of_this_process() -> Option<Work> {
 impl Work {
     /// Says when it is ready, waits for a line, and works.
     pub async fn run(self) {
+        match self {
+            Self::Calls(calls) => calls.run().await,
+            Self::Caller(caller) => caller.run().await,
+        }
+    }
+}
+
+fn begin() {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+impl Calls {
+    async fn run(self) {
         let isolation = if self.serializable { Isolation::Serializable } else { Isolation::RowLock };
         let config = Config {
             isolation,
@@ -43,8 +76,7 @@ impl Work {
             ..Config::default()
         };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
-        println!("ready");
-        std::io::stdin().read_line(&mut String::new()).unwrap();
+        begin();
         let client = async || {
             for _ in 0..self.calls {
                 let mut checks: Vec<_> = self.keys.iter().map(|key| Check::new(&self.zone, key)).collect();
@@ -58,6 +90,56 @@ impl Work {
             }
         };
         join_all((0..self.clients).map(|_| client())).await;
+    }
+}
+
+impl Caller {
+    async fn run(self) {
+        let config =
+            Config { connections: 2, attempts: 1000, deadline: Duration::from_secs(30), ..Config::default() };
+        let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
+        begin();
+        let over = Arc::new(AtomicBool::new(false));
+        std::thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                std::io::stdin().read_line(&mut String::new()).ok();
+                over.store(true, Ordering::Relaxed);
+            }
+        });
+        let mut session = None;
+        while !over.load(Ordering::Relaxed) {
+            let key = format!("key {}", fastrand::u8(..3));
+            let told = match self.by_sql {
+                None => {
+                    let decision = limiter.check(Check::new(&self.zone, &key)).await.ok();
+                    if let Some(decision) = decision.as_ref().filter(|_| fastrand::u8(..20) == 0) {
+                        limiter.refund(Charged::by(decision.txn_id)).await.ok();
+                    }
+                    decision.as_ref().map(told)
+                }
+                Some(engine) => {
+                    if session.is_none() {
+                        session = Connected::open(engine, &self.url).await.ok();
+                    }
+                    match session.as_mut() {
+                        Some(open) => match open.try_number(&sql_check(engine, &self.zone, &key, 1)).await {
+                            Ok(_) => Some(Told::Null),
+                            Err(_) => {
+                                session = None;
+                                None
+                            }
+                        },
+                        None => None,
+                    }
+                }
+            };
+            match told {
+                Some(told) => println!("{told}"),
+                // The server is away, or the session was killed.
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
     }
 }
 
@@ -90,10 +172,12 @@ impl Child {
 
     /// What it printed until it ended well.
     pub async fn answers(&mut self) -> Vec<Told> {
-        let mut answers = Vec::new();
-        while let Some(line) = self.lines.next_line().await.unwrap() {
-            answers.push(serde_json::from_str(&line).unwrap());
-        }
+        self.answers_until(std::future::pending()).await
+    }
+
+    /// What it printed until it ended well, which it is told to when something is over.
+    pub async fn answers_until(&mut self, over: impl Future<Output = ()>) -> Vec<Told> {
+        let answers = self.read(over, false).await;
         assert!(self.process.wait().await.unwrap().success(), "a child failed");
         answers
     }
@@ -102,23 +186,31 @@ impl Child {
     pub async fn answers_until_killed(&mut self, after: Duration) -> Vec<Told> {
         let first = self.lines.next_line().await.unwrap().expect("a first answer");
         let mut answers = vec![serde_json::from_str(&first).unwrap()];
-        let kill = tokio::time::sleep(after);
-        tokio::pin!(kill);
-        let mut killed = false;
+        answers.extend(self.read(tokio::time::sleep(after), true).await);
+        assert!(!self.process.wait().await.unwrap().success(), "it was killed while it worked");
+        answers
+    }
+
+    /// What it prints until it ends: it is killed, or told to, when something is over.
+    async fn read(&mut self, over: impl Future<Output = ()>, kill: bool) -> Vec<Told> {
+        let (mut answers, mut is_over) = (Vec::new(), false);
+        tokio::pin!(over);
         loop {
             tokio::select! {
-                () = &mut kill, if !killed => {
-                    self.process.start_kill().unwrap();
-                    killed = true;
+                () = &mut over, if !is_over => {
+                    is_over = true;
+                    match kill {
+                        true => self.process.start_kill().unwrap(),
+                        false => self.stdin.write_all(b"end\n").await.unwrap(),
+                    }
                 }
                 line = self.lines.next_line() => match line.unwrap() {
                     // A line that was cut off by the kill is no answer.
-                    Some(line) => answers.extend(serde_json::from_str::<Told>(&line)),
-                    None => break,
+                    Some(line) if kill => answers.extend(serde_json::from_str::<Told>(&line)),
+                    Some(line) => answers.push(serde_json::from_str(&line).unwrap()),
+                    None => return answers,
                 },
             }
         }
-        assert!(!self.process.wait().await.unwrap().success(), "it was killed while it worked");
-        answers
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row, SqliteConnection};
 use tallygate::ledger::History;
 use tallygate::schema::{Migrator, Role};
@@ -14,7 +15,7 @@ use tallygate::{Config, Decision, Isolation, Limiter, Policy};
 
 use crate::server::{self, Durability, Server};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Engine {
     Postgres,
     MySql,
@@ -160,7 +161,10 @@ impl Db {
     pub fn url_of_own_sessions(&self, role: Role) -> String {
         let url = if role == Role::Owner { self.url.clone() } else { self.url_as(role) };
         match self.engine {
-            Engine::Postgres => format!("{url}&application_name={}", self.name()),
+            Engine::Postgres => {
+                let and = if url.contains('?') { '&' } else { '?' };
+                format!("{url}{and}application_name={}", self.name())
+            }
             _ => url,
         }
     }
@@ -274,11 +278,7 @@ impl Db {
     }
 
     async fn connect_to(&self, url: &str) -> Connected {
-        match self.engine {
-            Engine::Postgres => Connected::Postgres(PgConnection::connect(url).await.unwrap()),
-            Engine::MySql | Engine::MariaDb => Connected::MySql(MySqlConnection::connect(url).await.unwrap()),
-            Engine::Sqlite => Connected::Sqlite(SqliteConnection::connect(url).await.unwrap()),
-        }
+        Connected::open(self.engine, url).await.unwrap()
     }
 
     /// One number from one statement.
@@ -481,6 +481,14 @@ pub enum Connected {
 }
 
 impl Connected {
+    pub async fn open(engine: Engine, url: &str) -> Result<Self, sqlx::Error> {
+        Ok(match engine {
+            Engine::Postgres => Self::Postgres(PgConnection::connect(url).await?),
+            Engine::MySql | Engine::MariaDb => Self::MySql(MySqlConnection::connect(url).await?),
+            Engine::Sqlite => Self::Sqlite(SqliteConnection::connect(url).await?),
+        })
+    }
+
     pub async fn execute(&mut self, sql: &str) -> Result<(), sqlx::Error> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         match self {

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::{Check, Config, Decision, Isolation, Policy};
 
-use crate::child::{Child, Work};
+use crate::child::{Calls, Child, Work};
 use crate::db::{Db, Told, bucket, log};
 use crate::rounds;
 
@@ -101,14 +101,14 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
         limiter.operator().set_zone(&zone, &log(100, 3600), None, "test").await.unwrap();
         let serializable = isolation == Isolation::Serializable;
         let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
-        let work = Work {
+        let work = Work::Calls(Calls {
             url: db.url_as(tallygate::schema::Role::App),
             zone: zone.clone(),
             keys: keys.clone(),
             serializable,
             clients: 4,
             calls: 5,
-        };
+        });
         let mut children = join_all((0..16).map(|_| Child::start(&work))).await;
         for child in &mut children {
             child.go().await;

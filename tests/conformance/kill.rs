@@ -13,7 +13,7 @@ use tallygate::{Check, Config, Limiter, Policy};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::child::{Child, Work};
+use crate::child::{Calls, Child, Work};
 use crate::db::{Connected, Db, Told, log, told};
 use crate::locks::hold;
 use crate::rounds;
@@ -63,11 +63,13 @@ pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_w
         // A connection at hand, so that the short while before the end is one of checks.
         limiter.peek(&durable, "0").await.unwrap();
         let clock = Arc::<AtomicUsize>::default();
+        let answered = Arc::<AtomicUsize>::default();
         let mut callers = Vec::new();
         for caller in 0..9 {
             // One caller of the durable zone, who rests between its checks.
             let zone = if caller == 0 { &durable } else { &relaxed };
             let (limiter, zone, clock) = (limiter.clone(), zone.clone(), Arc::clone(&clock));
+            let answered = Arc::clone(&answered);
             callers.push(tokio::spawn(async move {
                 let mut answers = Vec::new();
                 loop {
@@ -78,12 +80,19 @@ pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_w
                     };
                     answers.push((asked, clock.fetch_add(1, Ordering::SeqCst), decision));
                     if caller == 0 {
+                        answered.fetch_add(1, Ordering::SeqCst);
                         sleep(Duration::from_millis(fastrand::u64(100..200))).await;
                     }
                 }
             }));
         }
-        sleep(Duration::from_millis(fastrand::u64(1_000..1_500))).await;
+        for _ in 0..600 {
+            if answered.load(Ordering::SeqCst) > 3 {
+                break;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        sleep(Duration::from_millis(fastrand::u64(0..500))).await;
         db.server().kill().await;
         let mut answers = join_all(callers).await.into_iter().map(Result::unwrap);
         let of_durable = answers.next().unwrap();
@@ -196,14 +205,14 @@ pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
     let mut rng = Rng::new();
     for round in 0..rounds(10, 100) {
         let keys = if round % 2 == 0 { 1 } else { 3 };
-        let work = Work {
+        let work = Work::Calls(Calls {
             url: db.url_as(tallygate::schema::Role::App),
             zone: "killed".to_owned(),
             keys: (0..keys).map(|n| format!("{n} of round {}", round / 4)).collect(),
             serializable: false,
             clients: 8,
             calls: usize::MAX,
-        };
+        });
         let mut child = Child::start(&work).await;
         child.go().await;
         let answers = child.answers_until_killed(Duration::from_millis(rng.u64(0..400))).await;
@@ -263,29 +272,29 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
             let check = |rng: &mut Rng| {
                 Check::new(zones[rng.usize(..2)], rng.u8(..20).to_string()).txn(Uuid::now_v7())
             };
-            // What is killed may fail; it is told so.
             match rng.u8(..8) {
                 0 => {
                     let checks = (0..4).map(|_| check(&mut rng)).collect();
-                    answers.extend(limiter.check_many(checks).await.into_iter().flatten());
+                    answers.extend(unless_killed(limiter.check_many(checks).await).unwrap_or_default());
                 }
                 1 => {
                     let txn = Uuid::now_v7();
                     let checks = zones.map(|zone| Check::new(zone, rng.u8(..20).to_string()).txn(txn));
-                    let combined = limiter.check_all(checks.to_vec()).await;
+                    let combined = unless_killed(limiter.check_all(checks.to_vec()).await);
                     answers.extend(combined.into_iter().flat_map(|combined| combined.decisions));
                 }
                 2 => {
-                    if let Ok(reserved) = limiter.reserve(check(&mut rng), Duration::from_secs(9)).await {
-                        limiter.settle(tallygate::Charged::by(reserved.txn_id), 2).await.ok();
+                    let reserved = limiter.reserve(check(&mut rng), Duration::from_secs(9)).await;
+                    if let Some(reserved) = unless_killed(reserved) {
+                        unless_killed(limiter.settle(tallygate::Charged::by(reserved.txn_id), 2).await);
                     }
                 }
                 3 => {
                     if let Some(charged) = answers.pop() {
-                        limiter.refund(tallygate::Charged::by(charged.txn_id)).await.ok();
+                        unless_killed(limiter.refund(tallygate::Charged::by(charged.txn_id)).await);
                     }
                 }
-                _ => answers.extend(limiter.check(check(&mut rng)).await),
+                _ => answers.extend(unless_killed(limiter.check(check(&mut rng)).await)),
             }
         }
         answers
@@ -310,6 +319,12 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
         let again = staff.check(again).await.unwrap();
         assert_eq!((again.replayed, again.seq), (true, told.seq), "{told:?}");
     }
+}
+
+/// What is killed may fail, and is told that trying again may help.
+fn unless_killed<T>(result: Result<T, tallygate::Error>) -> Option<T> {
+    let passes = |error: &tallygate::Error| assert!(error.is_transient(), "{error:?}");
+    result.inspect_err(passes).ok()
 }
 
 /// What such a session begins next commits what the routine had done so far. That must be whole decisions.

@@ -289,6 +289,7 @@ fn main() -> std::process::ExitCode {
         kill::killed_statements_tear_no_bucket,
         sessions::a_pool_that_cannot_decide_says_why,
         sessions::settings_of_a_pool_change_no_decision,
+        waiting::a_total_is_found_where_a_scan_finds_it,
         clock::a_skewed_client_changes_nothing,
         clock::the_sessions_time_zone_changes_nothing,
         exact::sixty_four_serializable_clients_on_one_key_get_exactly_the_limit,
@@ -393,14 +394,15 @@ fn main() -> std::process::ExitCode {
 
     // What only the engine can do wrong.
     macro_rules! by_engine {
-        ($engines:expr => $($test:ident),* $(,)?) => {
+        (apart $engines:expr => $($list:tt)*) => { by_engine!(create_apart, $engines => $($list)*) };
+        ($create:ident, $engines:expr => $($test:ident),* $(,)?) => {
             for engine in $engines {
                 $({
                     let runtime = Arc::clone(&runtime);
                     let name = concat!("engine::", stringify!($test));
                     trials.push(Trial::test(format!("{engine}-{name}"), move || {
                         runtime.block_on(async {
-                            let mut db = Db::create(engine, name).await;
+                            let mut db = Db::$create(engine, name).await;
                             db.grant_engine().await;
                             engine::$test(db).await;
                         });
@@ -409,14 +411,19 @@ fn main() -> std::process::ExitCode {
                 })*
             }
         };
+        ($engines:expr => $($list:tt)*) => { by_engine!(create, $engines => $($list)*) };
     }
     by_engine!([Postgres, MySql, MariaDb] =>
         a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
+        a_bucket_that_is_fought_over_is_held_from_the_first_look_on,
+        what_a_call_left_goes_with_the_next,
         an_engine_touches_no_table,
-        sixteen_engines_and_sql_callers_are_exact_and_nobody_starves,
         what_does_not_follow_is_refused_or_found,
         what_is_remembered_is_never_believed_over_the_database,
         where_it_cannot_decide_the_routines_do,
+    );
+    by_engine!(apart [Postgres, MySql, MariaDb] =>
+        sixteen_processes_by_both_ways_are_exact_and_nobody_starves,
     );
 
     // The core by itself: no database.

@@ -408,12 +408,12 @@ impl Bucket {
             };
             self.rows.push(ban);
         }
-        if let Some(hold) = &outcome.hold {
+        if let Some(hold) = outcome.hold(asked.ask().member) {
             let algorithm = versions.last().unwrap().policy.algorithm();
             if matches!(algorithm, Algorithm::Distinct | Algorithm::Concurrency) {
                 self.holds.retain(|held| held.ends_us > outcome.decided_us);
             }
-            self.put(hold.clone());
+            self.put(hold);
         }
         self.head = outcome.head;
         expected

@@ -12,7 +12,7 @@ use tallygate::schema::{Migrator, Role};
 use tallygate::{Charged, Check, Config, Decision, Limiter, Policy, Reason};
 use tokio::sync::watch;
 
-use crate::child::{Child, Work};
+use crate::child::{Calls, Child, Work};
 use crate::db::{Db, Engine, Told, bucket, log, told};
 use crate::verify::verify;
 
@@ -131,14 +131,14 @@ pub async fn old_and_new_programs_check_side_by_side_while_it_is_upgraded(db: Db
         Config { deadline: Duration::from_secs(60), attempts: 1_000, connections: 8, ..Config::default() };
     let old = db.limiter_with(config).await;
     old.operator().set_zone("hot", &log(LIMIT, 3600), None, "test").await.unwrap();
-    let work = Work {
+    let work = Work::Calls(Calls {
         url: db.url_as(Role::App),
         zone: "hot".to_owned(),
         keys: vec!["hot".to_owned()],
         serializable: false,
         clients: 4,
         calls: 50,
-    };
+    });
     let mut process = Child::start(&work).await;
     let upgraded = Arc::new(AtomicBool::new(false));
     let (counter, mut count) = watch::channel(0);

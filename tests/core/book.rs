@@ -59,8 +59,8 @@ impl Book {
 
     pub fn check(&mut self, ask: &Ask<'_>, now_us: i64) -> Outcome {
         let outcome = self.ask(ask, now_us);
-        if let Some(hold) = &outcome.hold {
-            self.put(hold.clone());
+        if let Some(hold) = outcome.hold(ask.member) {
+            self.put(hold);
         }
         self.turn(outcome.decided_us, outcome.spent, outcome.head);
         if outcome.banned_until_us.is_some() {

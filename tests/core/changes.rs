@@ -44,7 +44,7 @@ proptest! {
             let peek = play.book.peek(play.now_us);
             prop_assert_eq!((peek.blocked, peek.spent, peek.retry_after_us), (false, 0, None));
             prop_assert_eq!(peek.head.spent_total, play.book.head.spent_total);
-            prop_assert_eq!(&peek.hold, &None);
+            prop_assert_eq!(peek.hold(None), None);
             prop_assert!(peek.head.level.is_some() || !is_level(&policy));
         }
     }

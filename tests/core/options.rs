@@ -37,11 +37,11 @@ fn the_reserve_is_for_critical_checks() {
     for policy in [five_a_minute(), five_tokens_a_minute(), five_at_once()] {
         let mut book = Book::new(policy.with_reserve(2));
         let ordinary = [(); 4].map(|()| book.spend(1, 0));
-        assert_eq!(ordinary.clone().map(|outcome| outcome.blocked), [false, false, false, true]);
+        assert_eq!(ordinary.map(|outcome| outcome.blocked), [false, false, false, true]);
         assert_eq!(ordinary.map(|outcome| outcome.remaining), [2, 1, 0, 0]);
         let critical = Asked { critical: true, ..ask(1) };
         let critical = [(); 3].map(|()| book.check(&critical, 0));
-        assert_eq!(critical.clone().map(|outcome| outcome.blocked), [false, false, true]);
+        assert_eq!(critical.map(|outcome| outcome.blocked), [false, false, true]);
         assert_eq!(critical.map(|outcome| (outcome.limit, outcome.remaining)), [(5, 1), (5, 0), (5, 0)]);
         // What fits the whole limit but not what ordinary checks may take of it never passes as one of them.
         assert_eq!(book.spend(4, 0).reason, Reason::ExceedsLimit);
@@ -67,7 +67,7 @@ fn a_zone_that_is_off_decides_nothing() {
         for _ in 0..8 {
             let outcome = book.spend(7, 0);
             assert_eq!((outcome.blocked, outcome.reason, outcome.spent), (false, Reason::Off, 0));
-            assert_eq!((outcome.remaining, outcome.hold), (5, None));
+            assert_eq!((outcome.remaining, outcome.hold(None)), (5, None));
         }
         book.set(policy, 0);
         assert_eq!(book.spend(5, 0).reason, Reason::WithinLimit, "nothing was spent");
@@ -100,7 +100,7 @@ fn a_check_that_another_limit_holds_back_spends_nothing() {
         let outcome = book.check(&Asked { held_back: true, ..ask(4) }, 0);
         assert!(outcome.blocked);
         assert_eq!((outcome.reason, outcome.spent, outcome.remaining), (Reason::HeldBack, 0, 5));
-        assert_eq!((outcome.retry_after_us, outcome.hold), (None, None));
+        assert_eq!((outcome.retry_after_us, outcome.hold(None)), (None, None));
         assert_eq!(book.spend(5, 0).reason, Reason::WithinLimit);
         // What is blocked by itself says so.
         let outcome = book.check(&Asked { held_back: true, ..ask(1) }, 0);

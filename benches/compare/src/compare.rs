@@ -22,6 +22,9 @@ const WARM_UP: f64 = 0.2;
 /// Those who do without batches.
 const SINGLE_CALLERS: usize = 64;
 
+/// Those who decide beside each other.
+const PROCESSES: usize = 4;
+
 /// How long it may take until a database is ready.
 const PREPARATION: Duration = Duration::from_secs(600);
 
@@ -114,13 +117,21 @@ async fn ledgers(site: &Site, options: &Compare) -> Result<Vec<Entry>> {
     let &Compare { callers, batch, .. } = options;
     let entry = |role, name: &str, contest| Entry::new(Group::Recorded, role, site.engine, name, contest);
     let rival = |way| Rival::of(site, way, callers, batch);
-    let tallygate = Tallygate { limiter: site.limiter.clone(), callers };
+    let tallygate = Tallygate { limiters: vec![site.limiter.clone()], callers };
+    let mut limiters = Vec::new();
+    for _ in 0..PROCESSES {
+        limiters.push(Limiter::connect_with(&site.url, Config::default()).await?);
+    }
+    let spread = Tallygate { limiters, callers };
     let single = Config { batch: None, ..Config::default() };
-    let single =
-        Tallygate { limiter: Limiter::connect_with(&site.url, single).await?, callers: SINGLE_CALLERS };
+    let single = Tallygate {
+        limiters: vec![Limiter::connect_with(&site.url, single).await?],
+        callers: SINGLE_CALLERS,
+    };
     let name = format!("Tallygate without batching, {SINGLE_CALLERS} callers");
     Ok(vec![
         Entry::new(Group::Recorded, Role::Tallygate, site.engine, "Tallygate", tallygate),
+        Entry::new(Group::Recorded, Role::Spread, site.engine, format!("{PROCESSES} of Tallygate"), spread),
         Entry::new(Group::Recorded, Role::Single, site.engine, name, single),
         entry(Role::Seed, "lock, count, insert", rival(Way::Seed)),
         entry(Role::Bare, "bare two statements, nothing decided", rival(Way::Bare)),

@@ -66,7 +66,7 @@ impl Site {
                 ["tallygate", "rivals"].map(|name| format!("sqlite:{}/{name}.db", directory.display()))
             }
             _ => {
-                let server = server::start(engine, place).await?;
+                let server = server::start(engine, place).await?.url;
                 let mut wire = Wire::open(engine, &server).await?;
                 for name in ["tallygate", "rivals"] {
                     wire.execute(&format!("create database {name}")).await?;

@@ -57,7 +57,7 @@ struct Lone {
 
 pub async fn run(options: &Flat, place: &Place, machine: Machine) -> Result<Report> {
     eprintln!("flat: starting PostgreSQL");
-    let server = server::start(Engine::Postgres, place).await?;
+    let server = server::start(Engine::Postgres, place).await?.url;
     let lone = lone(options, &server).await?;
     let floods = flood::run(options, &server).await?;
     Ok(Report { machine, options: [options.rows, options.window, options.blocked], lone, floods })

@@ -52,7 +52,10 @@ pub async fn run(options: &Flat, server: &str) -> Result<Vec<Flood>> {
 async fn flood(url: &str, buckets: u64, options: &Flat) -> Result<Flood> {
     let checks = options.blocked;
     let limiter = Limiter::connect_with(url, Config::default()).await?;
-    limiter.operator().set_zone(ZONE, &Policy::sliding_log(1, Duration::from_secs(86_400))?, None, "flood").await?;
+    limiter
+        .operator()
+        .set_zone(ZONE, &Policy::sliding_log(1, Duration::from_secs(86_400))?, None, "flood")
+        .await?;
     let mut wire = PgConnection::connect(url).await?;
     eprintln!("flat: the one check that passes, in {buckets} buckets");
     check(&limiter, buckets, buckets).await?;

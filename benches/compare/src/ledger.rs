@@ -16,7 +16,8 @@ use crate::measure::{Answer, Caller, Contestant};
 
 /// The library, as its documents say to use it.
 pub struct Tallygate {
-    pub limiter: Limiter,
+    /// The callers in turn; more than one decide like processes beside each other, each with a memory of its own.
+    pub limiters: Vec<Limiter>,
     pub callers: usize,
 }
 
@@ -27,8 +28,8 @@ impl Contestant for Tallygate {
         self.callers
     }
 
-    fn caller(&self, _: usize) -> Limiter {
-        self.limiter.clone()
+    fn caller(&self, number: usize) -> Limiter {
+        self.limiters[number % self.limiters.len()].clone()
     }
 }
 
@@ -203,10 +204,9 @@ async fn sqlite(wire: &mut SqliteConnection, way: Way, zone_id: i32, writes: &[W
             blocked = answer;
         }
         Way::Bare => {
-            for sql in [
-                include_str!("../sql/sqlite/bare_head.sql"),
-                include_str!("../sql/sqlite/bare_append.sql"),
-            ] {
+            for sql in
+                [include_str!("../sql/sqlite/bare_head.sql"), include_str!("../sql/sqlite/bare_append.sql")]
+            {
                 sqlx::query(sql)
                     .bind(zone_id)
                     .bind(one.key)

@@ -8,6 +8,7 @@ mod flood;
 mod ledger;
 mod machine;
 mod measure;
+mod network;
 mod options;
 mod peers;
 mod plot;
@@ -54,6 +55,14 @@ fn main() -> Result<()> {
                     write(path, &report)?;
                 }
                 Ok(())
+            }
+            Some(Command::Network(options)) => {
+                let report = network::run(options, &place, machine).await?;
+                print!("{report}");
+                if let Some(path) = &options.json {
+                    write(path, &report)?;
+                }
+                report.judge()
             }
             _ => {
                 let results = compare::run(&options.compare, &place, machine).await?;

@@ -25,6 +25,8 @@ pub enum Command {
     /// Does the time of a lone check grow with the ledger, the rate or the window? And what does a flood of blocked
     /// checks leave behind? On PostgreSQL
     Flat(Flat),
+    /// Does a call wait for a delayed acknowledgement, to a server that is not on the loopback interface?
+    Network(Network),
     /// Draw the plots of an earlier run again, from its JSON file
     Plot {
         results: PathBuf,
@@ -84,6 +86,16 @@ pub struct Flat {
     pub json: Option<PathBuf>,
 }
 
+#[derive(Args, Clone)]
+pub struct Network {
+    /// Calls of each kind, in turns
+    #[arg(long, default_value_t = 300, value_parser = positive)]
+    pub calls: usize,
+    /// Write the results here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Family {
     Postgres,
@@ -97,7 +109,7 @@ pub enum Family {
 impl Options {
     pub fn needs(&self) -> Vec<&'static str> {
         match &self.command {
-            Some(Command::Flat(_)) => vec!["docker"],
+            Some(Command::Flat(_) | Command::Network(_)) => vec!["docker"],
             Some(Command::Plot { .. }) => vec![],
             None => {
                 let docker = [Family::Postgres, Family::Mysql, Family::Mariadb]

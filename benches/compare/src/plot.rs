@@ -129,7 +129,7 @@ fn bars(
 fn color(row: &Row) -> RGBColor {
     match (row.contestant.role, row.contestant.group) {
         (Role::Tallygate, _) => RGBColor(0, 109, 91),
-        (Role::Single, _) => RGBColor(112, 168, 156),
+        (Role::Spread | Role::Single, _) => RGBColor(112, 168, 156),
         (Role::Seed, _) => RGBColor(138, 161, 177),
         (Role::Bare | Role::Floor, _) => RGBColor(206, 208, 204),
         (_, Group::Memory) => RGBColor(170, 150, 190),

@@ -74,6 +74,8 @@ pub enum Group {
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Tallygate,
+    /// As many processes of it.
+    Spread,
     /// The library without batches.
     Single,
     Seed,

@@ -48,8 +48,24 @@ impl Place {
     }
 }
 
-/// Starts a database server with the settings that it is delivered with; returns its URL, without a database.
-pub async fn start(engine: Engine, place: &Place) -> Result<String> {
+/// A database server that answers.
+pub struct Server {
+    /// Its URL on the loopback interface, without a database.
+    pub url: String,
+    /// The same at its own address, on the bridge of the containers.
+    pub own_url: String,
+}
+
+impl Server {
+    /// How large the packets to its own address may be.
+    pub fn mtu(&self) -> Result<u32> {
+        let path = "/sys/class/net/docker0/mtu";
+        Ok(std::fs::read_to_string(path).context(path)?.trim().parse()?)
+    }
+}
+
+/// Starts a database server with the settings that it is delivered with.
+pub async fn start(engine: Engine, place: &Place) -> Result<Server> {
     let (name, variable, inner_port, data) = match engine {
         Engine::Postgres => ("postgres", "POSTGRES", 5432, "/var/lib/postgresql"),
         Engine::MySql => ("mysql", "MYSQL", 3306, "/var/lib/mysql"),
@@ -79,7 +95,10 @@ pub async fn start(engine: Engine, place: &Place) -> Result<String> {
     let ports = output(Command::new("docker").args(["port", &id, &format!("{inner_port}/tcp")])).await?;
     let port = ports.lines().next().and_then(|line| line.rsplit(':').next()).context("no port")?;
     let user = if engine == Engine::Postgres { "postgres" } else { "root" };
-    let url = format!("{name}://{user}:{PASSWORD}@127.0.0.1:{port}");
+    let address = "{{.NetworkSettings.Networks.bridge.IPAddress}}";
+    let address = output(Command::new("docker").args(["inspect", "--format", address, &id])).await?;
+    let [url, own_url] = [format!("127.0.0.1:{port}"), format!("{address}:{inner_port}")]
+        .map(|at| format!("{name}://{user}:{PASSWORD}@{at}"));
     let begin = Instant::now();
     loop {
         let connected = match engine {
@@ -87,7 +106,7 @@ pub async fn start(engine: Engine, place: &Place) -> Result<String> {
             _ => MySqlConnection::connect(&url).await.map(drop),
         };
         match connected {
-            Ok(()) => return Ok(url),
+            Ok(()) => return Ok(Server { url, own_url }),
             Err(error) if begin.elapsed() > START => {
                 return Err(error)
                     .with_context(|| format!("{name} does not answer within {START:?} of its start"));

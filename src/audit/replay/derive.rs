@@ -98,7 +98,7 @@ impl Replay {
                 ..row.clone()
             },
             head: Head { seq: row.seq, ..outcome.head },
-            hold: outcome.hold,
+            hold: outcome.hold(ask.member),
             ban: outcome.banned_until_us.map(|until_us| Ban { txn: row.txn_id, limit, until_us }),
         })
     }

@@ -1,6 +1,7 @@
 //! Checks that share a call, and who waits for them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -43,6 +44,16 @@ impl Batch {
     pub fn push(&mut self, request: Request, caller: Caller, pass: Arc<Pass>) {
         self.requests.push(request);
         self.callers.push((caller, pass));
+    }
+
+    pub fn append(&mut self, other: Self) {
+        self.requests.extend(other.requests);
+        self.callers.extend(other.callers);
+    }
+
+    /// Leaves those of its one bucket to the next call; false where they were left before.
+    pub fn leave(&self) -> bool {
+        self.callers.first().is_some_and(|(_, pass)| !pass.was_left.swap(true, Ordering::Relaxed))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -274,7 +274,7 @@ fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
         retry_after_us: outcome.retry_after_us,
         delay_us: outcome.delay_us,
         ends_at: outcome.ends_us.map(from_us).transpose()?,
-        seq: request.leaves_row().then(|| turn.seq()),
+        seq: request.leaves_row().then(|| turn.outcome.seq()),
         zone_version: outcome.head.zone_version,
         decided_at: from_us(outcome.decided_us)?,
         replayed: false,

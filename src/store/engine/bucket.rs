@@ -143,8 +143,8 @@ impl<'b> Bucket<'b> {
             return Ok(None);
         };
         if leaves_row {
-            self.holds.extend(outcome.hold.clone());
-            self.state = self.after(outcome.head, outcome.hold.is_some());
+            self.holds.extend(outcome.hold(ask.member));
+            self.state = self.after(outcome.head, outcome.ends_us.is_some());
         }
         Ok(Some(Turn { outcome, before, exact: lack == Lack::Nothing }))
     }
@@ -253,11 +253,6 @@ impl Turn {
     /// The time of the row before it.
     pub fn before_us(&self) -> Option<i64> {
         last_us(&self.before.head)
-    }
-
-    /// The check's place in the ledger: that of the ban which it brought about comes after it.
-    pub fn seq(&self) -> i64 {
-        self.outcome.head.seq - i64::from(self.outcome.banned_until_us.is_some())
     }
 }
 

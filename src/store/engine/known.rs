@@ -85,8 +85,7 @@ impl Known {
                 None => {}
             }
         }
-        let width_us = until_us.saturating_sub(after_us);
-        Search { total, after_us, highest_bit: width_us.checked_ilog2().map_or(0, |bit| 1 << bit) }
+        Search { total, after_us, until_us }
     }
 
     fn lacks(&self, lack: Lack) {

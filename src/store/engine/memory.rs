@@ -1,7 +1,7 @@
 //! What this process knows of buckets that it decided lately, so that it need not ask.
 //!
 //! What is remembered is never believed over the database: rows are appended only where the head is still the one that they
-//! were derived from. What was remembered of a bucket that has moved on is forgotten, and it is asked for again.
+//! were derived from. A bucket that has moved on is asked for again; what was charged in it before stays so.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::decide::Version;
 use crate::error::Result;
+use crate::store::Request;
 use crate::zone::Family;
 
 /// How many buckets are remembered: at least so many, at most twice as many. Each takes some 400 bytes and its charges.
@@ -29,6 +30,9 @@ const ROWS: usize = 1 << 10;
 const NEW: u32 = 16;
 const NEW_AT_MOST: u32 = 64;
 const NOT_NEW: u32 = 8;
+
+/// A bucket that somebody else moved is held from the first look on by so many of the calls that may wait for it.
+const FOUGHT: u8 = 8;
 
 /// How long a comparison of clocks counts. Clocks of machines part by some millionths.
 const CLOCK_COUNTS: Duration = Duration::from_secs(5);
@@ -58,6 +62,10 @@ struct Remembered {
 struct Known {
     loaded: Loaded,
     charges: Charges,
+    /// It has moved on since, or what it holds is not remembered: it is asked for.
+    moved: bool,
+    /// How many calls will hold it from the first look on.
+    fought: u8,
 }
 
 /// Charges of a bucket, up to its last row: all from a time on.
@@ -99,6 +107,14 @@ impl Memory {
         self.remembered().test_clock = Some(clock.clone());
     }
 
+    /// Is one of the buckets fought over, so that who does not hold it comes too late?
+    pub fn is_fought_over(&self, requests: &[Request]) -> bool {
+        let mut remembered = self.remembered();
+        let buckets = requests.chunk_by(Request::is_beside).filter_map(<[Request]>::first);
+        // Each of them has one call less to come.
+        buckets.filter(|request| remembered.is_fought((request.zone_id, &request.key))).count() > 0
+    }
+
     fn remembered(&self) -> MutexGuard<'_, Remembered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +133,7 @@ impl<S: Session> Remembering<'_, S> {
     async fn read_charges(&mut self, questions: &[Asked<'_>]) -> Result<()> {
         let mut asked: Vec<(usize, Name<'_>, i64)> = Vec::new();
         for &Asked { bucket, name, question } in questions {
-            if let Question::TotalBefore(at_us) = question
+            if let Some(at_us) = question.since_us()
                 && let Some(Known { charges, .. }) = self.known.get(bucket)
                 && at_us < charges.from_us
                 && !charges.too_many
@@ -132,7 +148,7 @@ impl<S: Session> Remembering<'_, S> {
         let windows: Vec<_> = asked.iter().map(|&(_, name, at_us)| (name, at_us)).collect();
         let read: Vec<Vec<Charged>> = self.session.charges(&windows, ROWS).await?;
         for ((bucket, _, at_us), rows) in asked.into_iter().zip(read) {
-            if let Some(Known { loaded, charges }) = self.known.get_mut(bucket) {
+            if let Some(Known { loaded, charges, .. }) = self.known.get_mut(bucket) {
                 charges.read(at_us, &rows, loaded.head.spent_total);
             }
         }
@@ -144,7 +160,8 @@ impl<S: Session> Session for Remembering<'_, S> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         if !self.believe {
             let held = self.session.hold(wanted).await?;
-            self.known = held.heads.iter().map(|loaded| Known::of(*loaded)).collect();
+            let known = wanted.names.iter().map(|_| None);
+            self.known = self.memory.remembered().recall(wanted, known, &held.heads);
             self.versions = held.versions.clone();
             return Ok(held);
         }
@@ -176,11 +193,7 @@ impl<S: Session> Session for Remembering<'_, S> {
         for (zone_id, versions) in versions {
             held.versions.entry(zone_id).or_insert(versions);
         }
-        self.known = known
-            .into_iter()
-            .zip(&held.heads)
-            .map(|(known, loaded)| known.unwrap_or_else(|| Known::of(*loaded)))
-            .collect();
+        self.known = self.memory.remembered().recall(wanted, known.into_iter(), &held.heads);
         self.versions = held.versions.clone();
         Ok(held)
     }
@@ -207,7 +220,8 @@ impl<S: Session> Session for Remembering<'_, S> {
         let appended = self.session.append(writing).await?;
         let mut known: Vec<_> =
             writing.buckets.iter().map(|moved| std::mem::take(&mut self.known[moved.place])).collect();
-        for written in &writing.rows {
+        let is_there = |bucket: usize| appended.fates.get(bucket) == Some(&Fate::Appended);
+        for written in writing.rows.iter().filter(|written| is_there(written.bucket)) {
             if written.row.spent > 0 {
                 let charge = (written.row.decided_us, written.row.spent_total);
                 known[written.bucket].charges.list.push_back(charge);
@@ -225,9 +239,10 @@ impl<S: Session> Session for Remembering<'_, S> {
                     if moved.is_new {
                         remembered.was_new(zone_id);
                     }
-                    if let (false, Some(version)) = (moved.holding, versions.last()) {
+                    if let Some(version) = versions.last() {
                         known.loaded = Loaded { head: moved.head, end: Some(moved.end), ..Loaded::default() };
                         known.charges.trim(version, moved.head.last_us);
+                        known.moved = moved.holding;
                         remembered.put(moved.name, known);
                     }
                 }
@@ -236,6 +251,10 @@ impl<S: Session> Session for Remembering<'_, S> {
                     remembered.clock = Clock::default();
                 }
                 (Fate::Stale, _) if moved.is_new => remembered.was_not_new(zone_id),
+                (Fate::Stale | Fate::Locked, _) => {
+                    (known.moved, known.fought) = (true, FOUGHT);
+                    remembered.put(moved.name, known);
+                }
                 _ => {}
             }
         }
@@ -250,16 +269,16 @@ impl Remembered {
         let mut known = Vec::with_capacity(wanted.names.len());
         for (&(zone_id, key), &moves) in wanted.names.iter().zip(wanted.moves) {
             // A bucket that is only looked at is asked for, and stays remembered.
-            let Some(of_zone) = self.versions.get(&zone_id).filter(|_| moves) else {
+            let Some(of_zone) = self.versions.get(&zone_id).filter(|_| moves).cloned() else {
                 known.push(None);
                 continue;
             };
-            let mut generations = self.buckets.iter_mut().enumerate();
-            let found =
-                generations.find_map(|(age, buckets)| Some((age, buckets.get_mut(&zone_id)?.remove(key)?)));
-            // It is put back with what it comes to, and is none more then.
-            self.count -= usize::from(matches!(found, Some((0, _))));
-            let found = found.map(|(_, known)| known);
+            versions.entry(zone_id).or_insert_with(|| of_zone.clone());
+            if self.find((zone_id, key)).is_some_and(|known| known.moved) {
+                known.push(None);
+                continue;
+            }
+            let found = self.remove((zone_id, key));
             let reaches = |known: &Known| {
                 of_zone.first().is_some_and(|first| first.version <= known.loaded.head.zone_version)
             };
@@ -268,9 +287,45 @@ impl Remembered {
                 Some(known) => Some(known).filter(reaches),
                 None => is_new.then(|| Known::of(Loaded::default())),
             });
-            versions.entry(zone_id).or_insert_with(|| of_zone.clone());
         }
         (known, versions, self.now_us())
+    }
+
+    fn find(&mut self, (zone_id, key): Name<'_>) -> Option<&mut Known> {
+        self.buckets.iter_mut().find_map(|buckets| buckets.get_mut(&zone_id)?.get_mut(key))
+    }
+
+    /// It is put back with what it comes to, and is none more then.
+    fn remove(&mut self, (zone_id, key): Name<'_>) -> Option<Known> {
+        let mut generations = self.buckets.iter_mut().enumerate();
+        let (age, known) =
+            generations.find_map(|(age, buckets)| Some((age, buckets.get_mut(&zone_id)?.remove(key)?)))?;
+        self.count -= usize::from(age == 0);
+        Some(known)
+    }
+
+    /// What is known of the buckets now that the database has told of those that were not: it said nothing of their charges.
+    fn recall(
+        &mut self,
+        wanted: &Wanted<'_>,
+        known: impl Iterator<Item = Option<Known>>,
+        heads: &[Loaded],
+    ) -> Vec<Known> {
+        let told = wanted.names.iter().zip(wanted.moves).zip(heads);
+        let all = known.zip(told).map(|(known, ((name, moves), told))| {
+            // One that is only looked at stays remembered.
+            known.unwrap_or_else(|| match moves.then(|| self.remove(*name)).flatten() {
+                Some(before) => before.told(*told),
+                None => Known::of(*told),
+            })
+        });
+        all.collect()
+    }
+
+    fn is_fought(&mut self, name: Name<'_>) -> bool {
+        let Some(known) = self.find(name).filter(|known| known.fought > 0) else { return false };
+        known.fought -= 1;
+        true
     }
 
     fn was_new(&mut self, zone_id: i32) {
@@ -323,7 +378,21 @@ impl Known {
         Self {
             loaded,
             charges: Charges { from_us, base: head.spent_total, list: VecDeque::new(), too_many: false },
+            moved: false,
+            fought: 0,
         }
+    }
+
+    /// The same bucket as the database has just told it.
+    fn told(self, loaded: Loaded) -> Self {
+        let salt = |loaded: &Loaded| loaded.end.and_then(|end| end.salt);
+        let (before, now) = (&self.loaded.head, &loaded.head);
+        // The ledger only grows: where nothing more was spent, these are all its charges.
+        let are_all = before.seq <= now.seq
+            && before.spent_total == now.spent_total
+            && salt(&self.loaded) == salt(&loaded);
+        let charges = if are_all { self.charges } else { Self::of(loaded).charges };
+        Self { loaded, charges, moved: false, fought: self.fought }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Isolation, Passing, Request};
 
-/// How often a call decides again what somebody else was faster with, before it holds the buckets while it decides.
+/// How often a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
 
 /// How often it begins anew then, when the policy changes under its hands.
@@ -115,9 +115,14 @@ impl Process {
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
+        let fought = !skip && self.memory.is_fought_over(requests);
+        if alone && fought {
+            return Ok(None);
+        }
+        let turns = if alone { first + 1 } else { SWAPS + HOLDS };
+        let first = if fought { SWAPS } else { first };
         // Those that are left, and where they belong.
         let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
-        let turns = if alone { first + 1 } else { SWAPS + HOLDS };
         for turn in first..turns {
             let how = Turn { believe: turn == 0, hold: turn >= SWAPS && !skip };
             let answers = match server.once(&left, passing, how).await {
@@ -135,8 +140,8 @@ impl Process {
                     Answered::Undone(_) => stale.push((request.clone(), *place)),
                 }
             }
-            // Where nobody waits for buckets they are left undecided, and their callers come again with each by itself.
-            if stale.is_empty() || (skip && turn >= SWAPS) {
+            // Where nobody waits for buckets they are left undecided at once, for a later call.
+            if stale.is_empty() || skip {
                 return Ok(Some(decisions));
             }
             let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();

@@ -89,7 +89,7 @@ impl<'w> Writing<'w> {
                 (None, Some(_)) => "reserve",
                 (None, None) => "check",
             },
-            seq: turn.seq(),
+            seq: outcome.seq(),
             checks: checks.unwrap_or(1),
             blocked: outcome.blocked,
             reason: outcome.reason.as_str(),
@@ -112,7 +112,7 @@ impl<'w> Writing<'w> {
             };
             self.row(bucket, Some(outcome.decided_us), false, ban);
         }
-        self.hold(bucket, outcome.hold.as_ref());
+        self.hold(bucket, outcome.hold(request.member.as_deref()));
     }
 
     /// What happened besides checks.
@@ -136,7 +136,7 @@ impl<'w> Writing<'w> {
             ..plain(action.txn, &happened.head, *limit)
         };
         self.row(bucket, *before_us, false, row);
-        self.hold(bucket, happened.hold.as_ref());
+        self.hold(bucket, happened.hold.clone());
         if let (Some(place), Some(exception)) = (self.place(bucket), exception) {
             self.overrides.push((place, exception));
         }
@@ -156,10 +156,8 @@ impl<'w> Writing<'w> {
         }
     }
 
-    fn hold(&mut self, bucket: usize, hold: Option<&Hold>) {
-        if let (Some(place), Some(hold)) = (self.place(bucket), hold) {
-            self.holds.push((place, hold.clone()));
-        }
+    fn hold(&mut self, bucket: usize, hold: Option<Hold>) {
+        self.holds.extend(self.place(bucket).zip(hold));
     }
 }
 

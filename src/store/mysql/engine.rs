@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 
 use super::ledger::ledger_row;
-use super::{called, error, number_of_error, text_if, time};
+use super::{called, error, number_of_error, text_if, time, whole};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Version};
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ impl engine::Session for Session<'_> {
             .bind(wanted.window_us)
             .bind(self.lock)
             .bind(self.lock_wait_s);
-        let rows = called(self.connection, call, query).await?;
+        let rows = whole(self.connection, call, query).await?;
         let (heads, rest) = rows
             .split_at_checked(names.len())
             .ok_or_else(|| Error::database(format!("{} buckets got {} heads", names.len(), rows.len())))?;
@@ -74,12 +74,13 @@ impl engine::Session for Session<'_> {
 
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
         let asked = questions.iter().map(|&Asked { name, question, .. }| {
-            let (kind, number) = question.asked();
-            [name.0.into(), name.1.into(), kind.into(), number.into()]
+            let (kind, number, between) = question.asked();
+            let (after_us, until_us) = between.unzip();
+            [name.0.into(), name.1.into(), kind.into(), number.into(), after_us.into(), until_us.into()]
         });
         let call = "call zone_engine_ask(?)";
         let query = sqlx::query(call).bind(List::of(asked).json());
-        let rows = called(self.connection, call, query).await?;
+        let rows = whole(self.connection, call, query).await?;
         rows.iter().map(|row| Ok(get!(row, "answer"))).collect()
     }
 
@@ -89,7 +90,7 @@ impl engine::Session for Session<'_> {
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let query = sqlx::query(call).bind(List::of(asked).json()).bind(limit);
         let mut charges = vec![Vec::new(); windows.len()];
-        for row in &called(self.connection, call, query).await? {
+        for row in &whole(self.connection, call, query).await? {
             let charged: Charged = (get!(row, "at_us"), get!(row, "spent"), get!(row, "spent_total"));
             at(&mut charges, row, "place")?.push(charged);
         }

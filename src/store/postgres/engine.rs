@@ -97,12 +97,21 @@ impl engine::Session for Session<'_> {
     }
 
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
-        let (kinds, numbers): (Vec<_>, Vec<_>) = questions.iter().map(|asked| asked.question.asked()).unzip();
-        sqlx::query_scalar("select zone_engine_ask($1, $2, $3, $4)")
+        let (mut kinds, mut numbers, mut after_us, mut until_us) =
+            <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+        for (kind, number, between) in questions.iter().map(|asked| asked.question.asked()) {
+            kinds.push(kind);
+            numbers.push(number);
+            after_us.push(between.map(|(after_us, _)| after_us));
+            until_us.push(between.map(|(_, until_us)| until_us));
+        }
+        sqlx::query_scalar("select zone_engine_ask($1, $2, $3, $4, $5, $6)")
             .bind(questions.iter().map(|asked| asked.name.0).collect::<Vec<_>>())
             .bind(questions.iter().map(|asked| asked.name.1).collect::<Vec<_>>())
             .bind(kinds)
             .bind(numbers)
+            .bind(after_us)
+            .bind(until_us)
             .fetch_one(&mut *self.connection)
             .await
             .map_err(error)

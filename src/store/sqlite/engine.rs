@@ -59,7 +59,9 @@ impl engine::Session for Session<'_> {
                     strikes.push((n, [zone, bucket, us.into(), Value::None, Value::None]))
                 }
                 Question::Reached(search) => {
-                    let engine::Search { total, after_us, highest_bit } = search;
+                    let engine::Search { total, after_us, until_us } = search;
+                    let width_us = until_us.saturating_sub(after_us);
+                    let highest_bit: i64 = width_us.checked_ilog2().map_or(0, |bit| 1 << bit);
                     reached.push((n, [zone, bucket, total.into(), after_us.into(), highest_bit.into()]));
                 }
                 Question::BlockedSince(us) => {
