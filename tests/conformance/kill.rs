@@ -264,11 +264,12 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
     }
     let config = Config { connections: 6, deadline: Duration::from_secs(30), ..Config::default() };
     let limiter = Limiter::connect_with(&db.url_of_own_sessions(Role::App), config).await.unwrap();
-    let over = AtomicBool::new(false);
+    let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     let caller = async |seed: u64| {
         let mut rng = Rng::with_seed(seed);
         let mut answers = Vec::new();
         while !over.load(Ordering::Relaxed) {
+            let had = answers.len();
             let check = |rng: &mut Rng| {
                 Check::new(zones[rng.usize(..2)], rng.u8(..20).to_string()).txn(Uuid::now_v7())
             };
@@ -296,14 +297,20 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
                 }
                 _ => answers.extend(unless_killed(limiter.check(check(&mut rng)).await)),
             }
+            answered.fetch_add(answers.len().saturating_sub(had), Ordering::Relaxed);
         }
         answers
     };
     let kill = async {
         let (mut killer, mut killed) = (db.connect().await, 0);
         while killed < rounds(150, 10_000) {
+            // On a slow machine too, somebody is answered between two kills.
+            let before = answered.load(Ordering::Relaxed);
             killed += usize::from(db.kill_a_statement(&mut killer).await);
             sleep(Duration::from_micros(fastrand::u64(..8_000))).await;
+            while answered.load(Ordering::Relaxed) == before {
+                sleep(Duration::from_millis(1)).await;
+            }
         }
         over.store(true, Ordering::Relaxed);
         killed
