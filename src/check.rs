@@ -155,6 +155,16 @@ impl Check {
         &self.key
     }
 
+    /// The transaction that it names; None when one will be made for it.
+    pub fn txn_id(&self) -> Option<Uuid> {
+        self.txn
+    }
+
+    /// For how long it reserves; None when it does not.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
     /// Looks for what no database would store; the limiter calls it before it asks the database.
     ///
     /// # Errors

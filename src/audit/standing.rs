@@ -1,7 +1,7 @@
 //! How buckets stand now: the core decides what would be, from the head and the few rows that it asks for.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -202,7 +202,7 @@ impl Auditor {
         let now = self.page(Store::now).await?;
         let now_us = head.clamp(now.timestamp_micros());
         let bucket = decide::Bucket { versions: &versions, head: &head, holds: &holds };
-        let known = Known { head: &head, answers: RefCell::default() };
+        let known = Known { head: &head, answers: Mutex::default() };
         let now_head = self.asking(&known, &of, || see(bucket, &known, now_us)).await?.head;
         let live = |hold: &&Hold| hold.ends_us > now_us && !now_head.forgot(hold.seq);
         let live: Vec<_> = holds.iter().filter(live).collect();
@@ -257,7 +257,7 @@ impl Auditor {
                 Err(Need::StrikesBefore(at_us)) => (Asked::Strikes(at_us), self.before(of, at_us).await?.1),
                 Err(Need::Reached(total)) => (Asked::Reached(total), self.reached(of, known, total).await?),
             };
-            known.answers.borrow_mut().insert(asked, answer);
+            known.answers().insert(asked, answer);
         }
     }
 
@@ -290,7 +290,8 @@ impl Auditor {
 /// The bucket's rows as far as they were asked for. Those that came after its head do not count.
 struct Known<'h> {
     head: &'h Head,
-    answers: RefCell<BTreeMap<Asked, i64>>,
+    /// Behind a lock, so that the asking may go on in another thread.
+    answers: Mutex<BTreeMap<Asked, i64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -301,9 +302,13 @@ enum Asked {
 }
 
 impl Known<'_> {
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<Asked, i64>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The last known time up to which less than a total was spent; no row is as old as the other.
     fn last_below(&self, total: i64) -> i64 {
-        let answers = self.answers.borrow();
+        let answers = self.answers();
         let below = answers.iter().filter_map(|(asked, spent)| match asked {
             Asked::Before(at_us) if *spent < total => Some(at_us - 1),
             _ => None,
@@ -312,7 +317,7 @@ impl Known<'_> {
     }
 
     fn answer(&self, asked: Asked) -> Option<i64> {
-        self.answers.borrow().get(&asked).copied()
+        self.answers().get(&asked).copied()
     }
 }
 

@@ -20,7 +20,9 @@ mod migrate;
 mod most;
 mod output;
 mod private;
+mod serve;
 mod stream;
+mod token;
 mod zone;
 
 use std::process::ExitCode;
@@ -53,6 +55,7 @@ Examples:
   tallygate maintain --keep 400d                    partitions ahead, old rows away
   tallygate erase login user:42 --note REASON  personal data away, proofs stay
   tallygate bench --database URL                    how many decisions does it carry?
+  tallygate serve                                   the same for every language, over HTTP
 
 Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error; 141 nobody read the \
 output to its end. A verdict that is reached stands also then.";
@@ -94,6 +97,9 @@ enum Command {
     Erase(erase::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Serve(serve::Args),
+    #[command(subcommand)]
+    Token(token::Command),
     Completions(completions::Args),
 }
 
@@ -106,7 +112,9 @@ pub async fn run() -> Result {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
-    trace()?;
+    if !matches!(cli.command, Command::Serve(_)) {
+        trace()?;
+    }
     match cli.command {
         Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
         Command::Grant(args) => grant::run(&url(cli.database)?, args).await,
@@ -128,19 +136,24 @@ pub async fn run() -> Result {
         Command::Erase(args) => erase::run(&url(cli.database)?, args).await,
         Command::Demo(args) => demo::run(cli.database, args).await,
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
+        Command::Serve(args) => serve::run(named_url(cli.database)?, args).await,
+        Command::Token(command) => token::run(command),
         Command::Completions(args) => completions::run(&args),
     }
 }
 
-/// The flag, or the variable, or the default. Read here and not by clap, whose help would show the value.
+/// The flag, or the variable, or the default.
 fn url(flag: Option<String>) -> Result<String> {
-    match (flag, std::env::var_os(URL_VARIABLE)) {
-        (Some(url), _) => Ok(url),
-        (None, Some(url)) => {
-            url.into_string().map_err(|_| Failure::new(format!("{URL_VARIABLE} is not valid UTF-8")))
-        }
-        (None, None) => Ok(URL_DEFAULT.to_owned()),
-    }
+    Ok(named_url(flag)?.unwrap_or_else(|| URL_DEFAULT.to_owned()))
+}
+
+/// The flag, or the variable. Read here and not by clap, whose help would show the value.
+fn named_url(flag: Option<String>) -> Result<Option<String>> {
+    let variable = || {
+        let url = std::env::var_os(URL_VARIABLE)?;
+        Some(url.into_string().map_err(|_| Failure::new(format!("{URL_VARIABLE} is not valid UTF-8"))))
+    };
+    flag.map(Ok).or_else(variable).transpose()
 }
 
 /// Connects to a database that is there: who reads, or acts in zones, makes none.

@@ -22,13 +22,18 @@ impl Failure {
 
     /// Says what went wrong and gives the exit code.
     pub fn report(self) -> ExitCode {
-        match self {
-            Self::Error(message) => {
-                eprintln!("error: {}", one_line(&message));
-                ExitCode::from(2)
-            }
+        self.tell();
+        ExitCode::from(match self {
+            Self::Error(_) => 2,
             // As if by SIGPIPE, which ends other programs there: what was to be told was not.
-            Self::ReaderGone => ExitCode::from(141),
+            Self::ReaderGone => 141,
+        })
+    }
+
+    /// Says what went wrong.
+    pub fn tell(&self) {
+        if let Self::Error(message) = self {
+            eprintln!("error: {}", one_line(message));
         }
     }
 }

@@ -15,6 +15,7 @@ mod program;
 mod refused;
 mod reports;
 mod secrets;
+mod serve;
 mod stdin;
 mod zone;
 
@@ -58,6 +59,8 @@ fn every_command_explains_itself_with_examples() {
         &["erase", "--help"],
         &["demo", "--help"],
         &["bench", "--help"],
+        &["serve", "--help"],
+        &["token", "add", "--help"],
         &["completions", "--help"],
     ] {
         let ran = program.run(command);

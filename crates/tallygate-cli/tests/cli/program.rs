@@ -52,6 +52,20 @@ impl Program {
         command
     }
 
+    /// A line of a shell in which the program is called by its name.
+    pub fn shell(&self, line: &str) -> Command {
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_tallygate"));
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let folders = program.parent().map(PathBuf::from).into_iter().chain(std::env::split_paths(&folders));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .current_dir(self.dir.path())
+            .env("PATH", std::env::join_paths(folders).unwrap());
+        command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env("USER", "tester");
+        command
+    }
+
     pub fn run(&self, args: &[impl AsRef<OsStr>]) -> Ran {
         self.command(args).stdin(Stdio::null()).output().unwrap().into()
     }

@@ -1,0 +1,144 @@
+//! `tallygate serve`.
+
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use tallygate_server::{Config, Failure as Refused, Reload, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::{Failure, Result};
+
+const EXAMPLES: &str = "\
+Examples:
+  tallygate serve                                        on this machine, in sqlite:tallygate.db
+  tallygate serve --zones zones.toml --listen unix:/run/tallygate.sock
+  tallygate serve --print-config > tallygate.toml        every setting with its default
+  tallygate serve --config tallygate.toml --check-config
+  curl localhost:7411/v1/check --json '{\"zone\":\"login\",\"key\":\"user:42\"}'
+
+SIGHUP reads the tokens and the zones again. SIGTERM and Ctrl-C end it: /readyz says no, nothing more is accepted, and what \
+was accepted is answered.
+
+RUST_LOG says what is logged to stderr: tallygate_server=info for a line for each request. No key is ever in it.
+
+See docs/server.md for the routes, the tokens and the settings.";
+
+/// Answers checks over HTTP, for programs in any language
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The file of settings
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen: an address with a port, or unix:PATH [default: 127.0.0.1:7411]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The file of tokens; see tallygate token add
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// A file of zones to apply
+    #[arg(long, value_name = "FILE")]
+    zones: Option<PathBuf>,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log: Log,
+    /// Print a file with every setting and its default, and end
+    #[arg(long, conflicts_with_all = ["config", "listen", "tokens", "zones", "check_config"])]
+    print_config: bool,
+    /// Read the settings, the tokens and the zones, say what is wrong with them, and end
+    #[arg(long)]
+    check_config: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Log {
+    // Lines for people.
+    Text,
+    // An object a line.
+    Json,
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::new(refused.to_string())
+    }
+}
+
+pub async fn run(url: Option<String>, args: Args) -> Result {
+    if args.print_config {
+        stdout().write_all(Config::DEFAULTS.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut config = args.config.as_deref().map(Config::read_file).transpose()?.unwrap_or_default();
+    config.database.app = url.unwrap_or(config.database.app);
+    config.listen = args.listen.unwrap_or(config.listen);
+    config.tokens = args.tokens.or(config.tokens);
+    config.zones = args.zones.or(config.zones);
+    if args.check_config {
+        config.check()?;
+        writeln!(stdout(), "the settings are good")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    log(args.log)?;
+    // Before anybody is answered: a signal that comes then is not lost.
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut hangup = listen(SignalKind::hangup())?;
+    let server = Server::bind(config).await?;
+    welcome(&server);
+    let reload = server.reload();
+    let end = async {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => again(&reload).await,
+            }
+        }
+        eprintln!("ending; what was accepted is answered");
+    };
+    server.run(end).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal> {
+    signal(kind).map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))
+}
+
+fn welcome(server: &Server) {
+    let address = server.address();
+    eprintln!("serving {address}");
+    if !server.is_open() {
+        return;
+    }
+    let curl = match address.strip_prefix("unix:") {
+        Some(path) => format!("curl --unix-socket {path} http://localhost/v1/check"),
+        None => format!("curl {address}/v1/check"),
+    };
+    eprintln!("ask it:  {curl} --json '{{\"zone\":\"login\",\"key\":\"user:42\"}}'");
+    eprintln!("a zone:  tallygate zone set login --rate 5 --per 60s");
+}
+
+/// What is wrong with a file is told, and the server goes on with what it had.
+async fn again(reload: &Reload) {
+    match reload.files().await {
+        Ok(()) => eprintln!("the tokens and the zones were read again"),
+        Err(refused) => Failure::from(refused).tell(),
+    }
+}
+
+fn log(format: Log) -> Result<()> {
+    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
+        None => EnvFilter::new("warn"),
+        Some(_) => EnvFilter::try_from_default_env()
+            .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?,
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        Log::Text => lines.init(),
+        Log::Json => lines.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! `tallygate serve` and `tallygate token`, and the session of docs/server.md as it stands there.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::program::Program;
+
+/// A server that is killed where a test ends before it.
+struct Server {
+    child: Child,
+    /// `127.0.0.1:41234`.
+    at: String,
+    welcome: String,
+}
+
+impl Server {
+    fn start(program: &Program, args: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        let mut child = program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut welcome = String::new();
+        // A line without tokens has two more after it.
+        for _ in 0..if args.contains(&"--tokens") { 1 } else { 3 } {
+            lines.read_line(&mut welcome).unwrap();
+        }
+        let at = welcome.lines().next().and_then(|line| line.strip_prefix("serving http://"));
+        let at = at.unwrap_or_else(|| panic!("{welcome}")).to_owned();
+        // Nobody waits for a reader of its log.
+        thread::spawn(move || lines.read_to_string(&mut String::new()));
+        Self { child, at, welcome }
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// The status and the body; None where no whole answer came.
+fn check(at: &str, key: &str, txn: Uuid) -> Option<(u16, Value)> {
+    let body = format!("{{\"zone\":\"login\",\"key\":\"{key}\"}}");
+    let mut stream = TcpStream::connect(at).ok()?;
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Idempotency-Key: {txn}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
+}
+
+#[test]
+fn the_session_of_the_document_runs_as_it_is_shown() {
+    let program = Program::new();
+    let document = include_str!("../../../../docs/server.md");
+    let mut server: Option<Server> = None;
+    let mut shown = document.lines().peekable();
+    let (mut ran, mut in_session) = (0, false);
+    while let Some(line) = shown.next() {
+        in_session = match line {
+            "```console" => true,
+            "```" => false,
+            _ => in_session,
+        };
+        let Some(command) = line.strip_prefix("$ ").filter(|_| in_session) else { continue };
+        let mut expected = Vec::new();
+        while let Some(line) = shown.next_if(|line| !line.starts_with("$ ") && *line != "```") {
+            expected.push(line);
+        }
+        let printed = if command == "tallygate serve &" {
+            let server = server.insert(Server::start(&program, &[]));
+            server.welcome.replace(&server.at, "127.0.0.1:7411")
+        } else {
+            let at = server.as_ref().map_or_else(String::new, |server| server.at.clone());
+            let mut shell = program.shell(&command.replace("localhost:7411", &at));
+            let output = shell.output().unwrap();
+            assert!(output.status.success(), "{command}: {output:?}; it needs curl of 7.82 or later");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let printed: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(printed.len(), expected.len(), "{command}: {printed:#?}");
+        for (printed, expected) in printed.iter().zip(expected) {
+            assert!(is_like(expected, printed), "{command}\nshown:   {expected}\nprinted: {printed}");
+        }
+        ran += 1;
+    }
+    assert!(ran >= 14, "only {ran} commands were found");
+}
+
+/// Whether a line is as shown, where `…` stands for anything.
+fn is_like(shown: &str, printed: &str) -> bool {
+    let parts: Vec<_> = shown.split('…').collect();
+    let mut rest = printed;
+    for (n, part) in parts.iter().enumerate() {
+        let at = if n == 0 { rest.starts_with(part).then_some(0) } else { rest.find(part) };
+        match at {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    parts.len() == 1 && rest.is_empty() || parts.len() > 1 && printed.ends_with(parts[parts.len() - 1])
+}
+
+/// Every answer that a client received is in the ledger, and what is asked again under its name is charged once.
+#[test]
+fn a_killed_server_keeps_every_answer_that_it_gave() {
+    let rounds = if std::env::var_os("TALLYGATE_SOAK").is_some() { 20 } else { 2 };
+    let program = Program::new();
+    program.ok(&["zone", "set", "login", "--rate", "1000000", "--per", "24h"]);
+    let mut asked = 0;
+    for _ in 0..rounds {
+        let mut server = Server::start(&program, &[]);
+        let (answered, at) = (Arc::new(AtomicUsize::new(0)), server.at.clone());
+        let callers: Vec<_> = (0..8)
+            .map(|caller| {
+                let (answered, at) = (Arc::clone(&answered), at.clone());
+                thread::spawn(move || {
+                    let mut told = Vec::new();
+                    for n in 0.. {
+                        let (key, txn) = (format!("{}", (caller + n) % 5), Uuid::now_v7());
+                        let answer = check(&at, &key, txn);
+                        let is_over = answer.is_none();
+                        told.push((key, txn, answer));
+                        if is_over {
+                            break;
+                        }
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    told
+                })
+            })
+            .collect();
+        while answered.load(Ordering::Relaxed) < 100 {
+            assert!(server.child.try_wait().unwrap().is_none(), "the server ended by itself");
+            thread::yield_now();
+        }
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let told: Vec<_> = callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect();
+        let server = Server::start(&program, &[]);
+        for (key, txn, answer) in &told {
+            let (status, again) = check(&server.at, key, *txn).unwrap();
+            assert_eq!(status, 200);
+            if let Some((status, answer)) = answer {
+                assert_eq!(*status, 200);
+                assert_eq!(
+                    (&again["replayed"], &again["seq"]),
+                    (&Value::Bool(true), &answer["seq"]),
+                    "{txn}"
+                );
+                assert_eq!(again["decided_at"], answer["decided_at"]);
+            }
+        }
+        asked += told.len();
+        drop(server);
+        assert_eq!(program.rows(), asked, "a row for each transaction, and no other");
+    }
+    program.ok(&["audit", "verify"]);
+}
+
+#[test]
+fn sigterm_ends_it_and_sighup_reads_its_files_again() {
+    let program = Program::new();
+    std::fs::write(program.path("zones.toml"), "zone.login = { rate = 1, per = '60s' }").unwrap();
+    let mut server = Server::start(&program, &["--zones", "zones.toml"]);
+    assert_eq!(check(&server.at, "a", Uuid::now_v7()).unwrap().1["limit"], 1);
+    std::fs::write(program.path("zones.toml"), "zone.login = { rate = 7, per = '60s' }").unwrap();
+    server.signal("-HUP");
+    while check(&server.at, "b", Uuid::now_v7()).unwrap().1["limit"] != 7 {
+        thread::yield_now();
+    }
+    server.signal("-TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn settings_are_printed_checked_and_refused_by_name() {
+    let program = Program::new();
+    let defaults = program.ok(&["serve", "--print-config"]);
+    std::fs::write(program.path("tallygate.toml"), &defaults).unwrap();
+    let check = ["serve", "--config", "tallygate.toml", "--check-config"];
+    assert_eq!(program.ok(&check), "the settings are good\n");
+    for (wrong, told) in [
+        (defaults.replace("head_s = 10", "head_s = 0"), "limits.head_s = 0"),
+        (defaults.replace("head_s", "head_seconds"), "head_seconds"),
+        (defaults.replace("# tokens =", "tokens ="), "tokens.toml cannot be read"),
+        (defaults.replace("# zones =", "zones ="), "zones.toml cannot be read"),
+    ] {
+        std::fs::write(program.path("tallygate.toml"), wrong).unwrap();
+        let ran = program.run(&check);
+        assert_eq!((ran.code, ran.err.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.err.contains(told), "{}", ran.err);
+    }
+    let ran = program.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert!(ran.code == 2 && ran.err.contains("without tokens"), "{ran:?}");
+    let ran = program.run(&["serve", "--listen", "nowhere"]);
+    assert!(ran.code == 2 && ran.err.contains("\"nowhere\""), "{ran:?}");
+}
+
+#[test]
+fn a_token_is_printed_once_and_its_file_is_private() {
+    let program = Program::new();
+    let add = |name: &str| program.run(&["token", "add", name, "--role", "app", "--zones", "log*"]);
+    let secret = add("web").out.trim().to_owned();
+    let file = || std::fs::read_to_string(program.path("tokens.toml")).unwrap();
+    assert!(secret.starts_with("tg_") && secret.len() == 67, "{secret}");
+    assert!(!file().contains(&secret[3..]));
+    let mode = std::fs::metadata(program.path("tokens.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The same name again, a role that there is not: the file stays as it was.
+    let before = file();
+    for ran in [
+        add("web"),
+        add("a b"),
+        program.run(&["token", "add", "x", "--role", "root", "--zones", "*"]),
+        program.run(&["token", "add", "x", "--role", "app"]),
+    ] {
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (2, "", 1), "{ran:?}");
+    }
+    assert_eq!(file(), before);
+    assert_ne!(add("other").out.trim(), secret);
+    std::fs::write(program.path("tokens.toml"), "nonsense").unwrap();
+    assert_eq!(add("third").code, 2);
+    assert_eq!(file(), "nonsense");
+}

@@ -1,0 +1,70 @@
+//! Bodies of requests: whole, bounded in size and in time, and of JSON.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+/// What a body says, and the transaction that the header `Idempotency-Key` names.
+pub(crate) struct Asked<T> {
+    pub what: T,
+    pub txn: Option<Uuid>,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        expect(request.headers(), "application/json")?;
+        let txn = idempotency_key(request.headers())?;
+        let limits = app.limits();
+        let body = Limited::new(request.into_body(), limits.body_bytes).collect();
+        let read = timeout(Duration::from_secs(limits.body_s), body).await;
+        let body: Bytes =
+            read.map_err(|_| too_slow())?.map_err(|error| unread(&*error, limits.body_bytes))?.to_bytes();
+        let what =
+            serde_json::from_slice(&body).map_err(|error| Problem::invalid(format!("the body: {error}")))?;
+        Ok(Self { what, txn })
+    }
+}
+
+/// A page of another site cannot send this type without asking first.
+pub(crate) fn expect(headers: &HeaderMap, kind: &str) -> Result<(), Problem> {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let told = value.split(';').next().unwrap_or_default().trim();
+    if told.eq_ignore_ascii_case(kind) {
+        return Ok(());
+    }
+    let detail = format!("the body is to be of the type {kind}; send Content-Type: {kind}");
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid", detail))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let key = key.to_str().ok().filter(|_| keys.next().is_none()).and_then(|key| key.trim().parse().ok());
+    key.map(Some)
+        .ok_or_else(|| Problem::invalid("Idempotency-Key is not one UUID; a new one names a new transaction"))
+}
+
+pub(crate) fn too_slow() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "invalid", "the body did not come in time")
+}
+
+fn unread(error: &(dyn std::error::Error + 'static), most: usize) -> Problem {
+    if error.is::<LengthLimitError>() { too_large(most) } else { Problem::invalid("the body broke off") }
+}
+
+pub(crate) fn too_large(most: usize) -> Problem {
+    let detail = format!("it is longer than {most} bytes; send less at a time, or raise limits.body_bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid", detail)
+}

@@ -1,0 +1,179 @@
+//! What every request finds: the limits, the tokens, and whether the server is about to end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::request::Parts;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tallygate::Limiter;
+use tallygate::audit::Auditor;
+use tallygate::policy::Operator;
+
+use crate::caller::{Caller, Right};
+use crate::config::Limits;
+use crate::listen::Peer;
+use crate::problem::Problem;
+use crate::token::Tokens;
+
+#[derive(Clone)]
+pub(crate) struct App(Arc<Inner>);
+
+struct Inner {
+    app: Limiter,
+    auditor: Limiter,
+    operator: Limiter,
+    limits: Limits,
+    /// None: who is on this machine needs none.
+    tokens: Option<RwLock<Arc<Tokens>>>,
+    leaves: AtomicBool,
+    metrics: PrometheusHandle,
+}
+
+/// Connections with the rights of each role; the same, where a role has none of its own.
+pub(crate) struct Limiters {
+    pub app: Limiter,
+    pub auditor: Limiter,
+    pub operator: Limiter,
+}
+
+impl App {
+    pub fn new(
+        limiters: Limiters,
+        limits: Limits,
+        tokens: Option<Tokens>,
+        metrics: PrometheusHandle,
+    ) -> Self {
+        let Limiters { app, auditor, operator } = limiters;
+        let tokens = tokens.map(|tokens| RwLock::new(Arc::new(tokens)));
+        Self(Arc::new(Inner {
+            app,
+            auditor,
+            operator,
+            limits,
+            tokens,
+            leaves: AtomicBool::new(false),
+            metrics,
+        }))
+    }
+
+    pub fn limiter(&self) -> &Limiter {
+        &self.0.app
+    }
+
+    pub fn auditor(&self) -> Auditor {
+        self.0.auditor.auditor()
+    }
+
+    pub fn operator(&self) -> Operator {
+        self.0.operator.operator()
+    }
+
+    /// The zones, read with the rights of an auditor.
+    pub fn zones(&self) -> Operator {
+        self.0.auditor.operator()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// What is counted, as Prometheus reads it.
+    pub fn metrics(&self) -> String {
+        self.0.metrics.run_upkeep();
+        self.0.metrics.render()
+    }
+
+    pub fn set_tokens(&self, tokens: Tokens) {
+        if let Some(known) = &self.0.tokens {
+            *known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+        }
+    }
+
+    /// From now on it is not ready: who sends traffic here is to send it elsewhere.
+    pub fn leave(&self) {
+        self.0.leaves.store(true, Ordering::Release);
+    }
+
+    pub fn leaves(&self) -> bool {
+        self.0.leaves.load(Ordering::Acquire)
+    }
+
+    /// Writes what is known from memory only, and closes the connections.
+    pub async fn close(&self) -> tallygate::Result<()> {
+        let closed = self.0.app.clone().close().await;
+        for other in [&self.0.auditor, &self.0.operator] {
+            other.clone().close().await.ok();
+        }
+        closed
+    }
+
+    fn identify(&self, head: &Parts) -> Result<Caller, Problem> {
+        let mut presented = head.headers.get_all(AUTHORIZATION).iter();
+        match (presented.next(), presented.next()) {
+            (Some(_), Some(_)) => {
+                Err(Problem::unknown_caller("there are two Authorization headers; send one"))
+            }
+            (Some(value), None) => {
+                let secret = value.to_str().ok().and_then(|value| {
+                    let (scheme, secret) = value.split_once(' ')?;
+                    scheme.eq_ignore_ascii_case("bearer").then_some(secret)
+                });
+                let secret = secret.ok_or_else(|| {
+                    Problem::unknown_caller("the Authorization header is not of the form \"Bearer TOKEN\"")
+                })?;
+                let unknown =
+                    || Problem::unknown_caller("nobody has this token; make one with: tallygate token add");
+                self.tokens().ok_or_else(unknown)?.find(secret).cloned().ok_or_else(unknown)
+            }
+            (None, _) => self.neighbour(head),
+        }
+    }
+
+    /// Who needs no token: a user of the socket, and this machine, where there are no tokens at all.
+    fn neighbour(&self, head: &Parts) -> Result<Caller, Problem> {
+        let everywhere = || vec!["*".to_owned()];
+        match head.extensions.get::<Peer>() {
+            Some(Peer::User(user)) => {
+                let rights = [Right::App, Right::Auditor, Right::Operator];
+                Ok(Caller::new(format!("uid:{user}"), &rights, everywhere()))
+            }
+            Some(Peer::Address(address)) if address.is_loopback() && self.0.tokens.is_none() => {
+                if !is_of_this_machine(head) {
+                    // A page in a browser here can give its own name this address, and ask with it.
+                    return Err(Problem::forbidden(
+                        "the Host is not this machine; ask at localhost, or use tokens: tallygate token add",
+                    ));
+                }
+                Ok(Caller::new("localhost", &[Right::App, Right::Auditor], everywhere()))
+            }
+            _ => Err(Problem::unknown_caller("send a token: \"Authorization: Bearer TOKEN\"")),
+        }
+    }
+
+    fn tokens(&self) -> Option<Arc<Tokens>> {
+        let tokens = self.0.tokens.as_ref()?;
+        Some(Arc::clone(&tokens.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Whether a browser that sent this asked for this machine by a name that only this machine has.
+fn is_of_this_machine(head: &Parts) -> bool {
+    let host = head.uri.authority().map(|authority| authority.as_str());
+    let host = host.or_else(|| head.headers.get(HOST)?.to_str().ok());
+    let authority: Option<axum::http::uri::Authority> = host.and_then(|host| host.parse().ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Problem> {
+        app.identify(head)
+    }
+}

@@ -1,0 +1,227 @@
+//! Settings of a server, each with its default.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tallygate::policy::{ZoneSetting, zone_file};
+
+use crate::Failure;
+use crate::token::Tokens;
+
+/// Settings of a [`Server`](crate::Server), as a file of TOML has them.
+///
+/// ```
+/// let config = tallygate_server::Config::read("listen = 'unix:/run/tallygate.sock'")?;
+/// assert_eq!(config.limits.body_bytes, 65_536);
+/// # Ok::<(), tallygate_server::Failure>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// An address with a port, or `unix:PATH` of a socket.
+    pub listen: String,
+    /// The file of tokens. Without one nobody but this machine is answered.
+    pub tokens: Option<PathBuf>,
+    /// A file of zones, which is applied when the server starts and when it reads its files again.
+    pub zones: Option<PathBuf>,
+    /// A file for what passes while the database does not answer, in zones with `on-outage = "open"`; one for each server.
+    pub journal: Option<PathBuf>,
+    /// Where decisions are kept.
+    pub database: Databases,
+    /// What one caller can take of the server.
+    pub limits: Limits,
+    /// How it ends.
+    pub stopping: Stopping,
+}
+
+/// The database, by a URL for each role; a role without one uses that of `app`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Databases {
+    /// Checks, and whatever gives back or settles.
+    pub app: String,
+    /// Reads the ledger.
+    pub auditor: Option<String>,
+    /// Sets zones, bans and overrides.
+    pub operator: Option<String>,
+    /// Connections of each of them, at most.
+    pub connections: u32,
+}
+
+/// What one caller can take of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at once; more of them wait to be accepted.
+    pub connections: usize,
+    /// Connections of one address at once; more of them are closed.
+    pub connections_per_peer: usize,
+    /// Bytes of the head of a request: its path and its header fields.
+    pub head_bytes: usize,
+    /// Seconds in which the head must have come; also how long a connection rests between two requests.
+    pub head_s: u64,
+    /// Bytes of a body, and of a line where a body is lines.
+    pub body_bytes: usize,
+    /// Seconds in which a body must have come, or the next line of it.
+    pub body_s: u64,
+    /// Lines of one body that are decided at once.
+    pub lines_at_once: usize,
+}
+
+/// How it ends when it is told to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stopping {
+    /// Seconds for which `/readyz` says no before the server stops to accept: as long as a load balancer needs to see it.
+    pub notice_s: u64,
+    /// Seconds for the requests that were accepted; what is not answered then is cut off.
+    pub drain_s: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7411".to_owned(),
+            tokens: None,
+            zones: None,
+            journal: None,
+            database: Databases::default(),
+            limits: Limits::default(),
+            stopping: Stopping::default(),
+        }
+    }
+}
+
+impl Default for Databases {
+    fn default() -> Self {
+        Self { app: "sqlite:tallygate.db".to_owned(), auditor: None, operator: None, connections: 16 }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            connections_per_peer: 1_024,
+            head_bytes: 16_384,
+            head_s: 10,
+            body_bytes: 65_536,
+            body_s: 10,
+            lines_at_once: 32,
+        }
+    }
+}
+
+impl Default for Stopping {
+    fn default() -> Self {
+        Self { notice_s: 1, drain_s: 30 }
+    }
+}
+
+impl Config {
+    /// A file with every setting and its default.
+    pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+    /// Reads a text of TOML.
+    ///
+    /// # Errors
+    /// What cannot be read, with its line; a setting that there is not; a value out of its range.
+    pub fn read(text: &str) -> Result<Self, Failure> {
+        let config: Self = toml::from_str(text).map_err(|error| Failure::new(error.to_string()))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), with the file's name.
+    pub fn read_file(path: &Path) -> Result<Self, Failure> {
+        Self::read(&text_of(path)?).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    }
+
+    /// Reads what the settings name: the tokens and the zones.
+    ///
+    /// # Errors
+    /// A value out of its range, a file that cannot be read or is not good.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.validate()?;
+        self.tokens.as_deref().map(Tokens::read_file).transpose()?;
+        self.zones.as_deref().map(zones_of).transpose()?;
+        Ok(())
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Failure> {
+        let Limits {
+            connections,
+            connections_per_peer,
+            head_bytes,
+            head_s,
+            body_bytes,
+            body_s,
+            lines_at_once,
+        } = self.limits;
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        for (name, value, range) in [
+            ("limits.connections", connections, 1..=1_000_000),
+            ("limits.connections_per_peer", connections_per_peer, 1..=1_000_000),
+            // The least that hyper can work with.
+            ("limits.head_bytes", head_bytes, 8_192..=1 << 20),
+            ("limits.head_s", number(head_s), 1..=3_600),
+            ("limits.body_bytes", body_bytes, 1_024..=16 << 20),
+            ("limits.body_s", number(body_s), 1..=3_600),
+            ("limits.lines_at_once", lines_at_once, 1..=1_024),
+            ("database.connections", number(self.database.connections.into()), 1..=10_000),
+            ("stopping.notice_s", number(self.stopping.notice_s), 0..=3_600),
+            ("stopping.drain_s", number(self.stopping.drain_s), 1..=3_600),
+        ] {
+            if !range.contains(&value) {
+                let (least, most) = range.into_inner();
+                return Err(Failure::new(format!("{name} = {value} is out of range; use {least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The zones of a file.
+pub(crate) fn zones_of(path: &Path) -> Result<Vec<ZoneSetting>, Failure> {
+    zone_file(&text_of(path)?).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// The text of a file that somebody named.
+pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_defaults_are_the_defaults() {
+        assert_eq!(Config::read(Config::DEFAULTS).unwrap(), Config::default());
+        // Those that have none stand there as comments, which say what they would be.
+        let settings = Config::DEFAULTS.replace("# tokens =", "tokens =").replace("# zones =", "zones =");
+        let settings = settings.replace("# auditor =", "auditor =").replace("# operator =", "operator =");
+        let config = Config::read(&settings.replace("# journal =", "journal =")).unwrap();
+        assert!(config.tokens.is_some() && config.zones.is_some() && config.journal.is_some());
+        assert!(config.database.auditor.is_some() && config.database.operator.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_name() {
+        for (text, told) in [
+            ("listne = 'x'", "listne"),
+            ("limits.body_bytes = 3", "limits.body_bytes = 3 is out of range; use 1024 to 16777216"),
+            ("limits.connections = 0", "limits.connections = 0"),
+            ("stopping.drain_s = 0", "stopping.drain_s = 0"),
+            ("limits = 5", "line 1"),
+        ] {
+            let error = Config::read(text).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Connections: taken one by one, bounded in number and in time, and let go in peace.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+
+use crate::Failure;
+use crate::config::Limits;
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    /// Somebody on the network, or on this machine.
+    Address(IpAddr),
+    /// A user of this machine whom the socket admits, by number.
+    User(u32),
+}
+
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Socket(UnixListener, Place),
+}
+
+/// A socket in the file system, which goes away with its listener.
+pub(crate) struct Place {
+    path: PathBuf,
+    /// Who made it; besides root, nobody else is answered.
+    user: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_file(&self.path).ok();
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Listener {
+    pub async fn bind(at: &str) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::new(format!(
+                "the server cannot listen at {at:?}: {error}; choose another with listen or --listen"
+            ))
+        };
+        match at.strip_prefix("unix:") {
+            Some(path) => Self::socket(Path::new(path)).await.map_err(failed),
+            None => Ok(Self::Tcp(TcpListener::bind(at).await.map_err(failed)?)),
+        }
+    }
+
+    async fn socket(path: &Path) -> io::Result<Self> {
+        // One that a killed server left is in the way of its next start; one that somebody answers at is not touched.
+        if fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket()) {
+            match UnixStream::connect(path).await {
+                Ok(_) => {
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
+                }
+                Err(_) => fs::remove_file(path)?,
+            }
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let user = fs::metadata(path)?.uid();
+        Ok(Self::Socket(listener, Place { path: path.to_owned(), user }))
+    }
+
+    /// Where it can be reached, as it was named; a port 0 is told as the one that it became.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|error| error.to_string(), |address| format!("http://{address}")),
+            Self::Socket(_, place) => format!("unix:{}", place.path.display()),
+        }
+    }
+
+    /// True when only this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
+            Self::Socket(..) => true,
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Option<Peer>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                // Answers are small, and somebody waits for each.
+                stream.set_nodelay(true).ok();
+                Ok((Box::new(stream), Some(Peer::Address(address.ip().to_canonical()))))
+            }
+            Self::Socket(listener, place) => {
+                let (stream, _) = listener.accept().await?;
+                let user = stream.peer_cred().map(|credentials| credentials.uid());
+                let peer = user.ok().filter(|user| *user == 0 || *user == place.user).map(Peer::User);
+                Ok((Box::new(stream), peer))
+            }
+        }
+    }
+}
+
+/// Serves until `stop`, and then what was accepted, for `drain` at most.
+pub(crate) async fn serve(
+    listener: Listener,
+    router: Router,
+    limits: &Limits,
+    stop: impl Future<Output = ()>,
+    drain: Duration,
+) -> Result<(), Failure> {
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let crowd = Arc::new(Crowd::default());
+    let under_way = GracefulShutdown::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(limits.head_s))
+        .max_buf_size(limits.head_bytes);
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let next = async {
+            let room = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
+            listener.accept().await.map(|(stream, peer)| (room, stream, peer))
+        };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            () = &mut stop => break,
+        };
+        let (room, stream, peer) = match accepted {
+            Ok((room, stream, Some(peer))) => (room, stream, peer),
+            Ok((_, _, None)) => continue,
+            Err(error) => {
+                // Too many open files, or somebody who left: neither is a reason to end, nor to spin.
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let Some(place) = Crowd::enter(&crowd, &peer, limits.connections_per_peer) else { continue };
+        let router = router.clone();
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer.clone());
+            router.clone().call(request.map(Body::new))
+        });
+        let connection = under_way.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            // Whoever leaves, or is too slow, is told to nobody.
+            connection.await.ok();
+            drop((room, place));
+        });
+    }
+    drop(listener);
+    timeout(drain, under_way.shutdown()).await.map_err(|_| {
+        Failure::new(format!("after {drain:?} not every request was answered; raise stopping.drain_s"))
+    })
+}
+
+/// How many connections each peer has.
+#[derive(Default)]
+struct Crowd(Mutex<HashMap<Peer, usize>>);
+
+/// One connection's place among those of its peer.
+struct Entered {
+    crowd: Arc<Crowd>,
+    peer: Peer,
+}
+
+impl Crowd {
+    fn enter(crowd: &Arc<Self>, peer: &Peer, most: usize) -> Option<Entered> {
+        let mut peers = crowd.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = peers.entry(peer.clone()).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Entered { crowd: Arc::clone(crowd), peer: peer.clone() })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut peers = self.crowd.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = peers.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                peers.remove(&self.peer);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What no honest client sends: one answer, nothing written, and others are answered meanwhile.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::client::{Serving, login, read};
+
+#[tokio::test]
+async fn bad_input_gets_one_answer_and_writes_nothing() {
+    let serving = Serving::start("").await;
+    let post = |headers: &str, body: &[u8]| {
+        let head = format!(
+            "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    };
+    const JSON: &str = "Content-Type: application/json\r\n";
+    let deep = "[".repeat(50_000);
+    for (body, status) in [
+        (&b""[..], 400),
+        (b"{", 400),
+        (b"{}", 400),
+        (b"[]", 400),
+        (b"null", 400),
+        (deep.as_bytes(), 400),
+        (b"{\"zone\":\"login\",\"key\":\"\xff\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"key\":\"b\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"limit\":9}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1e3}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":-1}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":99999999999999999999}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"\\u0000\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"txn\":\"00000000-0000-0000-0000-000000000000\"}", 400),
+        (b"{\"zone\":\"nowhere\",\"key\":\"a\"}", 500),
+    ] {
+        let answer = serving.send(post(JSON, body)).await;
+        assert_eq!(answer.problem().0, status, "{}: {}", String::from_utf8_lossy(body), answer.body);
+    }
+    let long = format!("{{\"zone\":\"login\",\"key\":\"{}\"}}", "k".repeat(256));
+    assert_eq!(serving.send(post(JSON, long.as_bytes())).await.problem(), (400, "invalid".to_owned()));
+    let huge = vec![b' '; 70_000];
+    assert_eq!(serving.send(post(JSON, &huge)).await.problem(), (413, "invalid".to_owned()));
+    // Said to be huge, and never sent.
+    let said = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
+    let mut stream = TcpStream::connect(serving.at).await.unwrap();
+    stream.write_all(said.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let status = read(&mut stream).await.status;
+    assert!([0, 400, 413].contains(&status), "{status}");
+    for headers in ["", "Content-Type: text/plain\r\n", "Content-Type: multipart/form-data\r\n"] {
+        assert_eq!(
+            serving.send(post(headers, login("a").to_string().as_bytes())).await.problem().0,
+            415,
+            "{headers}"
+        );
+    }
+    assert_eq!(serving.get("/v1/check").await.problem().0, 405);
+    assert_eq!(serving.get("/v2/check").await.problem().0, 404);
+    assert_eq!(serving.get("/v1/history?limit=0").await.problem().0, 400);
+    assert_eq!(serving.get("/v1/history?limits=1").await.problem().0, 400);
+    assert_eq!(serving.get("/v1/history?before=x").await.problem().0, 400);
+    assert_eq!(serving.get("/v1/transactions/42").await.problem().0, 400);
+    assert_eq!(serving.get("/v1/zones/login/buckets/%FF").await.problem().0, 400);
+    assert_eq!(serving.post("/v1/check-all", json!({ "checks": [] })).await.problem().0, 400);
+    assert_eq!(
+        serving.post("/v1/check-all", json!({ "checks": [login("a"), login("a")] })).await.problem().0,
+        400
+    );
+
+    // What is no request at all, or a head without an end.
+    for bytes in [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(40_000)).into_bytes(),
+        format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "a".repeat(40_000)).into_bytes(),
+        format!("GET /livez HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: a\r\n".repeat(2_000)).into_bytes(),
+        // Two lengths, by which one request could be read as two.
+        b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef"
+            .to_vec(),
+    ] {
+        let status = serving.send(&bytes).await.status;
+        assert!(
+            [0, 400, 414, 431, 505].contains(&status),
+            "{status} for {}",
+            String::from_utf8_lossy(&bytes[..30.min(bytes.len())])
+        );
+    }
+    let rows = serving.get("/v1/history").await.json();
+    assert_eq!(rows["rows"], json!([]), "nothing was written");
+    assert_eq!(serving.post("/v1/check", login("a")).await.json()["allowed"], true);
+}
+
+#[tokio::test]
+async fn whoever_is_slow_is_let_go_and_delays_no_other() {
+    let serving =
+        Serving::start("limits = { connections = 300, connections_per_peer = 200, head_s = 1, body_s = 1 }")
+            .await;
+    // From an address of their own, as many as it may have and more: half a head each, and then nothing.
+    let mut slow = Vec::new();
+    for n in 0..250 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(serving.at).await.unwrap();
+        let half = if n % 2 == 0 {
+            "POST /v1/check HTTP/1.1\r\nHost: loc"
+        } else {
+            "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{"
+        };
+        // Those that were too many are closed.
+        stream.write_all(half.as_bytes()).await.ok();
+        slow.push(stream);
+    }
+    for n in 0..20 {
+        let answer = timeout(Duration::from_secs(30), serving.post("/v1/check", login(&n.to_string()))).await;
+        assert_eq!(answer.expect("others are answered").json()["allowed"], true);
+    }
+    let (mut told, mut closed) = (0, 0);
+    for stream in &mut slow {
+        let mut bytes = Vec::new();
+        let ended = timeout(Duration::from_secs(30), stream.read_to_end(&mut bytes)).await;
+        ended.expect("it is let go").ok();
+        let text = String::from_utf8_lossy(&bytes);
+        match text.starts_with("HTTP/1.1 408") {
+            true => told += 1,
+            false => closed += 1,
+        }
+    }
+    // Bodies that do not come are told so; of heads that do not come nobody asked anything.
+    assert!(told >= 90 && closed >= 50, "{told} were told, {closed} closed");
+    assert_eq!(serving.get("/v1/history").await.json()["rows"].as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn an_address_with_too_many_connections_gets_no_more_and_another_does() {
+    let serving = Serving::start("limits = { connections = 100, connections_per_peer = 10 }").await;
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(serving.at).await.unwrap();
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut some = [0; 12];
+        stream.read_exact(&mut some).await.unwrap();
+        assert_eq!(&some, b"HTTP/1.1 200");
+        open.push(stream);
+    }
+    assert_eq!(serving.get("/livez").await.status, 0, "the eleventh is closed unanswered");
+    drop(open);
+    // Places are given back.
+    for _ in 0..600 {
+        if serving.get("/livez").await.status == 200 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no place was given back");
+}

@@ -1,0 +1,212 @@
+//! What is decided, and what is told of it.
+
+use serde_json::{Value, json};
+use tallygate_server::Right;
+use uuid::Uuid;
+
+use crate::client::{Serving, login};
+
+#[tokio::test]
+async fn a_check_is_decided_recorded_and_explained() {
+    let serving = Serving::start("").await;
+    let mut last = Value::Null;
+    for n in 1..=4 {
+        let answer = serving.post("/v1/check", login("user:42")).await;
+        last = answer.json();
+        assert_eq!((answer.status, last["allowed"].as_bool()), (200, Some(n < 4)));
+        assert_eq!(last["seq"], n);
+    }
+    assert_eq!((&last["reason"], &last["blocked"]), (&json!("over_limit"), &json!(true)));
+    let txn = last["txn_id"].as_str().unwrap();
+
+    let page = serving.get("/v1/history?zone=login&blocked=true").await.json();
+    assert_eq!(page["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(page["rows"][0]["txn_id"], txn);
+    let rows = serving.get(&format!("/v1/transactions/{txn}")).await.json();
+    assert_eq!(rows["rows"], page["rows"]);
+    let why = serving.get(&format!("/v1/transactions/{txn}/explanation?charges=2")).await.json();
+    assert_eq!((&why["rows"][0]["reproduced"], &why["rows"][0]["left_before"]), (&json!(true), &json!(0)));
+    assert_eq!(why["binding"], json!({ "zone": "login", "key": "user:42" }));
+
+    // Page by page it is the same, and the last page says that it is.
+    let (mut seen, mut before) = (Vec::new(), String::new());
+    loop {
+        let page = serving.get(&format!("/v1/history?zone=login&key=user:42&limit=3{before}")).await.json();
+        seen.extend(page["rows"].as_array().unwrap().iter().map(|row| row["seq"].as_i64().unwrap()));
+        let Some(next) = page["next"].as_str() else { break };
+        before = format!("&before={next}");
+    }
+    assert_eq!(seen, [4, 3, 2, 1]);
+
+    let standing = serving.get("/v1/zones/login/buckets/user:42").await.json();
+    assert_eq!((&standing["limit"], &standing["remaining"]), (&json!(3), &json!(0)));
+    let found = serving.get("/v1/buckets?key=user%3A42").await.json();
+    assert_eq!(found["buckets"][0]["zone"], "login");
+    assert_eq!(serving.get("/v1/zones/login/buckets/nobody").await.problem(), (404, "not_found".to_owned()));
+    assert_eq!(serving.get("/v1/zones/nowhere/buckets/x").await.problem(), (404, "not_found".to_owned()));
+    let nothing = format!("/v1/transactions/{}", Uuid::now_v7());
+    assert_eq!(serving.get(&nothing).await.problem(), (404, "not_found".to_owned()));
+
+    // A look spends nothing and leaves no row.
+    let look = serving.post("/v1/peek", login("user:7")).await.json();
+    assert_eq!((&look["allowed"], &look["remaining"], &look["seq"]), (&json!(true), &json!(3), &Value::Null));
+}
+
+#[tokio::test]
+async fn who_wants_a_status_gets_429_and_the_time_to_wait() {
+    let serving = Serving::start("").await;
+    for _ in 0..3 {
+        assert_eq!(serving.post("/v1/check?status", login("a")).await.status, 200);
+    }
+    let blocked = serving.post("/v1/check?status", login("a")).await;
+    assert_eq!(blocked.status, 429);
+    let wait_us = blocked.json()["retry_after_us"].as_i64().unwrap();
+    let wait_s = wait_us.div_euclid(1_000_000) + i64::from(wait_us % 1_000_000 > 0);
+    assert!(blocked.head.contains(&format!("\r\nretry-after: {wait_s}\r\n")), "{}", blocked.head);
+    assert!(blocked.head.contains("cache-control: no-store"));
+    assert_eq!(serving.post("/v1/check", login("a")).await.status, 200);
+}
+
+#[tokio::test]
+async fn several_limits_pass_together_or_not_at_all() {
+    let serving = Serving::start("").await;
+    let ask = async |user: &str| {
+        let checks = json!([login(user), { "zone": "address", "key": "203.0.113.7", "cost": 2 }]);
+        serving.post("/v1/check-all", json!({ "checks": checks })).await.json()
+    };
+    assert_eq!(ask("a").await["allowed"], true);
+    assert_eq!(ask("b").await["allowed"], true);
+    let third = ask("c").await;
+    assert_eq!((&third["allowed"], &third["binding"]), (&json!(false), &json!("address")));
+    assert_eq!(third["decisions"][0]["reason"], "held_back");
+    let ids: Vec<_> = third["decisions"].as_array().unwrap().iter().map(|one| &one["txn_id"]).collect();
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(serving.post("/v1/peek", login("c")).await.json()["remaining"], 3);
+}
+
+#[tokio::test]
+async fn what_is_sent_again_is_charged_once() {
+    let serving = Serving::start("").await;
+    let txn = Uuid::now_v7();
+    let header = format!("Idempotency-Key: {txn}");
+    let first = serving.check_with(&header, &login("a")).await.json();
+    let again = serving.check_with(&header, &login("a")).await.json();
+    assert_eq!((&first["replayed"], &again["replayed"]), (&json!(false), &json!(true)));
+    assert_eq!(again["txn_id"], txn.to_string());
+    assert_eq!((&again["seq"], &again["remaining"]), (&first["seq"], &first["remaining"]));
+    // In the body it is the same name.
+    let named = json!({ "zone": "login", "key": "a", "txn": txn });
+    assert_eq!(serving.post("/v1/check", named.clone()).await.json()["replayed"], true);
+    assert_eq!(serving.check_with(&header, &named).await.json()["replayed"], true);
+
+    let dearer = json!({ "zone": "login", "key": "a", "cost": 2 });
+    assert_eq!(serving.check_with(&header, &dearer).await.problem(), (409, "conflict".to_owned()));
+    let other = format!("Idempotency-Key: {}", Uuid::now_v7());
+    for wrong in [other.as_str(), "Idempotency-Key: 42", &format!("{header}\r\n{header}")] {
+        assert_eq!(serving.check_with(wrong, &named).await.problem(), (400, "invalid".to_owned()), "{wrong}");
+    }
+    assert_eq!(serving.get("/v1/history?zone=login").await.json()["rows"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_charge_is_settled_cancelled_given_back_and_released() {
+    let serving = Serving::start("").await;
+    let charge = async |path: &str, check: Value| serving.post(path, check).await.json()["txn_id"].clone();
+    let left = async |zone: &str| {
+        serving.post("/v1/peek", json!({ "zone": zone, "key": "a" })).await.json()["remaining"].clone()
+    };
+    let reservation = json!({ "zone": "payments", "key": "a", "cost": 400, "ttl_us": 60_000_000 });
+
+    let txn = charge("/v1/reserve", reservation.clone()).await;
+    let settled = serving.post("/v1/settle", json!({ "txn": txn, "cost": 150 })).await.json();
+    assert_eq!((&settled["recorded"][0]["kind"], &left("payments").await), (&json!("settle"), &json!(850)));
+    let txn = charge("/v1/reserve", reservation).await;
+    let cancelled = serving.post("/v1/cancel", json!({ "txn": txn, "zone": "payments", "key": "a" })).await;
+    assert_eq!((cancelled.status, left("payments").await), (200, json!(850)));
+    let txn = charge("/v1/check", json!({ "zone": "payments", "key": "a", "cost": 50 })).await;
+    let refund = json!({ "txn": txn });
+    assert_eq!(serving.post("/v1/refund", refund.clone()).await.json()["recorded"][0]["replayed"], false);
+    assert_eq!(serving.post("/v1/refund", refund).await.json()["recorded"][0]["replayed"], true);
+    assert_eq!(left("payments").await, 850);
+    let txn = charge("/v1/check", json!({ "zone": "slots", "key": "a" })).await;
+    assert_eq!(left("slots").await, 1);
+    assert_eq!(serving.post("/v1/release", json!({ "txn": txn })).await.status, 200);
+    assert_eq!(left("slots").await, 2);
+
+    for (path, body, code) in [
+        ("/v1/refund", json!({ "txn": Uuid::now_v7() }), "invalid"),
+        ("/v1/refund", json!({ "txn": txn, "zone": "slots" }), "invalid"),
+        ("/v1/settle", json!({ "txn": txn }), "invalid"),
+        ("/v1/reserve", login("a"), "invalid"),
+    ] {
+        assert_eq!(serving.post(path, body).await.problem(), (400, code.to_owned()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_sets_zones_bans_and_overrides_under_its_name() {
+    let everything = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[("ops", &everything, "*")]).await;
+    let ask = async |method: &str, path: &str, body: Option<Value>| {
+        let answer = serving.ask(method, path, Some(&tokens[0]), body).await;
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
+        answer.json()
+    };
+    ask("PUT", "/v1/zones/login", Some(json!({ "rate": 9, "per": "1h", "description": "logins" }))).await;
+    let shown = ask("GET", "/v1/zones/login", None).await;
+    assert_eq!((&shown["zone"]["rate"], &shown["zone"]["version"]), (&json!(9), &json!(2)));
+    assert_eq!(shown["versions"][1]["changed_by"], "ops");
+    assert_eq!(ask("GET", "/v1/zones", None).await["zones"].as_array().unwrap().len(), 4);
+
+    // A key with a slash and a space is one part of the path.
+    let bucket = "/v1/zones/login/bans/a%2Fb%20c";
+    let ban = ask("PUT", bucket, Some(json!({ "for": "15m", "note": "stolen" }))).await;
+    assert_eq!((&ban["kind"], &ban["key"]), (&json!("ban"), &json!("a/b c")));
+    assert_eq!(ask("POST", "/v1/check", Some(login("a/b c"))).await["reason"], "banned");
+    assert_eq!(ask("GET", "/v1/zones/login/bans", None).await["bans"][0]["key"], "a/b c");
+    ask("DELETE", &format!("{bucket}?note=it%20was%20found"), None).await;
+    assert_eq!(ask("POST", "/v1/check", Some(login("a/b c"))).await["allowed"], true);
+    let rows = ask("GET", "/v1/history?zone=login", None).await;
+    let unban = rows["rows"].as_array().unwrap().iter().find(|row| row["kind"] == "unban").unwrap();
+    assert_eq!((&unban["actor"], &unban["note"]), (&json!("ops"), &json!("it was found")));
+
+    let bucket = "/v1/zones/login/overrides/vip";
+    ask("PUT", bucket, Some(json!({ "rate": 500, "per": "1h", "for": "30d", "note": "a fair" }))).await;
+    assert_eq!(ask("POST", "/v1/peek", Some(login("vip"))).await["remaining"], 500);
+    assert_eq!(ask("GET", "/v1/zones/login/overrides", None).await["overrides"][0]["set_by"], "ops");
+    ask("DELETE", &format!("{bucket}?note=over"), None).await;
+    assert_eq!(ask("POST", "/v1/peek", Some(login("vip"))).await["remaining"], 9);
+
+    for (method, path, body) in [
+        ("PUT", "/v1/zones/login", json!({ "rate": 9 })),
+        ("PUT", "/v1/zones/login", json!({ "rate": 9, "per": "1h", "color": "red" })),
+        ("PUT", "/v1/zones/login/bans/x", json!({ "for": "soon", "note": "" })),
+        ("PUT", "/v1/zones/login/overrides/x", json!({ "rate": 5, "note": "" })),
+        ("PUT", "/v1/zones/login/overrides/x", json!({ "note": "nothing" })),
+        ("DELETE", "/v1/zones/login/overrides/x", json!({})),
+    ] {
+        let answer = serving.ask(method, path, Some(&tokens[0]), Some(body)).await;
+        assert_eq!(answer.problem(), (400, "invalid".to_owned()), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_counted_names_routes_and_no_keys() {
+    let serving = Serving::start("").await;
+    for n in 0..4 {
+        serving.post("/v1/check", login(&format!("secret-key-{n}"))).await;
+        serving.get(&format!("/v1/zones/login/buckets/secret-key-{n}")).await;
+        serving.get(&format!("/secret-path-{n}")).await;
+    }
+    let metrics = serving.get("/metrics").await;
+    assert_eq!(metrics.status, 200);
+    for line in [
+        "# HELP tallygate_checks_total Checks that were decided",
+        "# TYPE tallygate_request_seconds histogram",
+        "route=\"/v1/zones/{zone}/buckets/{key}\"",
+        "route=\"none\"",
+    ] {
+        assert!(metrics.body.contains(line), "{line} is not in {}", metrics.body);
+    }
+    assert!(!metrics.body.contains("secret"), "{}", metrics.body);
+}

@@ -1,0 +1,104 @@
+//! Checks as lines.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tallygate_server::Right;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::client::{Serving, read};
+
+/// HTTP/1.0, whose answers end with the connection and come without frames.
+const HEAD: &str = "POST /v1/checks HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n";
+
+async fn send(serving: &Serving, body: &str) -> (u16, Vec<Value>) {
+    let answer = serving.send(format!("{HEAD}Content-Length: {}\r\n\r\n{body}", body.len())).await;
+    (answer.status, answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[tokio::test]
+async fn each_line_gets_its_answer_in_its_place() {
+    let serving = Serving::start("").await;
+    let (status, answers) = send(
+        &serving,
+        "{\"zone\":\"login\",\"key\":\"a\"}\n\n  \r\n{\"zone\":\"nowhere\",\"key\":\"a\"}\nnonsense\n{\"zone\":\"login\",\"key\":\"b\"}",
+    )
+    .await;
+    assert_eq!((status, answers.len()), (200, 4));
+    assert_eq!((&answers[0]["key"], &answers[3]["key"]), (&"a".into(), &"b".into()));
+    assert_eq!((&answers[1]["line"], &answers[1]["code"]), (&4.into(), &"unknown_zone".into()));
+    assert_eq!((&answers[2]["line"], &answers[2]["code"]), (&5.into(), &"invalid".into()));
+
+    // Many, of buckets that take turns: in order, and exact.
+    let body: String =
+        (0..3_000).map(|n| format!("{{\"zone\":\"login\",\"key\":\"k{}\"}}\n", n % 500)).collect();
+    let (_, answers) = send(&serving, &body).await;
+    let keys: Vec<_> = answers.iter().map(|answer| answer["key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys, (0..3_000).map(|n| format!("k{}", n % 500)).collect::<Vec<_>>());
+    assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 1_500);
+}
+
+#[tokio::test]
+async fn a_line_is_answered_before_the_next_one_comes() {
+    let serving = Serving::start("").await;
+    let mut stream = TcpStream::connect(serving.at).await.unwrap();
+    stream
+        .write_all(
+            b"POST /v1/checks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n",
+        )
+        .await
+        .unwrap();
+    let (reading, mut writing) = stream.into_split();
+    let mut lines = BufReader::new(reading).lines();
+    for n in 1..=4 {
+        let line = "{\"zone\":\"login\",\"key\":\"a\"}\n";
+        writing.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).await.unwrap();
+        let answer = loop {
+            let line = timeout(Duration::from_secs(20), lines.next_line()).await.expect("it is answered");
+            match line.unwrap().unwrap() {
+                line if line.starts_with('{') => break line,
+                _ => {}
+            }
+        };
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((&answer["seq"], &answer["allowed"]), (&n.into(), &(n < 4).into()));
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_end_ends_the_reading_and_keeps_what_was_decided() {
+    let serving = Serving::start("limits = { body_bytes = 1024, body_s = 1 }").await;
+    let good = "{\"zone\":\"login\",\"key\":\"a\"}\n";
+    let (_, answers) = send(&serving, &format!("{good}{}\n{good}", "x".repeat(2_000))).await;
+    assert_eq!(answers.len(), 2);
+    assert_eq!((&answers[0]["allowed"], &answers[1]["line"]), (&true.into(), &2.into()));
+    // More than the limit in all is no reason, only in one line.
+    assert_eq!(send(&serving, &good.repeat(100)).await.1.len(), 100);
+    // It stops in the middle of a line, or is never heard of again.
+    let mut stream = TcpStream::connect(serving.at).await.unwrap();
+    stream.write_all(format!("{HEAD}Content-Length: 1000\r\n\r\n{good}{{\"zone\"").as_bytes()).await.unwrap();
+    let answer = read(&mut stream).await;
+    let last = answer.body.lines().last().unwrap();
+    assert!(last.contains("\"line\":2") && last.contains("did not come in time"), "{last}");
+}
+
+#[tokio::test]
+async fn lines_take_the_right_to_check_and_the_right_type() {
+    let (serving, tokens) =
+        Serving::start_with(&[("a", &[Right::Auditor], "*"), ("b", &[Right::App], "pay*")]).await;
+    let ask = async |token: &str, kind: &str| {
+        let body = "{\"zone\":\"login\",\"key\":\"a\"}";
+        serving
+            .send(format!(
+                "POST /v1/checks HTTP/1.0\r\nAuthorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ))
+            .await
+    };
+    assert_eq!(ask(&tokens[0], "application/x-ndjson").await.status, 403);
+    assert_eq!(ask(&tokens[1], "application/json").await.status, 415);
+    let other = ask(&tokens[1], "application/x-ndjson").await;
+    assert_eq!((other.status, &other.json()["code"]), (200, &"forbidden".into()));
+}

@@ -1,0 +1,8 @@
+//! The server, asked by bytes on a socket.
+
+mod attack;
+mod client;
+mod ledger;
+mod lines;
+mod rights;
+mod stopping;

@@ -1,0 +1,192 @@
+//! Who may do what.
+
+use serde_json::{Value, json};
+use tallygate_server::{Config, Right, Server, Tokens};
+use uuid::Uuid;
+
+use crate::client::{Serving, login};
+
+/// Each route with a body that is good, and the right that it takes.
+fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
+    let txn = Uuid::now_v7();
+    let (app, auditor, operator) = (Right::App, Right::Auditor, Right::Operator);
+    let of = || Some(json!({ "txn": txn, "zone": "login", "key": "a" }));
+    let to = |path: &str| path.to_owned();
+    vec![
+        ("POST", to("/v1/check"), Some(login("a")), app),
+        ("POST", to("/v1/check-all"), Some(json!({ "checks": [login("a")] })), app),
+        ("POST", to("/v1/peek"), Some(login("a")), app),
+        ("POST", to("/v1/reserve"), Some(json!({ "zone": "login", "key": "a", "ttl_us": 1_000_000 })), app),
+        ("POST", to("/v1/settle"), Some(json!({ "txn": txn, "zone": "login", "key": "a", "cost": 1 })), app),
+        ("POST", to("/v1/cancel"), of(), app),
+        ("POST", to("/v1/refund"), of(), app),
+        ("POST", to("/v1/release"), of(), app),
+        ("GET", to("/v1/history"), None, auditor),
+        ("GET", to("/v1/history?zone=login"), None, auditor),
+        ("GET", format!("/v1/transactions/{txn}"), None, auditor),
+        ("GET", format!("/v1/transactions/{txn}/explanation"), None, auditor),
+        ("GET", to("/v1/buckets?key=a"), None, auditor),
+        ("GET", to("/v1/zones"), None, auditor),
+        ("GET", to("/v1/zones/login"), None, auditor),
+        ("GET", to("/v1/zones/login/buckets/a"), None, auditor),
+        ("GET", to("/v1/zones/login/bans"), None, auditor),
+        ("GET", to("/v1/zones/login/overrides"), None, auditor),
+        ("PUT", to("/v1/zones/login"), Some(json!({ "rate": 1, "per": "1s" })), operator),
+        ("PUT", to("/v1/zones/login/bans/a"), Some(json!({ "for": "1s", "note": "x" })), operator),
+        ("DELETE", to("/v1/zones/login/bans/a?note=x"), None, operator),
+        (
+            "PUT",
+            to("/v1/zones/login/overrides/a"),
+            Some(json!({ "rate": 1, "per": "1s", "note": "x" })),
+            operator,
+        ),
+        ("DELETE", to("/v1/zones/login/overrides/a?note=x"), None, operator),
+    ]
+}
+
+#[tokio::test]
+async fn each_route_takes_its_right_and_no_other() {
+    let rights = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[
+        ("app", &rights[..1], "*"),
+        ("auditor", &rights[1..2], "*"),
+        ("operator", &rights[2..], "*"),
+    ])
+    .await;
+    let listed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/api.rs")).unwrap();
+    let routes = routes();
+    // A route that is made and not told here is found; the lines have a test of their own.
+    let told = listed.matches("(\"/v1/").count()
+        + listed.matches(".put(").count()
+        + listed.matches(").delete(").count();
+    assert_eq!(told, routes.len(), "a route of src/api.rs is not in this list");
+    for (method, path, body, right) in routes {
+        for (token, has) in tokens.iter().zip(rights) {
+            let answer = serving.ask(method, &path, Some(token), body.clone()).await;
+            match has == right {
+                true => assert!(![401, 403].contains(&answer.status), "{method} {path}: {}", answer.body),
+                false => {
+                    assert_eq!(answer.problem(), (403, "forbidden".to_owned()), "{method} {path} as {has:?}")
+                }
+            }
+        }
+        for token in [None, Some("tg_0"), Some("")] {
+            let answer = serving.ask(method, &path, token, body.clone()).await;
+            assert_eq!(answer.problem(), (401, "unknown_caller".to_owned()), "{method} {path} as {token:?}");
+            assert!(answer.head.contains("www-authenticate: bearer"));
+        }
+    }
+    assert_eq!(serving.get("/metrics").await.status, 401);
+    assert_eq!((serving.get("/livez").await.status, serving.get("/readyz").await.status), (200, 200));
+    let twice = format!("Authorization: Bearer {0}\r\nAuthorization: Bearer {0}", tokens[0]);
+    assert_eq!(serving.check_with(&twice, &login("a")).await.problem().0, 401);
+    let basic = format!("Authorization: Basic {}", tokens[0]);
+    assert_eq!(serving.check_with(&basic, &login("a")).await.problem().0, 401);
+}
+
+#[tokio::test]
+async fn a_token_of_some_zones_neither_sees_nor_spends_another() {
+    let all = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[("web", &all, "log*"), ("root", &all, "*")]).await;
+    let ask = async |token: usize, method: &str, path: &str, body: Option<Value>| {
+        serving.ask(method, path, Some(&tokens[token]), body).await
+    };
+    let payment = json!({ "zone": "payments", "key": "a", "cost": 10 });
+    let checks = json!({ "checks": [login("a"), payment] });
+    let decided = ask(1, "POST", "/v1/check-all", Some(checks.clone())).await.json();
+    let txn = decided["decisions"][0]["txn_id"].as_str().unwrap().to_owned();
+
+    for (method, path, body) in [
+        ("POST", "/v1/check", payment.clone()),
+        ("POST", "/v1/check-all", checks),
+        ("POST", "/v1/peek", json!({ "zone": "payments", "key": "a" })),
+        ("POST", "/v1/refund", json!({ "txn": txn, "zone": "payments", "key": "a" })),
+        // By its name alone it would be given back there too.
+        ("POST", "/v1/refund", json!({ "txn": txn })),
+        ("PUT", "/v1/zones/payments", json!({ "rate": 1, "per": "1s" })),
+        ("PUT", "/v1/zones/payments/bans/a", json!({ "for": "1s", "note": "x" })),
+        ("PUT", "/v1/zones/payments/overrides/a", json!({ "rate": 1, "per": "1s", "note": "x" })),
+    ] {
+        assert_eq!(ask(0, method, path, Some(body)).await.problem(), (403, "forbidden".to_owned()), "{path}");
+    }
+    for path in ["/v1/zones/payments", "/v1/zones/payments/buckets/a", "/v1/history?zone=payments"] {
+        assert_eq!(ask(0, "GET", path, None).await.problem(), (403, "forbidden".to_owned()), "{path}");
+    }
+    for path in ["/v1/history", "/v1/buckets?key=a", "/v1/zones", &format!("/v1/transactions/{txn}")] {
+        let seen = ask(0, "GET", path, None).await.body;
+        assert!(seen.contains("login") && !seen.contains("payments"), "{path}: {seen}");
+    }
+    let why = ask(0, "GET", &format!("/v1/transactions/{txn}/explanation"), None).await.body;
+    assert!(why.contains("login") && !why.contains("payments"), "{why}");
+    // A transaction that touched nothing that it sees is not there at all.
+    let txn = ask(1, "POST", "/v1/check", Some(payment)).await.json()["txn_id"].as_str().unwrap().to_owned();
+    for path in [format!("/v1/transactions/{txn}"), format!("/v1/transactions/{txn}/explanation")] {
+        assert_eq!(ask(0, "GET", &path, None).await.problem(), (404, "not_found".to_owned()));
+    }
+    // Nothing was spent by all that.
+    let look = json!({ "zone": "payments", "key": "a" });
+    assert_eq!(ask(1, "POST", "/v1/peek", Some(look)).await.json()["remaining"], 980);
+    let refund = json!({ "txn": decided["decisions"][0]["txn_id"], "zone": "login", "key": "a" });
+    assert_eq!(ask(0, "POST", "/v1/refund", Some(refund)).await.status, 200);
+}
+
+#[tokio::test]
+async fn this_machine_needs_no_token_but_a_page_in_its_browser_does() {
+    let serving = Serving::start("").await;
+    let check = |host: &str, kind: &str| {
+        let body = login("a").to_string();
+        format!(
+            "POST /v1/check HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    for host in ["localhost", "localhost:7411", "127.0.0.1:7411", "[::1]:7411", "LOCALHOST"] {
+        assert_eq!(serving.send(check(host, "application/json")).await.status, 200, "{host}");
+    }
+    // A name of a stranger that leads here, and a form that a browser sends without asking.
+    for host in [
+        "attacker.example",
+        "attacker.example:7411",
+        "localhost.attacker.example",
+        "127.0.0.1.attacker.example",
+        "a b",
+    ] {
+        let status = serving.send(check(host, "application/json")).await.status;
+        assert!([400, 403].contains(&status), "{host}: {status}");
+    }
+    assert_eq!(serving.send(check("localhost", "text/plain")).await.problem(), (415, "invalid".to_owned()));
+    // It checks and reads; what it sets would be nobody's.
+    let set = serving.ask("PUT", "/v1/zones/login", None, Some(json!({ "rate": 1, "per": "1s" }))).await;
+    assert_eq!(set.problem(), (403, "forbidden".to_owned()));
+}
+
+#[tokio::test]
+async fn others_are_answered_only_by_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = Config::read("listen = '0.0.0.0:0'").unwrap();
+    config.database.app = format!("sqlite:{}", folder.path().join("tallygate.db").display());
+    let refused = Server::bind(config.clone()).await.err().unwrap().to_string();
+    assert!(refused.contains("without tokens") && refused.contains("tallygate token add"), "{refused}");
+    let file = folder.path().join("tokens.toml");
+    std::fs::write(&file, Tokens::make("web", &[Right::App], &["*".to_owned()]).unwrap().entry).unwrap();
+    config.tokens = Some(file);
+    Server::bind(config).await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_and_zones_are_read_again_and_a_bad_file_changes_nothing() {
+    let (serving, tokens) = Serving::start_with(&[("old", &[Right::App], "*")]).await;
+    let check =
+        async |token: &str| serving.ask("POST", "/v1/check", Some(token), Some(login("a"))).await.json();
+    assert_eq!(check(&tokens[0]).await["limit"], 3);
+    let new = Tokens::make("new", &[Right::App], &["*".to_owned()]).unwrap();
+    std::fs::write(serving.file("tokens.toml"), &new.entry).unwrap();
+    std::fs::write(serving.file("zones.toml"), "zone.login = { rate = 'many' }").unwrap();
+    let refused = serving.reload.files().await.unwrap_err().to_string();
+    assert!(refused.contains("zones.toml"), "{refused}");
+    assert_eq!(check(&tokens[0]).await["limit"], 3);
+    std::fs::write(serving.file("zones.toml"), "zone.login = { rate = 8, per = '60s' }").unwrap();
+    serving.reload.files().await.unwrap();
+    assert_eq!(check(&tokens[0]).await["code"], "unknown_caller");
+    assert_eq!(check(&new.secret).await["limit"], 8);
+}
