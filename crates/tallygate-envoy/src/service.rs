@@ -1,0 +1,226 @@
+//! The service: a request is asked about, and answered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use http::StatusCode;
+use tallygate::policy::Algorithm;
+use tallygate::uuid::Uuid;
+use tallygate::{Charged, Check, Limiter, Policy, Reason};
+use tonic::{Request, Response, Status};
+
+use crate::ConfigError;
+use crate::answer::{Decided, answer};
+use crate::ask::{Ask, Bucket, transaction};
+use crate::failure::{as_http, failed, unfit};
+use crate::json;
+use crate::mapping::Mapping;
+use crate::proto::rate_limit_response::Code;
+use crate::proto::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
+use crate::proto::{RateLimitRequest, RateLimitResponse};
+
+/// Envoy's rate limit service. See the [crate](crate) for an example.
+///
+/// All descriptors of a request that have a limit are one decision: all pass, or none is spent from. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct RateLimits {
+    limiter: Shown,
+    mapping: Arc<Mapping>,
+}
+
+/// A limiter has nothing to show of itself.
+#[derive(Clone)]
+struct Shown(Limiter);
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limiter")
+    }
+}
+
+impl RateLimits {
+    /// The service of these limits.
+    pub fn new(limiter: Limiter, mapping: Mapping) -> Self {
+        Self { limiter: Shown(limiter), mapping: Arc::new(mapping) }
+    }
+
+    /// Looks whether the zones of the mapping are there, and such as Envoy can use: what a program does before it serves.
+    ///
+    /// One round trip for each zone.
+    ///
+    /// # Errors
+    /// A zone is not there, counts members or is a queue; or the database did not answer.
+    pub async fn ready(&self) -> Result<(), ConfigError> {
+        for zone in self.mapping.zones() {
+            let (_, policy) =
+                self.limiter.0.policy(zone).await.map_err(|error| ConfigError::new(error.to_string()))?;
+            if let Some(why) = unfit(zone, &policy) {
+                return Err(ConfigError::new(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The service for a server of tonic.
+    pub fn into_service(self) -> RateLimitServiceServer<Self> {
+        RateLimitServiceServer::new(self)
+    }
+
+    /// Answers a `RateLimitRequest` in the JSON of protocol buffers, as `POST /json` of envoyproxy/ratelimit does: 200, and 429
+    /// where it does not pass, with a `RateLimitResponse`; 400 where the request cannot be decided, 500 where the operator or
+    /// the database did something wrong and 503 where that passes, with a `code` and a `message`.
+    ///
+    /// The body is read at once: bound its size before.
+    pub async fn json(&self, body: &[u8]) -> (StatusCode, String) {
+        let answered = match json::request(body) {
+            Ok(request) => self.decide(&request, None).await,
+            Err(status) => Err(status),
+        };
+        match answered {
+            Ok(response) if response.overall_code == i32::from(Code::OverLimit) => {
+                (StatusCode::TOO_MANY_REQUESTS, json::response(&response))
+            }
+            Ok(response) => (StatusCode::OK, json::response(&response)),
+            Err(status) => (as_http(status.code()), json::failure(&status)),
+        }
+    }
+
+    async fn decide(
+        &self,
+        request: &RateLimitRequest,
+        named: Option<Uuid>,
+    ) -> Result<RateLimitResponse, Status> {
+        let ask = Ask::of(&self.mapping, request, named)?;
+        let mut policies = Vec::with_capacity(ask.buckets.len());
+        for Bucket { zone, .. } in &ask.buckets {
+            // Remembered by the limiter.
+            let policy = self.limiter.0.policy(zone).await;
+            let (_, policy) = policy.map_err(|error| failed(&error, &format!("{zone:?}")))?;
+            match unfit(zone, &policy) {
+                Some(why) => return Err(Status::failed_precondition(why)),
+                None => policies.push(policy),
+            }
+        }
+        let decided = match ask.gives_back {
+            true => self.give_back(&ask, &policies).await?,
+            false => self.check(&ask, &policies).await?,
+        };
+        Ok(answer(&ask, &decided))
+    }
+
+    async fn check(&self, ask: &Ask, policies: &[Policy]) -> Result<Vec<Decided>, Status> {
+        let (looks, mut spends): (Vec<_>, Vec<_>) =
+            asked(ask, policies).partition(|(bucket, _)| bucket.cost == 0);
+        // To the limiter a look passes always, and would hold nothing back: so looks go first.
+        let looks = self.decisions(looks, None).await?;
+        let is_held = looks.iter().any(Decided::is_over);
+        if is_held {
+            spends.iter_mut().for_each(|(bucket, _)| bucket.cost = 0);
+        }
+        let spends = self.decisions(spends, ask.txn.filter(|_| !is_held)).await?;
+        let (mut looks, mut spends) = (looks.into_iter(), spends.into_iter());
+        let in_order = ask.buckets.iter().filter_map(|bucket| match bucket.cost {
+            0 => looks.next(),
+            _ => spends.next(),
+        });
+        Ok(in_order.collect())
+    }
+
+    /// Gives back what the transaction took of these buckets, if it was just so much.
+    async fn give_back(&self, ask: &Ask, policies: &[Policy]) -> Result<Vec<Decided>, Status> {
+        let Some(txn) = ask.txn else {
+            return Err(Status::invalid_argument(
+                "hits are given back by the transaction that took them, and the request names none; say in the \
+                 mapping what does: transaction = \"x-request-id\"",
+            ));
+        };
+        // The same charge again is told what became of the first, and spends nothing; one of another cost is a conflict.
+        let mut decided = self.decisions(asked(ask, policies).collect(), Some(txn)).await?;
+        let is_new = decided.iter().any(|decided| !decided.decision.replayed);
+        if is_new || decided.iter().any(|decided| decided.decision.blocked) {
+            // What had not been taken was taken just now, and goes back at once.
+            for new in decided.iter().filter(|decided| !decided.decision.replayed) {
+                self.end(new, txn).await?;
+            }
+            return Err(Status::invalid_argument(format!(
+                "the transaction has taken no such hits in {}; nothing is given back",
+                zones(ask.buckets.iter())
+            )));
+        }
+        for decided in &mut decided {
+            if let Some(remaining) = self.end(decided, txn).await? {
+                decided.decision.remaining = remaining;
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Ends a charge, and tells what is left then; None where nothing was charged.
+    async fn end(&self, decided: &Decided, txn: Uuid) -> Result<Option<i64>, Status> {
+        let Decided { decision, policy, .. } = decided;
+        if decision.blocked || !matches!(decision.reason, Reason::WithinLimit | Reason::Soft) {
+            return Ok(None);
+        }
+        let charged = Charged::by(txn).in_bucket(&decision.zone, &decision.key);
+        let ended = match policy.algorithm() {
+            Algorithm::Concurrency => self.limiter.0.release(charged).await,
+            _ => self.limiter.0.refund(charged).await,
+        };
+        let ended = ended.map_err(|error| failed(&error, &format!("{:?}", decision.zone)))?;
+        Ok(ended.last().map(|recorded| recorded.remaining))
+    }
+
+    async fn decisions(
+        &self,
+        asked: Vec<(Bucket, Policy)>,
+        txn: Option<Uuid>,
+    ) -> Result<Vec<Decided>, Status> {
+        let check = |bucket: &Bucket| {
+            let check = Check::new(&bucket.zone, &bucket.key).cost(bucket.cost);
+            match txn {
+                Some(txn) => check.txn(txn),
+                None => check,
+            }
+        };
+        let mut checks: Vec<_> = asked.iter().map(|(bucket, _)| check(bucket)).collect();
+        let limiter = &self.limiter.0;
+        let decisions = match (checks.len(), checks.pop()) {
+            (_, None) => Ok(Vec::new()),
+            // One goes with those of other requests, and is kept by the journal where the database does not answer.
+            (1, Some(check)) => limiter.check(check).await.map(|decision| vec![decision]),
+            (_, Some(last)) => {
+                checks.push(last);
+                limiter.check_all(checks).await.map(|combined| combined.decisions)
+            }
+        };
+        let decisions =
+            decisions.map_err(|error| failed(&error, &zones(asked.iter().map(|(bucket, _)| bucket))))?;
+        let decided = asked.into_iter().zip(decisions);
+        Ok(decided
+            .map(|((bucket, policy), decision)| Decided { decision, policy, cost: bucket.cost })
+            .collect())
+    }
+}
+
+fn asked<'a>(ask: &'a Ask, policies: &'a [Policy]) -> impl Iterator<Item = (Bucket, Policy)> + 'a {
+    ask.buckets.iter().cloned().zip(policies.iter().copied())
+}
+
+/// The names of the zones, for the operator.
+fn zones<'b>(buckets: impl Iterator<Item = &'b Bucket>) -> String {
+    let zones: BTreeSet<_> = buckets.map(|bucket| &bucket.zone).collect();
+    zones.into_iter().map(|zone| format!("{zone:?}")).collect::<Vec<_>>().join(", ")
+}
+
+#[tonic::async_trait]
+impl RateLimitService for RateLimits {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let field = self.mapping.transaction.as_deref();
+        let named = field.and_then(|field| request.metadata().get(field)?.to_str().ok());
+        let named = named.and_then(transaction);
+        self.decide(request.get_ref(), named).await.map(Response::new)
+    }
+}
