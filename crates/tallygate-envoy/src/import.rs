@@ -347,3 +347,78 @@ fn keep_apart(node: &mut Node) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Mapping;
+    use crate::proto::rate_limit_descriptor::Entry;
+
+    /// Keys and values by number.
+    type Path = Vec<(u8, Option<u8>)>;
+
+    /// What envoyproxy/ratelimit finds: at each entry the exact value, else the key alone, and never back.
+    fn theirs(there: &[Path], limits: &[Path], asked: &[(u8, u8)]) -> Option<String> {
+        let mut path = Path::new();
+        for (key, value) in asked {
+            let steps = [Some(*value), None].map(|value| [&path[..], &[(*key, value)]].concat());
+            path = steps.into_iter().find(|path| there.iter().any(|other| other.starts_with(path)))?;
+        }
+        let word =
+            |(key, value): &(u8, Option<u8>)| value.map_or(format!("k{key}"), |v| format!("k{key}~v{v}"));
+        let words = std::iter::once("shop".to_owned()).chain(path.iter().map(word));
+        limits.contains(&path).then(|| words.collect::<Vec<_>>().join(":"))
+    }
+
+    fn ours(mapping: &Mapping, asked: &[(u8, u8)]) -> Option<String> {
+        let entry = |(key, value): &(u8, u8)| Entry { key: format!("k{key}"), value: format!("v{value}") };
+        let entries: Vec<_> = asked.iter().map(entry).collect();
+        match mapping.find("shop", &entries.iter().collect::<Vec<_>>())? {
+            (Rule::Zone(zone), _) => Some(zone.clone()),
+            (Rule::Unlimited, _) => None,
+        }
+    }
+
+    /// What is below a path, as YAML.
+    fn below(at: &Path, there: &[Path], limits: &[Path]) -> String {
+        let longer = there.iter().filter(|path| path.len() > at.len() && path.starts_with(at));
+        let next: BTreeSet<_> = longer.map(|path| path[at.len()]).collect();
+        let descriptors = next.into_iter().map(|(key, value)| {
+            let path = [&at[..], &[(key, value)]].concat();
+            let value = value.map(|value| format!(", value: v{value}")).unwrap_or_default();
+            let limit = limits.contains(&path).then_some(", rate_limit: { unit: day, requests_per_unit: 1 }");
+            let (limit, below) = (limit.unwrap_or_default(), below(&path, there, limits));
+            format!("{{ key: k{key}{value}{limit}, descriptors: [{below}] }}")
+        });
+        descriptors.collect::<Vec<_>>().join(", ")
+    }
+
+    proptest! {
+        #![proptest_config(crate::tests::cases())]
+
+        #[test]
+        fn what_is_imported_finds_what_the_original_finds(
+            paths in prop::collection::btree_map(
+                prop::collection::vec((0_u8..2, prop::option::of(0_u8..2)), 1..4), any::<bool>(), 1..9,
+            ),
+            asked in prop::collection::vec(prop::collection::vec((0_u8..2, 0_u8..3), 1..4), 1..9),
+        ) {
+            let there: Vec<_> = paths.keys().cloned().collect();
+            let limits: Vec<_> = paths.into_iter().filter_map(|(path, is)| is.then_some(path)).collect();
+            let yaml = format!("domain: shop\ndescriptors: [{}]", below(&Path::new(), &there, &limits));
+            match import(&yaml) {
+                Err(error) => prop_assert!(limits.is_empty(), "{yaml}: {error}"),
+                Ok(imported) => {
+                    prop_assert!(imported.notes.is_empty());
+                    let mapping = Mapping::read(&imported.mapping).unwrap();
+                    for asked in asked {
+                        let (found, expected) = (ours(&mapping, &asked), theirs(&there, &limits, &asked));
+                        prop_assert_eq!(found, expected, "{:?} {} {}", asked, yaml, imported.mapping);
+                    }
+                }
+            }
+        }
+    }
+}

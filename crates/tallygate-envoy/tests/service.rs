@@ -104,7 +104,7 @@ impl Served {
 
     /// The rows of a zone, oldest first: kind, key and what was spent.
     async fn rows(&self, zone: &str) -> Vec<(Kind, String, i64)> {
-        let history = History { zone: Some(zone.to_owned()), ..History::default() };
+        let history = History { zone: Some(zone.to_owned()), limit: 1_000, ..History::default() };
         let page = self.limiter.auditor().history(&history).await.unwrap();
         page.rows.into_iter().rev().map(|row| (row.kind, row.key, row.spent)).collect()
     }
