@@ -49,6 +49,11 @@ pub use crate::import::{Imported, import};
 pub use crate::mapping::Mapping;
 pub use crate::service::RateLimits;
 
+// The code in the documents compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/envoy.md")]
+struct Envoy;
+
 /// What cannot be configured so: it names the value and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
