@@ -7,7 +7,13 @@ use tonic::{Code, Status};
 
 /// The status of an error of the limiter about these zones.
 pub(crate) fn failed(error: &Error, zones: &str) -> Status {
-    tracing::error!(code = error.code(), %error, "a request was not decided");
+    // Of what a client did wrong only that he did, since it would name his key.
+    match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Conflict => {
+            tracing::debug!(code = error.code(), zones, "a request was not decided");
+        }
+        _ => tracing::error!(code = error.code(), zones, %error, "a request was not decided"),
+    }
     match error.kind() {
         ErrorKind::Transient => Status::unavailable(
             "the database of the limits did not answer in time; try again, and see the log of the service",
@@ -16,16 +22,17 @@ pub(crate) fn failed(error: &Error, zones: &str) -> Status {
             "a zone of {zones} is not there; make it with: tallygate zone set, or take it out of the mapping"
         )),
         ErrorKind::Conflict => Status::aborted(format!(
-            "the transaction was decided before with another cost, in a zone of {zones}; name another one"
+            "the transaction was decided before with another cost, or its charge has ended, in a zone of {zones}; name \
+             another one"
         )),
         ErrorKind::Invalid => Status::invalid_argument(format!(
-            "the request cannot be counted in {zones}; see the log of the service"
+            "the request cannot be counted in the zones {zones}; look at their policies and at the mapping"
         )),
         ErrorKind::Schema => Status::failed_precondition(
             "the database has not the schema of this program; run: tallygate migrate, or install the newer program",
         ),
         ErrorKind::Refused => Status::failed_precondition(
-            "the database refuses the service; give it the rights of an app with: tallygate migrate --grant",
+            "the database refuses the service; give it those of an application with: tallygate grant app",
         ),
         _ => Status::internal("the database failed; see the log of the service"),
     }

@@ -328,7 +328,7 @@ fn name(place: &str) -> String {
 /// There, a value that is named keeps a descriptor from the key alone, also where it leads to no limit. Here it goes on to that:
 /// so what it would find there is told to be unlimited.
 fn keep_apart(node: &mut Node) {
-    for (_, Values { exact, any }) in &mut node.keys {
+    for Values { exact, any } in node.keys.values_mut() {
         for named in exact.values_mut() {
             let mut paths = Vec::new();
             if let Some(any) = any {

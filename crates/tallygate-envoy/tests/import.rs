@@ -83,7 +83,7 @@ async fn limits_come_over_with_their_windows_and_nothing_else_is_limited() {
     ];
     assert_eq!(policies(&imported), expected.map(|(name, policy)| (name.to_owned(), policy)).into());
     let limits = limits(&imported).await;
-    let table: [(&[(&str, &str)], Option<&str>); 12] = [
+    let table: [(&[_], Option<&str>); 12] = [
         (&[("path", "/login")], Some("shop:path~/login")),
         (&[("path", "/login"), ("remote_address", "10.0.0.1")], Some("shop:path~/login:remote_address")),
         (&[("path", "/pay")], Some("shop:path")),

@@ -173,7 +173,7 @@ async fn a_limit_is_told_over_the_wire_with_its_wait_and_its_reason() {
 async fn a_descriptor_finds_its_zone_and_its_key() {
     let zones = ["login", "logins", "path", "user"];
     let served = served(&zones.map(|zone| (zone, log(100)))).await;
-    let table: [(&[(&str, &str)], Option<(&str, &str)>); 12] = [
+    let table: [(&[_], Option<(&str, &str)>); 12] = [
         (&[("path", "/login"), ("remote_address", "a")], Some(("login", "remote_address=a"))),
         (&[("path", "/login")], Some(("logins", "all"))),
         (&[("path", "/pay"), ("remote_address", "a")], Some(("path", "path=/pay&remote_address=a"))),
@@ -428,6 +428,13 @@ async fn hits_are_given_back_to_the_transaction_that_took_them() {
         assert_eq!(status.code(), code, "{status}");
     }
     assert_eq!((served.left("user", "user=a").await, served.left("user", "user=b").await), (2, 5));
+    // Not all of what the transaction took has to go back.
+    let both = || [named(hits(3, user("c"))), named(hits(2, user("d")))];
+    served.ask(shop(both())).await.unwrap();
+    for _ in 0..2 {
+        served.ask(shop([back(hits(2, user("d")))])).await.unwrap();
+        assert_eq!((served.left("user", "user=c").await, served.left("user", "user=d").await), (2, 5));
+    }
     // Once, however often it is said.
     for _ in 0..3 {
         let response = served.ask(shop([back(hits(3, user("a"))), back(slot())])).await.unwrap();
