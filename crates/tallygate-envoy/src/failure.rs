@@ -22,8 +22,8 @@ pub(crate) fn failed(error: &Error, zones: &str) -> Status {
             "a zone of {zones} is not there; make it with: tallygate zone set, or take it out of the mapping"
         )),
         ErrorKind::Conflict => Status::aborted(format!(
-            "the transaction was decided before with another cost, or its charge has ended, in a zone of {zones}; name \
-             another one"
+            "the transaction was decided before in zones of {zones}, with another cost or together with other limits, or \
+             its charge has ended; name another one"
         )),
         ErrorKind::Invalid => Status::invalid_argument(format!(
             "the request cannot be counted in the zones {zones}; look at their policies and at the mapping"

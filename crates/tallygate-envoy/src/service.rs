@@ -1,6 +1,7 @@
 //! The service: a request is asked about, and answered.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -22,26 +23,16 @@ use crate::proto::{RateLimitRequest, RateLimitResponse};
 /// Envoy's rate limit service. See the [crate](crate) for an example.
 ///
 /// All descriptors of a request that have a limit are one decision: all pass, or none is spent from. Clones share everything.
-#[derive(Clone, Debug)]
-pub struct RateLimits {
-    limiter: Shown,
-    mapping: Arc<Mapping>,
-}
-
-/// A limiter has nothing to show of itself.
 #[derive(Clone)]
-struct Shown(Limiter);
-
-impl std::fmt::Debug for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Limiter")
-    }
+pub struct RateLimits {
+    limiter: Limiter,
+    mapping: Arc<Mapping>,
 }
 
 impl RateLimits {
     /// The service of these limits.
     pub fn new(limiter: Limiter, mapping: Mapping) -> Self {
-        Self { limiter: Shown(limiter), mapping: Arc::new(mapping) }
+        Self { limiter, mapping: Arc::new(mapping) }
     }
 
     /// Looks whether the zones of the mapping are there, and such as Envoy can use: what a program does before it serves.
@@ -53,7 +44,7 @@ impl RateLimits {
     pub async fn ready(&self) -> Result<(), ConfigError> {
         for zone in self.mapping.zones() {
             let (_, policy) =
-                self.limiter.0.policy(zone).await.map_err(|error| ConfigError::new(error.to_string()))?;
+                self.limiter.policy(zone).await.map_err(|error| ConfigError::new(error.to_string()))?;
             if let Some(why) = unfit(zone, &policy) {
                 return Err(ConfigError::new(why));
             }
@@ -94,7 +85,7 @@ impl RateLimits {
         let mut policies = Vec::with_capacity(ask.buckets.len());
         for Bucket { zone, .. } in &ask.buckets {
             // Remembered by the limiter.
-            let policy = self.limiter.0.policy(zone).await;
+            let policy = self.limiter.policy(zone).await;
             let (_, policy) = policy.map_err(|error| failed(&error, &format!("{zone:?}")))?;
             match unfit(zone, &policy) {
                 Some(why) => return Err(Status::failed_precondition(why)),
@@ -134,7 +125,8 @@ impl RateLimits {
                  mapping what does: transaction = \"x-request-id\"",
             ));
         };
-        // The same charge again is told what became of the first, and spends nothing; one of another cost is a conflict.
+        // The same charge again is told what became of the first, and spends nothing. One of another cost, or of buckets of
+        // which only some were charged, is a conflict.
         let mut decided = self.decisions(asked(ask, policies).collect(), Some(txn)).await?;
         let is_new = decided.iter().any(|decided| !decided.decision.replayed);
         if is_new || decided.iter().any(|decided| decided.decision.blocked) {
@@ -163,8 +155,8 @@ impl RateLimits {
         }
         let charged = Charged::by(txn).in_bucket(&decision.zone, &decision.key);
         let ended = match policy.algorithm() {
-            Algorithm::Concurrency => self.limiter.0.release(charged).await,
-            _ => self.limiter.0.refund(charged).await,
+            Algorithm::Concurrency => self.limiter.release(charged).await,
+            _ => self.limiter.refund(charged).await,
         };
         let ended = ended.map_err(|error| failed(&error, &format!("{:?}", decision.zone)))?;
         Ok(ended.last().map(|recorded| recorded.remaining))
@@ -183,7 +175,7 @@ impl RateLimits {
             }
         };
         let mut checks: Vec<_> = asked.iter().map(|(bucket, _)| check(bucket)).collect();
-        let limiter = &self.limiter.0;
+        let limiter = &self.limiter;
         let decisions = match (checks.len(), checks.pop()) {
             (_, None) => Ok(Vec::new()),
             // One goes with those of other requests, and is kept by the journal where the database does not answer.
@@ -210,6 +202,12 @@ fn asked<'a>(ask: &'a Ask, policies: &'a [Policy]) -> impl Iterator<Item = (Buck
 fn zones<'b>(buckets: impl Iterator<Item = &'b Bucket>) -> String {
     let zones: BTreeSet<_> = buckets.map(|bucket| &bucket.zone).collect();
     zones.into_iter().map(|zone| format!("{zone:?}")).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Debug for RateLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimits").field("mapping", &self.mapping).finish_non_exhaustive()
+    }
 }
 
 #[tonic::async_trait]
