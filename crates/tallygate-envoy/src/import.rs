@@ -188,7 +188,8 @@ impl<'f> Import<'f> {
         if is_wildcard || key.contains('=') {
             let what = if is_wildcard { "a wildcard in its value" } else { "a key with the sign =" };
             self.notes.push(format!(
-                "{place} has {what}, which a mapping cannot say: it and what is below it are left out and not limited."
+                "{place} has {what}, which a mapping cannot say: it and what is below it are left out, so that the key alone \
+                 limits such values, or nothing."
             ));
             // Its faults are told all the same.
             let mut beside = Import {

@@ -31,6 +31,8 @@ const MAPPING: &str = r#"
         { domain = "shop", entries = ["path=/login"], zone = "logins" },
         { domain = "shop", entries = ["path", "remote_address"], zone = "path" },
         { domain = "shop", entries = ["path=/health", "remote_address"], unlimited = true },
+        { domain = "shop", entries = ["path=/login", "plan", "user"], zone = "login" },
+        { domain = "shop", entries = ["path", "plan"], zone = "path" },
         { domain = "shop", entries = ["user"], zone = "user" },
         { domain = "shop", entries = ["slot"], zone = "slot" },
     ]
@@ -173,11 +175,13 @@ async fn a_limit_is_told_over_the_wire_with_its_wait_and_its_reason() {
 async fn a_descriptor_finds_its_zone_and_its_key() {
     let zones = ["login", "logins", "path", "user"];
     let served = served(&zones.map(|zone| (zone, log(100)))).await;
-    let table: [(&[_], Option<(&str, &str)>); 12] = [
+    let table: [(&[_], Option<(&str, &str)>); 13] = [
         (&[("path", "/login"), ("remote_address", "a")], Some(("login", "remote_address=a"))),
         (&[("path", "/login")], Some(("logins", "all"))),
         (&[("path", "/pay"), ("remote_address", "a")], Some(("path", "path=/pay&remote_address=a"))),
         (&[("path", "/Login"), ("remote_address", "a")], Some(("path", "path=/Login&remote_address=a"))),
+        // The value that is named leads nowhere, so the key alone does.
+        (&[("path", "/login"), ("plan", "free")], Some(("path", "path=/login&plan=free"))),
         (&[("user", "a&b=c%")], Some(("user", "user=a%26b=c%25"))),
         (&[("user", "")], Some(("user", "user="))),
         (&[("x-request-id", "nobody"), ("user", "a")], Some(("user", "user=a"))),
