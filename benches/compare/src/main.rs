@@ -5,6 +5,7 @@ mod compare;
 mod database;
 mod flat;
 mod flood;
+mod http;
 mod ledger;
 mod machine;
 mod measure;
@@ -58,6 +59,14 @@ fn main() -> Result<()> {
             }
             Some(Command::Network(options)) => {
                 let report = network::run(options, &place, machine).await?;
+                print!("{report}");
+                if let Some(path) = &options.json {
+                    write(path, &report)?;
+                }
+                report.judge()
+            }
+            Some(Command::Http(options)) => {
+                let report = http::run(options, &place, machine).await?;
                 print!("{report}");
                 if let Some(path) = &options.json {
                     write(path, &report)?;

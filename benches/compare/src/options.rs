@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::database::Engine;
+
 /// Compares Tallygate with what others offer, on this machine, in one run.
 #[derive(Parser)]
 #[command(name = "./run", bin_name = "./run", args_conflicts_with_subcommands = true)]
@@ -15,7 +17,7 @@ pub struct Options {
     /// Bind this program, Redis and the containers to these cores, as in 0,1; all when not given
     #[arg(long, global = true, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Only print which of docker and redis the run needs
+    /// Only print which of docker, redis and wrk the run needs
     #[arg(long, global = true, hide = true)]
     pub needs: bool,
 }
@@ -27,6 +29,8 @@ pub enum Command {
     Flat(Flat),
     /// Does a call wait for a delayed acknowledgement, to a server that is not on the loopback interface?
     Network(Network),
+    /// What does a check cost more over HTTP, asked by wrk, than by the library?
+    Http(Http),
     /// Draw the plots of an earlier run again, from its JSON file
     Plot {
         results: PathBuf,
@@ -96,6 +100,28 @@ pub struct Network {
     pub json: Option<PathBuf>,
 }
 
+#[derive(Args, Clone)]
+pub struct Http {
+    /// Measure only these databases
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    only: Vec<Family>,
+    /// Time for each way in each round
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Rounds; a figure is the median of its rounds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Concurrent callers, and connections
+    #[arg(long, default_value_t = 64, value_parser = positive)]
+    pub callers: usize,
+    /// Distinct keys, drawn at random
+    #[arg(long, default_value_t = 10_000, value_parser = positive)]
+    pub keys: usize,
+    /// Write the results here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Family {
     Postgres,
@@ -110,6 +136,12 @@ impl Options {
     pub fn needs(&self) -> Vec<&'static str> {
         match &self.command {
             Some(Command::Flat(_) | Command::Network(_)) => vec!["docker"],
+            Some(Command::Http(http))
+                if http.has(Engine::Postgres) || http.has(Engine::MySql) || http.has(Engine::MariaDb) =>
+            {
+                vec!["docker", "wrk"]
+            }
+            Some(Command::Http(_)) => vec!["wrk"],
             Some(Command::Plot { .. }) => vec![],
             None => {
                 let docker = [Family::Postgres, Family::Mysql, Family::Mariadb]
@@ -123,6 +155,18 @@ impl Options {
                     .collect()
             }
         }
+    }
+}
+
+impl Http {
+    pub fn has(&self, engine: Engine) -> bool {
+        let family = match engine {
+            Engine::Postgres => Family::Postgres,
+            Engine::MySql => Family::Mysql,
+            Engine::MariaDb => Family::Mariadb,
+            Engine::Sqlite => Family::Sqlite,
+        };
+        self.only.is_empty() || self.only.contains(&family)
     }
 }
 

@@ -14,6 +14,7 @@ mod erase;
 mod failure;
 mod grant;
 mod history;
+mod import;
 mod lines;
 mod maintain;
 mod migrate;
@@ -100,6 +101,8 @@ enum Command {
     Serve(serve::Args),
     #[command(subcommand)]
     Token(token::Command),
+    #[command(subcommand)]
+    Import(import::Command),
     Completions(completions::Args),
 }
 
@@ -138,6 +141,7 @@ pub async fn run() -> Result {
         Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
         Command::Serve(args) => serve::run(named_url(cli.database)?, args).await,
         Command::Token(command) => token::run(command),
+        Command::Import(command) => import::run(command),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 mod act;
 mod body;
 mod check;
+mod json;
 mod lines;
 mod read;
 mod zones;
@@ -42,6 +43,7 @@ pub(crate) fn routes(app: App) -> Router {
         .route("/v1/zones/{zone}/bans/{key}", put(zones::ban).delete(zones::unban))
         .route("/v1/zones/{zone}/overrides", get(zones::overrides))
         .route("/v1/zones/{zone}/overrides/{key}", put(zones::set_override).delete(zones::remove_override))
+        .route("/json", post(json::envoy))
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))

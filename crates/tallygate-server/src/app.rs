@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::FromRequestParts;
+use axum::http::Version;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tallygate::Limiter;
 use tallygate::audit::Auditor;
 use tallygate::policy::Operator;
+use tallygate_envoy::RateLimits;
 
 use crate::caller::{Caller, Right};
 use crate::config::Limits;
@@ -27,6 +29,7 @@ struct Inner {
     limits: Limits,
     /// None: who is on this machine needs none.
     tokens: Option<RwLock<Arc<Tokens>>>,
+    envoy: Option<RateLimits>,
     leaves: AtomicBool,
     metrics: PrometheusHandle,
 }
@@ -40,22 +43,15 @@ pub(crate) struct Limiters {
 
 impl App {
     pub fn new(
-        limiters: Limiters,
-        limits: Limits,
+        Limiters { app, auditor, operator }: Limiters,
+        limits: &Limits,
         tokens: Option<Tokens>,
+        envoy: Option<RateLimits>,
         metrics: PrometheusHandle,
     ) -> Self {
-        let Limiters { app, auditor, operator } = limiters;
         let tokens = tokens.map(|tokens| RwLock::new(Arc::new(tokens)));
-        Self(Arc::new(Inner {
-            app,
-            auditor,
-            operator,
-            limits,
-            tokens,
-            leaves: AtomicBool::new(false),
-            metrics,
-        }))
+        let (limits, leaves) = (limits.clone(), AtomicBool::new(false));
+        Self(Arc::new(Inner { app, auditor, operator, limits, tokens, envoy, leaves, metrics }))
     }
 
     pub fn limiter(&self) -> &Limiter {
@@ -73,6 +69,11 @@ impl App {
     /// The zones, read with the rights of an auditor.
     pub fn zones(&self) -> Operator {
         self.0.auditor.operator()
+    }
+
+    /// What Envoy asks, where it is offered.
+    pub fn envoy(&self) -> Option<&RateLimits> {
+        self.0.envoy.as_ref()
     }
 
     pub fn limits(&self) -> &Limits {
@@ -109,7 +110,8 @@ impl App {
         closed
     }
 
-    fn identify(&self, head: &Parts) -> Result<Caller, Problem> {
+    /// Who asks.
+    pub fn identify(&self, head: &Parts) -> Result<Caller, Problem> {
         let mut presented = head.headers.get_all(AUTHORIZATION).iter();
         match (presented.next(), presented.next()) {
             (Some(_), Some(_)) => {
@@ -140,8 +142,9 @@ impl App {
                 Ok(Caller::new(format!("uid:{user}"), &rights, everywhere()))
             }
             Some(Peer::Address(address)) if address.is_loopback() && self.0.tokens.is_none() => {
-                if !is_of_this_machine(head) {
-                    // A page in a browser here can give its own name this address, and ask with it.
+                // A page in a browser here can give its own name this address, and ask with it: by HTTP/1, since without TLS
+                // browsers speak nothing else.
+                if head.version < Version::HTTP_2 && !is_of_this_machine(head) {
                     return Err(Problem::forbidden(
                         "the Host is not this machine; ask at localhost, or use tokens: tallygate token add",
                     ));

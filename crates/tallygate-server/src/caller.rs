@@ -136,6 +136,7 @@ mod tests {
             ("a*a", &["aa", "aba", "aaa"], &["a", "ab"]),
             ("a*b*c", &["abc", "aXbXc", "abbc"], &["ac", "acb"]),
             ("ab*ba", &["abba"], &["aba"]),
+            ("*-by", &["login-by", "-by"], &["login-by-address"]),
             ("**", &["", "x"], &[]),
             ("é*", &["élan"], &["elan"]),
         ] {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tallygate::policy::{ZoneSetting, zone_file};
+use tallygate_envoy::Mapping;
 
 use crate::Failure;
 use crate::token::Tokens;
@@ -29,6 +30,8 @@ pub struct Config {
     pub journal: Option<PathBuf>,
     /// Where decisions are kept.
     pub database: Databases,
+    /// Envoy's rate limit service; None: it is not offered.
+    pub envoy: Option<Envoy>,
     /// What one caller can take of the server.
     pub limits: Limits,
     /// How it ends.
@@ -47,6 +50,25 @@ pub struct Databases {
     pub operator: Option<String>,
     /// Connections of each of them, at most.
     pub connections: u32,
+}
+
+/// Envoy's rate limit service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envoy {
+    /// Where gRPC is spoken: an address with a port, or `unix:PATH` of a socket.
+    pub listen: String,
+    /// The file that says which descriptors are which zones.
+    pub mapping: PathBuf,
+}
+
+impl Envoy {
+    pub(crate) fn mapping(&self) -> Result<Mapping, Failure> {
+        let read = |text: String| Mapping::read(&text).map_err(|error| Failure::new(error.to_string()));
+        text_of(&self.mapping).and_then(|text| {
+            read(text).map_err(|error| Failure::new(format!("{}: {error}", self.mapping.display())))
+        })
+    }
 }
 
 /// What one caller can take of the server.
@@ -87,6 +109,7 @@ impl Default for Config {
             zones: None,
             journal: None,
             database: Databases::default(),
+            envoy: None,
             limits: Limits::default(),
             stopping: Stopping::default(),
         }
@@ -141,7 +164,7 @@ impl Config {
         Self::read(&text_of(path)?).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     }
 
-    /// Reads what the settings name: the tokens and the zones.
+    /// Reads what the settings name: the tokens, the zones and the mapping.
     ///
     /// # Errors
     /// A value out of its range, a file that cannot be read or is not good.
@@ -149,6 +172,7 @@ impl Config {
         self.validate()?;
         self.tokens.as_deref().map(Tokens::read_file).transpose()?;
         self.zones.as_deref().map(zones_of).transpose()?;
+        self.envoy.as_ref().map(Envoy::mapping).transpose()?;
         Ok(())
     }
 
@@ -209,6 +233,10 @@ mod tests {
         let config = Config::read(&settings.replace("# journal =", "journal =")).unwrap();
         assert!(config.tokens.is_some() && config.zones.is_some() && config.journal.is_some());
         assert!(config.database.auditor.is_some() && config.database.operator.is_some());
+        let envoy = "# [envoy]\n# listen = \"127.0.0.1:8081\"\n# mapping =";
+        assert!(Config::DEFAULTS.contains(envoy));
+        let config = Config::read(&Config::DEFAULTS.replace(envoy, &envoy.replace("# ", ""))).unwrap();
+        assert_eq!(config.envoy.unwrap().listen, "127.0.0.1:8081");
     }
 
     #[test]

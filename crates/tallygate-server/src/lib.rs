@@ -1,4 +1,5 @@
-//! [tallygate](https://docs.rs/tallygate) for every language: a server that decides, records and explains over HTTP.
+//! [tallygate](https://docs.rs/tallygate) for every language: a server that decides, records and explains over HTTP, and
+//! answers Envoy over gRPC.
 //!
 //! It holds nothing that the database does not: several servers on one database are the normal case. `tallygate serve` is this
 //! crate with a command line; `docs/server.md` tells how to use it.
@@ -18,6 +19,7 @@ mod api;
 mod app;
 mod caller;
 mod config;
+mod grpc;
 mod listen;
 mod measured;
 mod problem;
@@ -28,7 +30,7 @@ use std::error::Error;
 use std::fmt;
 
 pub use crate::caller::{Right, UnknownRight};
-pub use crate::config::{Config, Databases, Limits, Stopping};
+pub use crate::config::{Config, Databases, Envoy, Limits, Stopping};
 pub use crate::server::{Reload, Server};
 pub use crate::token::{NewToken, Tokens};
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -120,9 +120,22 @@ impl Listener {
     }
 }
 
+/// How a connection is spoken on.
+#[derive(Clone, Copy)]
+pub(crate) enum Speaks {
+    /// HTTP/1, a request after the other.
+    Http1,
+    /// HTTP/2, as gRPC needs it.
+    Http2,
+}
+
+/// Requests on one connection of HTTP/2 at once.
+const STREAMS: u32 = 256;
+
 /// Serves until `stop`, and then what was accepted, for `drain` at most.
 pub(crate) async fn serve(
     listener: Listener,
+    speaks: Speaks,
     router: Router,
     limits: &Limits,
     stop: impl Future<Output = ()>,
@@ -131,10 +144,16 @@ pub(crate) async fn serve(
     let room = Arc::new(Semaphore::new(limits.connections));
     let crowd = Arc::new(Crowd::default());
     let under_way = GracefulShutdown::new();
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(limits.head_s))
-        .max_buf_size(limits.head_bytes);
+    let patience = Duration::from_secs(limits.head_s);
+    let mut http1 = http1::Builder::new();
+    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(limits.head_bytes);
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2
+        .timer(TokioTimer::new())
+        .keep_alive_interval(patience)
+        .keep_alive_timeout(patience)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
     let mut stop = std::pin::pin!(stop);
     loop {
         let next = async {
@@ -161,12 +180,18 @@ pub(crate) async fn serve(
             request.extensions_mut().insert(peer.clone());
             router.clone().call(request.map(Body::new))
         });
-        let connection = under_way.watch(http.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
-            // Whoever leaves, or is too slow, is told to nobody.
-            connection.await.ok();
-            drop((room, place));
-        });
+        let (stream, place) = (TokioIo::new(stream), (room, place));
+        // Whoever leaves, or is too slow, is told to nobody.
+        match speaks {
+            Speaks::Http1 => {
+                let connection = under_way.watch(http1.serve_connection(stream, service));
+                tokio::spawn(async move { (connection.await.ok(), drop(place)) });
+            }
+            Speaks::Http2 => {
+                let connection = under_way.watch(http2.serve_connection(stream, service));
+                tokio::spawn(async move { (connection.await.ok(), drop(place)) });
+            }
+        }
     }
     drop(listener);
     timeout(drain, under_way.shutdown()).await.map_err(|_| {

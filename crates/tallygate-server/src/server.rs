@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tallygate::{Journal, Limiter};
+use tallygate_envoy::RateLimits;
+use tokio::sync::watch;
 use tokio::time::sleep;
+use tonic::service::Routes;
 
 use crate::app::{App, Limiters};
-use crate::config::{Config, zones_of};
-use crate::listen::{Listener, serve};
+use crate::config::{Config, Envoy, zones_of};
+use crate::listen::{Listener, Speaks, serve};
 use crate::token::Tokens;
-use crate::{Failure, api, measured};
+use crate::{Failure, api, grpc, measured};
 
 /// What a journal holds at most: some 500,000 checks.
 const JOURNAL_BYTES: u64 = 100 << 20;
@@ -19,7 +22,14 @@ const JOURNAL_BYTES: u64 = 100 << 20;
 pub struct Server {
     app: App,
     listener: Listener,
+    envoy: Option<Grpc>,
     config: Config,
+}
+
+/// Envoy's service, and where it is asked.
+struct Grpc {
+    listener: Listener,
+    limits: RateLimits,
 }
 
 /// Reads the files of a running server again.
@@ -39,19 +49,26 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, Failure> {
         config.validate()?;
         let tokens = config.tokens.as_deref().map(Tokens::read_file).transpose()?;
-        let listener = Listener::bind(&config.listen).await?;
-        if tokens.is_none() && !listener.is_local() {
-            return Err(Failure::new(format!(
-                "others reach {:?}, and without tokens anybody could ask; make one with: tallygate token add, or listen at \
-                 127.0.0.1",
-                config.listen
-            )));
-        }
+        let mapping = config.envoy.as_ref().map(Envoy::mapping).transpose()?;
+        let listener = listen(&config.listen, tokens.is_some()).await?;
         let limiters = connect(&config).await?;
-        let app = App::new(limiters, config.limits.clone(), tokens, measured::recorder()?);
-        let server = Self { app, listener, config };
-        server.reload().zones().await?;
-        Ok(server)
+        let limits = mapping.map(|mapping| RateLimits::new(limiters.app.clone(), mapping));
+        let app = App::new(limiters, &config.limits, tokens, limits.clone(), measured::recorder()?);
+        Reload::of(&app, &config).zones().await?;
+        let envoy = match (&config.envoy, limits) {
+            (Some(envoy), Some(limits)) => {
+                // The zones are there now, if they ever are.
+                limits.ready().await.map_err(|error| Failure::new(error.to_string()))?;
+                Some(Grpc { listener: listen(&envoy.listen, config.tokens.is_some()).await?, limits })
+            }
+            _ => None,
+        };
+        Ok(Self { app, listener, envoy, config })
+    }
+
+    /// Where Envoy asks; None where that is not offered.
+    pub fn envoy_address(&self) -> Option<String> {
+        self.envoy.as_ref().map(|envoy| envoy.listener.address())
     }
 
     /// Where it listens: `http://127.0.0.1:7411`, `unix:/run/tallygate.sock`.
@@ -66,8 +83,7 @@ impl Server {
 
     /// A handle to read the files again while it runs.
     pub fn reload(&self) -> Reload {
-        let Config { tokens, zones, .. } = self.config.clone();
-        Reload { app: self.app.clone(), tokens, zones }
+        Reload::of(&self.app, &self.config)
     }
 
     /// Answers until `stop` is over. Then `/readyz` says no for a while, nothing more is accepted, what was accepted is
@@ -76,14 +92,29 @@ impl Server {
     /// # Errors
     /// Not every request was answered in the time for that, or not everything could be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-        let Self { app, listener, config } = self;
+        let Self { app, listener, envoy, config } = self;
+        let (health, health_service) = tallygate_envoy::health().await;
+        let (over, ends) = watch::channel(false);
         let told = async {
             stop.await;
             app.leave();
+            health.set_serving(false).await;
             sleep(Duration::from_secs(config.stopping.notice_s)).await;
+            over.send_replace(true);
         };
-        let drain = Duration::from_secs(config.stopping.drain_s);
-        let served = serve(listener, api::routes(app.clone()), &config.limits, told, drain).await;
+        let until_over = || {
+            let mut ends = ends.clone();
+            async move { drop(ends.wait_for(|is_over| *is_over).await) }
+        };
+        let (limits, drain) = (&config.limits, Duration::from_secs(config.stopping.drain_s));
+        let http = serve(listener, Speaks::Http1, api::routes(app.clone()), limits, until_over(), drain);
+        let grpc = async {
+            let Some(Grpc { listener, limits: service }) = envoy else { return Ok(()) };
+            let router = grpc::routes(app.clone(), service, Routes::new(health_service));
+            serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
+        };
+        let ((), http, grpc) = tokio::join!(told, http, grpc);
+        let served = http.and(grpc);
         let closed = app.close().await;
         served?;
         Ok(closed?)
@@ -91,6 +122,11 @@ impl Server {
 }
 
 impl Reload {
+    fn of(app: &App, config: &Config) -> Self {
+        let Config { tokens, zones, .. } = config.clone();
+        Self { app: app.clone(), tokens, zones }
+    }
+
     /// Reads the tokens and the zones again. A file that is not good changes nothing.
     ///
     /// # Errors
@@ -109,6 +145,17 @@ impl Reload {
         self.app.operator().set_zones(zones_of(path)?, "tallygate serve").await?;
         Ok(())
     }
+}
+
+/// Listens where the server may: without tokens, where only this machine reaches it.
+async fn listen(at: &str, has_tokens: bool) -> Result<Listener, Failure> {
+    let listener = Listener::bind(at).await?;
+    if has_tokens || listener.is_local() {
+        return Ok(listener);
+    }
+    Err(Failure::new(format!(
+        "others reach {at:?}, and without tokens anybody could ask; make one with: tallygate token add, or listen at 127.0.0.1"
+    )))
 }
 
 async fn connect(config: &Config) -> Result<Limiters, Failure> {

@@ -110,6 +110,9 @@ fn listen(kind: SignalKind) -> Result<Signal> {
 fn welcome(server: &Server) {
     let address = server.address();
     eprintln!("serving {address}");
+    if let Some(address) = server.envoy_address() {
+        eprintln!("envoy:   {address}");
+    }
     if !server.is_open() {
         return;
     }

@@ -61,6 +61,7 @@ fn every_command_explains_itself_with_examples() {
         &["bench", "--help"],
         &["serve", "--help"],
         &["token", "add", "--help"],
+        &["import", "envoy-ratelimit", "--help"],
         &["completions", "--help"],
     ] {
         let ran = program.run(command);

@@ -216,6 +216,35 @@ fn settings_are_printed_checked_and_refused_by_name() {
 }
 
 #[test]
+fn what_envoys_limiter_was_told_is_served_by_this_one() {
+    let program = Program::new();
+    let theirs = "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 1 }\n  \
+                  - key: card\n    value: \"4*\"\n    rate_limit: { unit: day, requests_per_unit: 1 }\n";
+    std::fs::write(program.path("theirs.yaml"), theirs).unwrap();
+    let import = ["import", "envoy-ratelimit", "theirs.yaml"];
+    let told = program.run(&import);
+    assert!(told.code == 0 && told.err.starts_with("note: ") && told.err.contains("4*"), "{told:?}");
+    let json: Value =
+        serde_json::from_str(&program.ok(&[&import[..], &["--format", "json"]].concat())).unwrap();
+    for name in ["mapping", "zones"] {
+        assert!(told.out.contains(json[name].as_str().unwrap()), "{told:?}");
+        std::fs::write(program.path(&format!("{name}.toml")), json[name].as_str().unwrap()).unwrap();
+    }
+    let settings = "[envoy]\nlisten = \"127.0.0.1:0\"\nmapping = \"mapping.toml\"";
+    std::fs::write(program.path("tallygate.toml"), settings).unwrap();
+    let server = Server::start(&program, &["--config", "tallygate.toml", "--zones", "zones.toml"]);
+    let ask = || {
+        let asked = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"7"}]}]}"#;
+        let line = format!("curl -s -o /dev/null -w '%{{http_code}}' {}/json --json '{asked}'", server.at);
+        String::from_utf8(program.shell(&line).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!((ask().as_str(), ask().as_str()), ("200", "429"));
+    std::fs::write(program.path("theirs.yaml"), "domain: [").unwrap();
+    let refused = program.run(&import);
+    assert!(refused.code == 2 && refused.err.contains("theirs.yaml"), "{refused:?}");
+}
+
+#[test]
 fn a_token_is_printed_once_and_its_file_is_private() {
     let program = Program::new();
     let add = |name: &str| program.run(&["token", "add", name, "--role", "app", "--zones", "log*"]);

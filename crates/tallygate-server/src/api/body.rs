@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::config::Limits;
 use crate::problem::Problem;
 
 /// What a body says, and the transaction that the header `Idempotency-Key` names.
@@ -26,15 +28,19 @@ impl<T: DeserializeOwned> FromRequest<App> for Asked<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         expect(request.headers(), "application/json")?;
         let txn = idempotency_key(request.headers())?;
-        let limits = app.limits();
-        let body = Limited::new(request.into_body(), limits.body_bytes).collect();
-        let read = timeout(Duration::from_secs(limits.body_s), body).await;
-        let body: Bytes =
-            read.map_err(|_| too_slow())?.map_err(|error| unread(&*error, limits.body_bytes))?.to_bytes();
+        let body = whole(request.into_body(), app.limits()).await?;
         let what =
             serde_json::from_slice(&body).map_err(|error| Problem::invalid(format!("the body: {error}")))?;
         Ok(Self { what, txn })
     }
+}
+
+/// A body that is read at once.
+pub(crate) async fn whole(body: Body, limits: &Limits) -> Result<Bytes, Problem> {
+    let read =
+        timeout(Duration::from_secs(limits.body_s), Limited::new(body, limits.body_bytes).collect()).await;
+    let read = read.map_err(|_| too_slow())?.map_err(|error| unread(&*error, limits.body_bytes))?;
+    Ok(read.to_bytes())
 }
 
 /// A page of another site cannot send this type without asking first.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tallygate_server::{Config, Reload, Right, Server, Tokens};
+use tallygate_server::{Config, Envoy, Reload, Right, Server, Tokens};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -13,6 +13,8 @@ use tokio::task::JoinHandle;
 
 pub struct Serving {
     pub at: SocketAddr,
+    /// Where Envoy asks.
+    pub grpc: String,
     pub folder: TempDir,
     pub reload: Reload,
     stop: oneshot::Sender<()>,
@@ -67,15 +69,18 @@ impl Serving {
             std::fs::write(&file, tokens.join("\n")).unwrap();
             config.tokens = Some(file);
         }
+        let mapping = folder.path().join("envoy.toml");
+        std::fs::write(&mapping, MAPPING).unwrap();
+        config.envoy = Some(Envoy { listen: "127.0.0.1:0".to_owned(), mapping });
         let zones = folder.path().join("zones.toml");
         std::fs::write(&zones, ZONES).unwrap();
         config.zones = Some(zones);
         let server = Server::bind(config).await.unwrap();
         let at = server.address().strip_prefix("http://").unwrap().parse().unwrap();
-        let reload = server.reload();
+        let (reload, grpc) = (server.reload(), server.envoy_address().unwrap());
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server.run(async { stopped.await.unwrap_or_default() }));
-        Self { at, folder, reload, stop, served }
+        Self { at, grpc, folder, reload, stop, served }
     }
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {
@@ -131,6 +136,13 @@ zone.login = { rate = 3, per = '60s' }
 zone.address = { rate = 5, per = '60s' }
 zone.payments = { rate = 1000, per = '24h' }
 zone.slots = { algorithm = 'concurrency', rate = 2, slot-ttl = '60s' }
+";
+
+const MAPPING: &str = "
+[[limit]]
+domain = 'shop'
+entries = ['path=/login', 'remote_address']
+zone = 'address'
 ";
 
 /// Everything until the other end closes.

@@ -74,6 +74,8 @@ async fn a_line_without_end_ends_the_reading_and_keeps_what_was_decided() {
     let (_, answers) = send(&serving, &format!("{good}{}\n{good}", "x".repeat(2_000))).await;
     assert_eq!(answers.len(), 2);
     assert_eq!((&answers[0]["allowed"], &answers[1]["line"]), (&true.into(), &2.into()));
+    let (_, answers) = send(&serving, &format!("{good}{}", "x".repeat(5_000))).await;
+    assert!(answers[1]["error"].as_str().unwrap().contains("longer than 1024 bytes"), "{}", answers[1]);
     // More than the limit in all is no reason, only in one line.
     assert_eq!(send(&serving, &good.repeat(100)).await.1.len(), 100);
     // It stops in the middle of a line, or is never heard of again.

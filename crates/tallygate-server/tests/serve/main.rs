@@ -2,6 +2,7 @@
 
 mod attack;
 mod client;
+mod envoy;
 mod ledger;
 mod lines;
 mod rights;

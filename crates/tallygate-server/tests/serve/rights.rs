@@ -14,6 +14,7 @@ fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
     let to = |path: &str| path.to_owned();
     vec![
         ("POST", to("/v1/check"), Some(login("a")), app),
+        ("POST", to("/json"), Some(json!({ "domain": "shop", "descriptors": [] })), app),
         ("POST", to("/v1/check-all"), Some(json!({ "checks": [login("a")] })), app),
         ("POST", to("/v1/peek"), Some(login("a")), app),
         ("POST", to("/v1/reserve"), Some(json!({ "zone": "login", "key": "a", "ttl_us": 1_000_000 })), app),
@@ -57,6 +58,7 @@ async fn each_route_takes_its_right_and_no_other() {
     let routes = routes();
     // A route that is made and not told here is found; the lines have a test of their own.
     let told = listed.matches("(\"/v1/").count()
+        + listed.matches("(\"/json").count()
         + listed.matches(".put(").count()
         + listed.matches(").delete(").count();
     assert_eq!(told, routes.len(), "a route of src/api.rs is not in this list");
@@ -118,6 +120,14 @@ async fn a_token_of_some_zones_neither_sees_nor_spends_another() {
     }
     let why = ask(0, "GET", &format!("/v1/transactions/{txn}/explanation"), None).await.body;
     assert!(why.contains("login") && !why.contains("payments"), "{why}");
+    // Nor is it told what bound where it may not look.
+    let dear = json!({ "zone": "payments", "key": "a", "cost": 5_000 });
+    let both = json!({ "checks": [login("a"), dear] });
+    let bound = ask(1, "POST", "/v1/check-all", Some(both)).await.json();
+    assert_eq!(bound["binding"], "payments");
+    let bound = bound["decisions"][0]["txn_id"].as_str().unwrap();
+    let why = ask(0, "GET", &format!("/v1/transactions/{bound}/explanation"), None).await.body;
+    assert!(why.contains("held_back") && !why.contains("payments"), "{why}");
     // A transaction that touched nothing that it sees is not there at all.
     let txn = ask(1, "POST", "/v1/check", Some(payment)).await.json()["txn_id"].as_str().unwrap().to_owned();
     for path in [format!("/v1/transactions/{txn}"), format!("/v1/transactions/{txn}/explanation")] {

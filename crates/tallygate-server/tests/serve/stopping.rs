@@ -8,7 +8,7 @@ use tallygate_server::{Config, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::{Serving, login};
 
@@ -46,9 +46,12 @@ async fn what_was_accepted_is_answered_and_in_the_ledger() {
             })
         })
         .collect();
-    while answered.load(Ordering::Relaxed) < 200 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let enough = async {
+        while answered.load(Ordering::Relaxed) < 200 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), enough).await.expect("they are answered");
     let (folder, served) = serving.stop();
     served.await.unwrap().unwrap();
     for caller in callers {
