@@ -1,0 +1,78 @@
+"""Middleware for ASGI: FastAPI, Starlette, Django, Quart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from .address import ClientAddress
+from .alimiter import AsyncLimiter
+from .decision import Decision
+from .error import TallygateError
+from .limiter import Limiter
+from .refusal import Refusal, of_decision, of_error, of_nobody
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class RateLimitMiddleware:
+    """Lets a request reach the application only where its check passes.
+
+    A blocked one is answered with 429; one of which `key` says None, or whose key cannot be stored, with 400;
+    with 503 while the database does not answer, and with 500 where the zone is missing or a right is. The
+    opening of a WebSocket is checked too. The application finds the decision in
+    `scope["tallygate.decision"]`.
+
+    `key` says whose request it is: the client's address unless told otherwise, see `ClientAddress`. A
+    `Limiter`, which blocks, is called in threads; each request is one check of cost 1.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        limiter: AsyncLimiter | Limiter,
+        zone: str | int,
+        key: ClientAddress | Callable[[Scope], str | None] | None = None,
+    ) -> None:
+        key = key or ClientAddress()
+        self._app = app
+        self._limiter = limiter
+        self._zone = zone
+        self._key = key.of_scope if isinstance(key, ClientAddress) else key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        if scope["type"] not in ("http", "websocket"):
+            return await self._app(scope, receive, send)
+        key = self._key(scope)
+        if key is None:
+            return await _refuse(of_nobody(), scope, receive, send)
+        try:
+            decision = await self._check(key)
+        except TallygateError as error:
+            return await _refuse(of_error(error), scope, receive, send)
+        if decision.blocked:
+            return await _refuse(of_decision(decision), scope, receive, send)
+        return await self._app({**scope, "tallygate.decision": decision}, receive, send)
+
+    async def _check(self, key: str) -> Decision:
+        if isinstance(self._limiter, AsyncLimiter):
+            return await self._limiter.check(self._zone, key)
+        return await asyncio.to_thread(self._limiter.check, self._zone, key)
+
+
+async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    kind = "http.response"
+    if scope["type"] == "websocket":
+        await receive()  # websocket.connect
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            return await send({"type": "websocket.close", "code": 1013})  # the server answers with 403
+        kind = "websocket.http.response"
+    headers = [(name.encode(), value.encode()) for name, value in refusal.headers]
+    await send({"type": f"{kind}.start", "status": refusal.status, "headers": headers})
+    return await send({"type": f"{kind}.body", "body": refusal.body})

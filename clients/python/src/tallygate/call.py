@@ -1,0 +1,347 @@
+"""The routines of the SQL interface: one class for each, with its statement on both kinds of database.
+
+A statement is a constant; what callers say goes beside it as parameters. Times are read in UTC without a
+zone, so that no setting of a session or a framework changes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from operator import index
+from typing import Any, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from .checks import Check, new_txn, require_names
+from .decision import Charge, Decision, Recorded, Zone
+
+T_co = TypeVar("T_co", covariant=True)
+Row = Mapping[str, Any]
+
+
+class Statement(NamedTuple):
+    """An SQL text and its parameters."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
+class How(NamedTuple):
+    """How a call is to run: in its own transaction or the caller's, and how long it waits for a lock."""
+
+    own: bool = False
+    lock_wait: timedelta | None = None
+
+    @property
+    def milliseconds(self) -> int | None:
+        """The wait for PostgreSQL, where 0 would be for ever."""
+        return None if self.lock_wait is None else _within(self.lock_wait / timedelta(milliseconds=1))
+
+    @property
+    def seconds(self) -> int | None:
+        """The wait for MySQL and MariaDB, which know whole seconds."""
+        return None if self.lock_wait is None else _within(self.lock_wait / timedelta(seconds=1))
+
+
+class Call(Protocol[T_co]):
+    """One call of a routine."""
+
+    @property
+    def txn_id(self) -> UUID | None:
+        """The transaction, by which it can be asked again what became of it."""
+
+    def postgres(self, how: How) -> Statement:
+        """The statement for PostgreSQL."""
+
+    def mysql(self, how: How) -> Statement:
+        """The statement for MySQL and MariaDB."""
+
+    def read(self, rows: Sequence[Row]) -> T_co:
+        """What the rows of the answer mean."""
+
+
+_DECISION = """
+    select id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
+        retry_after_us, delay_us, replayed, ends_at at time zone 'UTC' as ends_at,
+        created_at at time zone 'UTC' as created_at
+    from """
+
+
+@dataclass(frozen=True)
+class CheckOne:
+    """`zone_check`: one decision."""
+
+    check: Check
+
+    _POSTGRES = f"""{_DECISION} zone_check(
+        p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_cost => %s::bigint,
+        p_record => %s::boolean, p_lock_wait_ms => %s::int, p_own => %s::boolean, p_critical => %s::boolean,
+        p_member => %s::text, p_ttl_us => %s::bigint
+    )"""
+    _MYSQL = "call zone_check(%s, %s, %s, %s, %s, %s, null, %s, %s, %s)"
+    _MYSQL_OWN = "call zone_check_own(%s, %s, %s, %s, %s, %s, null, %s, %s, %s)"
+
+    @property
+    def txn_id(self) -> UUID | None:
+        return self.check.txn
+
+    def postgres(self, how: How) -> Statement:
+        c = self.check
+        before = (str(c.zone), c.key, _text(c.txn), index(c.cost), c.record)
+        return Statement(
+            self._POSTGRES, (*before, how.milliseconds, how.own, c.critical, c.member, _micros(c.ttl))
+        )
+
+    def mysql(self, how: How) -> Statement:
+        c = self.check
+        before = (str(c.zone), c.key, _bytes(c.txn), index(c.cost), c.record)
+        sql = self._MYSQL_OWN if how.own else self._MYSQL
+        return Statement(sql, (*before, how.seconds, c.critical, c.member, _micros(c.ttl)))
+
+    def read(self, rows: Sequence[Row]) -> Decision:
+        return _decision(self.check, rows[0])
+
+
+@dataclass(frozen=True)
+class CheckAll:
+    """`zone_check_all`: several limits of one transaction; all pass, or none is spent from."""
+
+    checks: tuple[Check, ...]
+    txn_id: UUID
+
+    _POSTGRES = f"""{_DECISION} zone_check_all(
+        p_zones => %s::text[], p_bucket_keys => %s::text[], p_txn_id => %s::uuid, p_costs => %s::bigint[],
+        p_record => %s::boolean[], p_lock_wait_ms => %s::int, p_own => %s::boolean,
+        p_critical => %s::boolean[], p_members => %s::text[], p_ttls_us => %s::bigint[]
+    )"""
+    _MYSQL = "call zone_check_all(%s, %s)"
+    _MYSQL_OWN = "call zone_check_all_own(%s, %s)"
+
+    def postgres(self, how: How) -> Statement:
+        zones, keys, costs, *rest = _columns(self.checks)
+        record, critical, members, ttls = rest
+        before = (zones, keys, str(self.txn_id), costs, record)
+        return Statement(self._POSTGRES, (*before, how.milliseconds, how.own, critical, members, ttls))
+
+    def mysql(self, how: How) -> Statement:
+        checks = [replace(check, txn=self.txn_id) for check in self.checks]
+        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, (_json(checks), how.seconds))
+
+    def read(self, rows: Sequence[Row]) -> list[Decision]:
+        return [_decision(check, row) for check, row in zip(self.checks, rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class CheckMany:
+    """`zone_check_many`: checks of different transactions, decided one after the other in one call."""
+
+    checks: tuple[Check, ...]
+    txn_id = None
+
+    _POSTGRES = f"""{_DECISION} zone_check_many(
+        p_zones => %s::text[], p_bucket_keys => %s::text[], p_txn_ids => %s::uuid[], p_costs => %s::bigint[],
+        p_record => %s::boolean[], p_lock_wait_ms => %s::int, p_own => %s::boolean,
+        p_critical => %s::boolean[], p_members => %s::text[], p_ttls_us => %s::bigint[]
+    )"""
+    _MYSQL = "call zone_check_many(%s, %s, false)"
+    _MYSQL_OWN = "call zone_check_many_own(%s, %s, false)"
+
+    @classmethod
+    def of(cls, checks: Sequence[Check]) -> CheckMany:
+        """With an id for each check that has none, so that the call can be made again."""
+        return cls(tuple(check if check.txn else replace(check, txn=new_txn()) for check in checks))
+
+    def postgres(self, how: How) -> Statement:
+        zones, keys, costs, *rest = _columns(self.checks)
+        record, critical, members, ttls = rest
+        txns = [_text(check.txn) for check in self.checks]
+        before = (zones, keys, txns, costs, record)
+        return Statement(self._POSTGRES, (*before, how.milliseconds, how.own, critical, members, ttls))
+
+    def mysql(self, how: How) -> Statement:
+        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, (_json(self.checks), how.seconds))
+
+    def read(self, rows: Sequence[Row]) -> list[Decision]:
+        return [_decision(check, row) for check, row in zip(self.checks, rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class Undo:
+    """`zone_undo`: ends a charge, once."""
+
+    zone: str | int
+    key: str
+    txn_id: UUID
+    kind: str
+    cost: int | None = None
+
+    _POSTGRES = """
+        select id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining,
+            created_at at time zone 'UTC' as created_at, replayed
+        from zone_undo(
+            p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_kind => %s::text,
+            p_cost => %s::bigint, p_lock_wait_ms => %s::int
+        )"""
+    _MYSQL = "call zone_undo(%s, %s, %s, %s, %s, %s)"
+    _MYSQL_OWN = "call zone_undo_own(%s, %s, %s, %s, %s, %s)"
+
+    def __post_init__(self) -> None:
+        require_names(self.zone, self.key, self.txn_id)
+
+    def postgres(self, how: How) -> Statement:
+        values = (str(self.zone), self.key, str(self.txn_id), self.kind, self._cost(), how.milliseconds)
+        return Statement(self._POSTGRES, values)
+
+    def mysql(self, how: How) -> Statement:
+        values = (str(self.zone), self.key, self.txn_id.bytes, self.kind, self._cost(), how.seconds)
+        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, values)
+
+    def read(self, rows: Sequence[Row]) -> Recorded:
+        row = rows[0]
+        return Recorded(
+            zone=str(self.zone),
+            key=row["bucket_key"],
+            txn_id=self.txn_id,
+            kind=self.kind,
+            cost=row["cost"],
+            spent=row["spent"],
+            remaining=row["remaining"],
+            seq=row["seq"],
+            zone_version=row["zone_version"],
+            recorded_at=_utc(row["created_at"]),
+            replayed=bool(row["replayed"]),
+            id=row["id"],
+            zone_id=row["zone_id"],
+        )
+
+    def _cost(self) -> int | None:
+        return None if self.cost is None else index(self.cost)
+
+
+@dataclass(frozen=True)
+class Charges:
+    """`zone_charges`: what a transaction was charged, in every bucket."""
+
+    txn_id: UUID
+
+    _POSTGRES = "select zone, bucket_key, kind, spent, holds from zone_charges(%s::uuid)"
+    _MYSQL = "call zone_charges(%s)"
+
+    def postgres(self, how: How) -> Statement:
+        return Statement(self._POSTGRES, (str(self.txn_id),))
+
+    def mysql(self, how: How) -> Statement:
+        return Statement(self._MYSQL, (self.txn_id.bytes,))
+
+    def read(self, rows: Sequence[Row]) -> list[Charge]:
+        return [
+            Charge(row["zone"], row["bucket_key"], row["kind"], row["spent"], bool(row["holds"]))
+            for row in rows
+        ]
+
+
+@dataclass(frozen=True)
+class FindZone:
+    """`zone_find`: a zone by its name."""
+
+    name: str
+    txn_id = None
+
+    _POSTGRES = "select id, version, algorithm, rate, window_us, mode from zone_find(%s::text)"
+    _MYSQL = "call zone_find(%s)"
+
+    def postgres(self, how: How) -> Statement:
+        return Statement(self._POSTGRES, (self.name,))
+
+    def mysql(self, how: How) -> Statement:
+        return Statement(self._MYSQL, (self.name,))
+
+    def read(self, rows: Sequence[Row]) -> Zone | None:
+        if not rows:
+            return None
+        row = rows[0]
+        return Zone(row["id"], row["version"], row["algorithm"], row["rate"], row["window_us"], row["mode"])
+
+
+def _decision(check: Check, row: Row) -> Decision:
+    ends_at = row["ends_at"]
+    return Decision(
+        zone=str(check.zone),
+        key=row["bucket_key"],
+        txn_id=_uuid(row["txn_id"]),
+        blocked=bool(row["blocked"]),
+        reason=row["reason"],
+        cost=row["cost"],
+        limit=row["zone_limit"],
+        remaining=row["remaining"],
+        retry_after_us=row["retry_after_us"],
+        delay_us=row["delay_us"],
+        ends_at=None if ends_at is None else _utc(ends_at),
+        seq=row["seq"],
+        zone_version=row["zone_version"],
+        decided_at=_utc(row["created_at"]),
+        replayed=bool(row["replayed"]),
+        id=row["id"],
+        zone_id=row["zone_id"],
+    )
+
+
+def _columns(checks: Sequence[Check]) -> tuple[list[Any], ...]:
+    """The arrays that PostgreSQL wants in place of rows."""
+    return (
+        [str(check.zone) for check in checks],
+        [check.key for check in checks],
+        [index(check.cost) for check in checks],
+        [check.record for check in checks],
+        [check.critical for check in checks],
+        [check.member for check in checks],
+        [_micros(check.ttl) for check in checks],
+    )
+
+
+def _json(checks: Sequence[Check]) -> str:
+    """The array of objects that MySQL and MariaDB want. Text stays as it is, so that it is refused where it
+    is no UTF-8.
+    """
+    objects = [
+        {
+            "zone_id": str(check.zone),
+            "key": check.key,
+            "txn": _text(check.txn),
+            "cost": index(check.cost),
+            "record": check.record,
+            "critical": check.critical,
+            "member": check.member,
+            "ttl_us": _micros(check.ttl),
+        }
+        for check in checks
+    ]
+    present = [{name: value for name, value in each.items() if value is not None} for each in objects]
+    return json.dumps(present, ensure_ascii=False)
+
+
+def _uuid(value: Any) -> UUID:
+    return UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
+
+
+def _text(txn: UUID | None) -> str | None:
+    return None if txn is None else str(txn)
+
+
+def _bytes(txn: UUID | None) -> bytes | None:
+    return None if txn is None else txn.bytes
+
+
+def _micros(time: timedelta | None) -> int | None:
+    return None if time is None else time // timedelta(microseconds=1)
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=timezone.utc)
+
+
+def _within(number: float) -> int:
+    return max(1, min(math.ceil(number), 2**30))

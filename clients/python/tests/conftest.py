@@ -1,0 +1,125 @@
+"""The databases of the tests, and what a house has in them: an application's user, and zones."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+import pymysql
+import pytest
+
+import tallygate
+
+HERE = Path(__file__).parent
+APP = "tallygate_app"
+
+
+class Db(NamedTuple):
+    """A migrated database, and how the application connects to it."""
+
+    engine: str
+    owner_url: str
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.engine == "postgres"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The application's arguments for the driver."""
+        url = urlsplit(self.owner_url)
+        name = "dbname" if self.is_postgres else "database"
+        return {
+            "host": url.hostname,
+            "port": url.port,
+            "user": APP,
+            "password": unquote(url.password or ""),
+            name: url.path.removeprefix("/"),
+        }
+
+    def url(self, scheme: str) -> str:
+        """The application's URL, for whom a scheme says what connects."""
+        url = urlsplit(self.owner_url)
+        return f"{scheme}://{APP}:{url.password}@{url.hostname}:{url.port}{url.path}"
+
+    def connect(self, **options: Any) -> Any:
+        """A connection of the application's, without autocommit unless it is asked for."""
+        return (psycopg.connect if self.is_postgres else pymysql.connect)(**self.place, **options)
+
+    def limiter(self, **options: Any) -> tallygate.Limiter:
+        return tallygate.Limiter(tallygate.kept(lambda: self.connect(autocommit=True)), **options)
+
+    def owner(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a statement of the owner's says, committed."""
+        place = {**self.place, "user": urlsplit(self.owner_url).username}
+        connect: Any = psycopg.connect if self.is_postgres else pymysql.connect
+        with connect(**place, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def rows(self, key: str) -> int:
+        """How many rows the ledger has of a key, in all zones."""
+        of_key = "bucket_key = %s" if self.is_postgres else "bucket_key = cast(%s as binary)"
+        [(rows,)] = self.owner(f"select count(*) from zone_txn where {of_key}", key)
+        return int(rows)
+
+    def command(self, *arguments: str) -> None:
+        """Runs the project's command as the owner."""
+        command = required("TALLYGATE_COMMAND")
+        subprocess.run([command, *arguments, "--database", self.owner_url], check=True, capture_output=True)
+
+
+def required(variable: str) -> str:
+    """A variable that a test cannot do without."""
+    value = os.environ.get(variable)
+    if not value:
+        pytest.fail(f"{variable} is not set: run clients/python/test, which provides it", pytrace=False)
+    return value
+
+
+@pytest.fixture(scope="session")
+def database() -> Callable[[str], Db]:
+    """A database by its engine; its zones are made when it is first asked for."""
+    known: dict[str, Db] = {}
+
+    def find(engine: str) -> Db:
+        if engine not in known:
+            db = Db(engine, required(f"TALLYGATE_TEST_PYTHON_{engine.upper()}"))
+            db.command("apply", str(HERE / "zones.toml"), "--by", "tests")
+            known[engine] = db
+        return known[engine]
+
+    return find
+
+
+@pytest.fixture(params=["postgres", "mysql", "mariadb"])
+def db(request: pytest.FixtureRequest, database: Callable[[str], Db]) -> Db:
+    return database(request.param)
+
+
+@pytest.fixture
+def postgres(database: Callable[[str], Db]) -> Db:
+    return database("postgres")
+
+
+@pytest.fixture
+def connection(db: Db) -> Iterator[Any]:
+    """A connection of the application's with no transaction open yet; each statement begins one."""
+    connection = db.connect()
+    yield connection
+    connection.close()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def key() -> str:
+    """A bucket that no other test and no other run has."""
+    return f"user:{os.getpid()}-{os.urandom(4).hex()}-{next(_numbers)}"
