@@ -56,8 +56,8 @@ _KINDS: dict[str, type[TallygateError]] = {
     # PostgreSQL
     **_codes(UnknownZone, "TG001"),
     **_codes(Conflict, "TG002"),
-    # no number, no such byte in text, a total that is full
-    **_codes(Invalid, "TG003 TG004 22003 22021 22P02 22P05"),
+    # no such number, no such byte in text, a key that is none, a total that is full
+    **_codes(Invalid, "TG003 TG004 22003 22021 22P02 22P05 23514"),
     **_codes(Schema, "TG005 TG008 42883 42P01 3F000"),
     # conflicts and lock waits; a statement or session that was ended; a server that begins or ends, is full,
     # or only reads
@@ -67,7 +67,7 @@ _KINDS: dict[str, type[TallygateError]] = {
     **_codes(UnknownZone, "31001"),
     **_codes(Conflict, "31002"),
     # no transaction to join, a number out of range, text that cannot be stored
-    **_codes(Invalid, "31003 31004 31006 1264 1366 1406"),
+    **_codes(Invalid, "31003 31004 31006 1264 1292 1366 1406"),
     **_codes(Schema, "31005 31008 1146 1305 1449"),
     # conflicts and lock waits; a server or session that ended, is full, or only reads; a place that does not
     # answer

@@ -137,15 +137,25 @@ def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextM
 
     @contextlib.contextmanager
     def connection() -> Iterator[Any]:
-        mine = thread.__dict__.pop("connection", None)
-        if mine is None:
-            mine = connect()
+        mine: _Kept = thread.__dict__.pop("kept", None) or _Kept(connect())
         try:
-            yield mine
+            yield mine.connection
         except BaseException:
-            with contextlib.suppress(Exception):
-                mine.close()
+            mine.close()
             raise
-        thread.connection = mine
+        thread.kept = mine
 
     return connection
+
+
+class _Kept:
+    """A connection that is closed at the end of its thread."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.connection.close()
+
+    __del__ = close
