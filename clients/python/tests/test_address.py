@@ -65,7 +65,9 @@ OURS = ClientAddress(["10.0.0.0/8", "2001:db8:ff::/48", "192.0.2.250"])
         (OURS, "", ["203.0.113.9"], None),
     ],
 )
-def test_nobody_chooses_an_address(by: ClientAddress, peer: str, lines: list[str], expected: str | None) -> None:
+def test_nobody_chooses_an_address(
+    by: ClientAddress, peer: str, lines: list[str], expected: str | None
+) -> None:
     assert by.key(peer, lines) == expected
 
 
@@ -78,7 +80,8 @@ def test_whatever_a_client_sends_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "expected"), [(128, "2001:db8:1:2ff::1"), (64, "2001:db8:1:2ff::"), (48, "2001:db8:1::"), (1, "::")]
+    ("bits", "expected"),
+    [(128, "2001:db8:1:2ff::1"), (64, "2001:db8:1:2ff::"), (48, "2001:db8:1::"), (1, "::")],
 )
 def test_prefixes_are_those_that_were_asked_for(bits: int, expected: str) -> None:
     assert ClientAddress(v6_prefix=bits).key("2001:db8:1:2ff::1") == f"ip:{expected}/{bits}"

@@ -22,7 +22,12 @@ from .conftest import Db
         (tallygate.UnknownZone, ("TG001", "31001"), "there is no zone nowhere", ("nowhere", "k")),
         (tallygate.UnknownZone, ("TG001", "31001"), "77777", (77777, "k")),
         (tallygate.Invalid, ("TG003", "31003"), "cost -1 is out of range", ("login", "k", -1)),
-        (tallygate.Invalid, ("TG003", "31003"), "cost 1099511627777 is out of range", ("login", "k", 2**40 + 1)),
+        (
+            tallygate.Invalid,
+            ("TG003", "31003"),
+            "cost 1099511627777 is out of range",
+            ("login", "k", 2**40 + 1),
+        ),
         (tallygate.Invalid, ("TG003", "31003"), "nil UUID", ("login", "k", 1, UUID(int=0))),
     ],
 )

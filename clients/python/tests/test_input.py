@@ -97,7 +97,9 @@ def test_a_key_that_cannot_be_stored_is_invalid(db: Db, connection: Any, refused
         assert tallygate.peek(connection, "card", refused).remaining == 1000
 
 
-@pytest.mark.parametrize("zone", ["", "log'in", "login ", "LOGIN", "🦀", "x" * 2000, "nul \x00", "lone \ud800", "-1"])
+@pytest.mark.parametrize(
+    "zone", ["", "log'in", "login ", "LOGIN", "🦀", "x" * 2000, "nul \x00", "lone \ud800", "-1"]
+)
 def test_a_zone_that_is_not_there_is_unknown(db: Db, connection: Any, zone: str) -> None:
     with pytest.raises((tallygate.UnknownZone, tallygate.Invalid)):
         tallygate.check(connection, zone, "k")

@@ -293,7 +293,9 @@ def test_an_engine_of_sqlalchemy_is_a_pool(db: Db, key: str) -> None:
 def test_a_routine_that_is_being_replaced_is_tried_again(db: Db, key: str) -> None:
     if db.is_postgres:
         return  # there a routine is put in another's place in one step
-    connect = Failing(db, [("before", pymysql.OperationalError(n, "gone for a moment")) for n in (1305, 1370)])
+    connect = Failing(
+        db, [("before", pymysql.OperationalError(n, "gone for a moment")) for n in (1305, 1370)]
+    )
     assert Limiter(connect).check("login", key).allowed
     assert connect.calls == 3
     failures: list[tuple[str, BaseException]] = [

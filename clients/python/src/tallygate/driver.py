@@ -156,7 +156,7 @@ def unwrap(thing: Any) -> Driver:
         if not thing.in_transaction():
             thing.begin()
         return unwrap(thing.connection.driver_connection)
-    raise TypeError(f"{type(thing).__qualname__} is no connection, cursor or session that tallygate knows")
+    raise TypeError(f"{_name(thing)} is no connection, cursor or session that tallygate knows")
 
 
 async def unwrap_async(thing: Any) -> AsyncPsycopg:
@@ -171,9 +171,7 @@ async def unwrap_async(thing: Any) -> AsyncPsycopg:
         if not thing.in_transaction():
             await thing.begin()
         return await unwrap_async((await thing.get_raw_connection()).driver_connection)
-    raise TypeError(
-        f"{type(thing).__qualname__} is no asynchronous connection, cursor or session that tallygate knows"
-    )
+    raise TypeError(f"{_name(thing)} is no asynchronous connection, cursor or session that tallygate knows")
 
 
 @contextlib.contextmanager
@@ -206,6 +204,10 @@ def _not_idle() -> Invalid:
 def _module(name: str) -> Any:
     # Whoever has an object of a module has imported it.
     return sys.modules[name]
+
+
+def _name(thing: Any) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
 def _is(thing: Any, module: str, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -149,13 +150,13 @@ def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextM
 
 
 class _Kept:
-    """A connection that is closed at the end of its thread."""
+    """A connection that is closed at the end of its thread, or of the program."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
+        self.close = weakref.finalize(self, _close, connection)
 
-    def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.connection.close()
 
-    __del__ = close
+def _close(connection: Any) -> None:
+    with contextlib.suppress(Exception):
+        connection.close()

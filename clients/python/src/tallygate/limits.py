@@ -172,12 +172,12 @@ def _bucket(key: str) -> str:
 
 def _connect(uri: str) -> Callable[[], Any]:
     """What connects to a URL of ours."""
-    scheme, _, rest = uri.removeprefix("tallygate+").partition("://")
-    if scheme == "postgresql":
+    scheme, _, rest = uri.partition("://")
+    if scheme == "tallygate+postgresql":
         import psycopg
 
         return functools.partial(psycopg.connect, f"postgresql://{rest}", autocommit=True)
-    if scheme in ("mysql", "mariadb"):
+    if scheme in ("tallygate+mysql", "tallygate+mariadb"):
         import pymysql
 
         url = urlsplit(f"mysql://{rest}")
@@ -197,4 +197,4 @@ def _connect(uri: str) -> Callable[[], Any]:
             autocommit=True,
             **options,
         )
-    raise ConfigurationError(f"{uri.partition('://')[0]}:// is no URL of tallygate; use one of the schemes")
+    raise ConfigurationError(f"{scheme}:// is no URL of tallygate's; use {TallygateStorage.STORAGE_SCHEME}")
