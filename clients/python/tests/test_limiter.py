@@ -163,7 +163,7 @@ def wait_until_held(db: Db, key: str) -> None:
 
 
 def test_a_deadlock_is_tried_again_and_decided_once(db: Db, key: str) -> None:
-    """A limiter holds the first bucket and waits for the second, of which somebody holds the second and wants the first."""
+    """A limiter holds the first bucket and waits for the second; who holds that wants the first."""
     first, second = f"{key}:1", f"{key}:2"
     limiter = Watched(tallygate.kept(lambda: db.connect(autocommit=True)))
     joined = [uuid4(), uuid4()]
