@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -248,6 +250,31 @@ def test_a_kept_connection_is_used_again_until_an_error(db: Db, key: str, made: 
     with ThreadPoolExecutor(1) as other:
         other.submit(limiter.check, "login", key).result()
     assert len(made) == 3
+
+
+def test_a_forked_process_leaves_its_parents_connection_alone(db: Db, key: str, made: list[Any]) -> None:
+    parent = os.getpid()
+
+    def connect() -> Any:
+        made.append((os.getpid(), db.connect(autocommit=True)))
+        return made[-1][1]
+
+    limiter = Limiter(tallygate.kept(connect))
+    limiter.check("login", key)
+    child = os.fork()
+    if child == 0:
+        try:
+            remaining = limiter.check("login", key).remaining
+            del limiter
+            gc.collect()
+            os._exit(remaining)  # of the child's own connection
+        finally:
+            os._exit(77)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert limiter.check("login", key).remaining == 0
+    assert [process for process, _ in made] == [parent]
+    made[:] = [connection for _, connection in made]
 
 
 def test_a_connection_that_broke_meanwhile_is_replaced(db: Db, key: str, made: list[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import weakref
@@ -138,7 +139,9 @@ def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextM
 
     @contextlib.contextmanager
     def connection() -> Iterator[Any]:
-        mine: _Kept = thread.__dict__.pop("kept", None) or _Kept(connect())
+        mine: _Kept | None = thread.__dict__.pop("kept", None)
+        if mine is None or not mine.is_ours:
+            mine = _Kept(connect())
         try:
             yield mine.connection
         except BaseException:
@@ -150,13 +153,22 @@ def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextM
 
 
 class _Kept:
-    """A connection that is closed at the end of its thread, or of the program."""
+    """A connection that is closed at the end of its thread, or of the program.
+
+    A process that was forked has a copy, which it neither uses nor closes: the connection is its parent's.
+    """
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.close = weakref.finalize(self, _close, connection)
+        self._process = os.getpid()
+        self.close = weakref.finalize(self, _close, connection, self._process)
+
+    @property
+    def is_ours(self) -> bool:
+        return self._process == os.getpid()
 
 
-def _close(connection: Any) -> None:
-    with contextlib.suppress(Exception):
-        connection.close()
+def _close(connection: Any, process: int) -> None:
+    if process == os.getpid():
+        with contextlib.suppress(Exception):
+            connection.close()
