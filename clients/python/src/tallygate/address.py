@@ -1,6 +1,4 @@
-"""Who is at the other end of a connection, where proxies stand between: the rightmost address that nobody of
-ours wrote.
-"""
+"""Who is at the other end of a connection: the rightmost address that no proxy of ours has."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ class ClientAddress:
         self._v6_prefix = v6_prefix
 
     def key(self, peer: str, forwarded: Iterable[str] = ()) -> str | None:
-        """The key of a peer's address and the lines of its header; None where the peer is no address, as of a
-        Unix socket.
-        """
+        """The key for a peer and the lines of its header; None where the peer is no address."""
         client = _parse(peer)
         if client is None:
             return None

@@ -70,7 +70,7 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
     kind = "http.response"
     if scope["type"] == "websocket":
         await receive()  # websocket.connect
-        if "websocket.http.response" not in scope.get("extensions", {}):
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
             return await send({"type": "websocket.close", "code": 1013})  # the server answers with 403
         kind = "websocket.http.response"
     headers = [(name.encode(), value.encode()) for name, value in refusal.headers]

@@ -303,9 +303,7 @@ def _columns(checks: Sequence[Check]) -> tuple[list[Any], ...]:
 
 
 def _json(checks: Sequence[Check]) -> str:
-    """The array of objects that MySQL and MariaDB want. Text stays as it is, so that it is refused where it
-    is no UTF-8.
-    """
+    """The array of objects that MySQL and MariaDB want."""
     objects = [
         {
             "zone_id": str(check.zone),
@@ -320,6 +318,7 @@ def _json(checks: Sequence[Check]) -> str:
         for check in checks
     ]
     present = [{name: value for name, value in each.items() if value is not None} for each in objects]
+    # Text stays as it is, so that it is refused where it is no UTF-8.
     return json.dumps(present, ensure_ascii=False)
 
 

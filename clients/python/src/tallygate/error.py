@@ -45,7 +45,7 @@ class Schema(TallygateError):
 
 
 class Refused(TallygateError):
-    """The session may not do this: it lacks a right, or its login."""
+    """The session may not do this: it lacks a right, or, as PyMySQL tells it, its login."""
 
 
 def _codes(kind: type[TallygateError], codes: str) -> dict[str, type[TallygateError]]:

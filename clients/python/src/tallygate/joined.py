@@ -56,11 +56,11 @@ def check_all(
     *,
     lock_wait: timedelta | None = None,
 ) -> list[Decision]:
-    """Decides several limits of one transaction: all pass, or none is spent from. One decision for each, in
-    their order.
+    """Decides several limits of one transaction: all pass, or none is spent from.
 
-    When one blocks, those that would have passed say `held_back`. The id is `txn`; those of the checks are
-    not looked at. Locks all buckets. Raises as `check`, and Invalid where a bucket is named twice.
+    There is one decision for each, in their order. When one blocks, those that would have passed say
+    `held_back`. The id is `txn`; those of the checks are not looked at. Locks all buckets. Raises as `check`,
+    and Invalid where a bucket is named twice.
     """
     return _run(connection, CheckAll(tuple(checks), txn or new_txn()), lock_wait)
 
@@ -68,8 +68,7 @@ def check_all(
 def check_many(
     connection: Any, checks: Iterable[Check], *, lock_wait: timedelta | None = None
 ) -> list[Decision]:
-    """Decides checks that have nothing to do with each other, in one call; with the same answers as one by
-    one.
+    """Decides checks that have nothing to do with each other in one call, as if one by one.
 
     Locks all buckets. Raises as `check`; then none of them is to be kept.
     """
@@ -99,10 +98,9 @@ def reserve(
     critical: bool = False,
     lock_wait: timedelta | None = None,
 ) -> Decision:
-    """Charges now what is given back by itself after `ttl`, 1 microsecond to 10 years, unless it is settled
-    or cancelled.
+    """Charges now what is given back by itself after `ttl`, unless it is settled or cancelled.
 
-    Locks the bucket. Raises as `check`.
+    `ttl` is 1 microsecond to 10 years. Locks the bucket. Raises as `check`.
     """
     return _run(connection, CheckOne(Check(zone, key, cost, txn, critical, ttl=ttl)), lock_wait)
 
@@ -110,10 +108,10 @@ def reserve(
 def settle(
     connection: Any, zone: str | int, key: str, txn: UUID, cost: int, *, lock_wait: timedelta | None = None
 ) -> Recorded:
-    """Turns a reservation into a charge of `cost`, once; what it came to beyond the reservation is charged
-    too.
+    """Turns a reservation into a charge of `cost`, once.
 
-    Locks the bucket. Raises as `check`; Conflict where there is no such reservation, or it ended otherwise.
+    What it comes to beyond the reservation is charged too, and never refused. Locks the bucket. Raises as
+    `check`; Conflict where there is no such reservation, or it ended otherwise.
     """
     return _run(connection, Undo(zone, key, txn, "settle", cost), lock_wait)
 
@@ -140,9 +138,7 @@ def release(
 
 
 def charges(connection: Any, txn: UUID) -> list[Charge]:
-    """What a transaction was charged, in every bucket, the newest first: what its refund must know. Locks
-    nothing.
-    """
+    """What a transaction was charged, in every bucket, the newest first. Locks nothing."""
     return _run(connection, Charges(txn), None)
 
 

@@ -129,8 +129,7 @@ class Limiter:
 
 
 def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    """One connection for each thread, kept between calls and thrown away after an error: a `connect` for
-    `Limiter`.
+    """A `connect` for `Limiter`: one connection for each thread, kept until its end or an error.
 
     >>> import functools, psycopg
     >>> limiter = Limiter(kept(functools.partial(psycopg.connect, "service=app", autocommit=True)))

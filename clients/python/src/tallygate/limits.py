@@ -1,10 +1,9 @@
-"""A storage for the library `limits`, and so for Flask-Limiter and slowapi. Importing this module registers
-its schemes.
+"""A storage for the library `limits`, and so for Flask-Limiter and slowapi.
 
-Only the strategy `moving-window` can be had, which is a zone's `sliding-log`: exact over every window, and
-each hit is a row of the ledger. The strategy `fixed-window` counts without saying what the limit is, so that
-nothing could be decided or recorded as what it was: it raises NotImplementedError, and so does forgetting
-what was counted.
+Importing this module makes its schemes known. Only the strategy `moving-window` can be had, which is a zone's
+`sliding-log`: exact over every window, and each hit is a row of the ledger. The strategy `fixed-window`
+counts without saying what the limit is, so that nothing could be decided or recorded as what it was: it
+raises NotImplementedError, and so does forgetting what was counted.
 
 A zone stands for a limit. It is made by an operator, who names it as `zone_name` does:
 
@@ -37,15 +36,18 @@ _PREFIX = "limits"
 
 
 class TallygateStorage(Storage, MovingWindowSupport):
-    """Counts in the database of a URL: `tallygate+postgresql://…`, `tallygate+mysql://…`,
-    `tallygate+mariadb://…`.
+    """Decides in the database of a URL.
+
+    It is `tallygate+postgresql://…`, as libpq knows it, or `tallygate+mysql://…` or `tallygate+mariadb://…`,
+    with the options `unix_socket` and `ssl_ca` and no others.
 
     Options: `connect`, a `connect` for `Limiter` in place of the URL's connections, which are one for each
     thread; `prefix`, what the names of its zones begin with, `limits` by itself; `deadline_s`, how long a
     call may take, 5 by itself.
 
-    ConfigurationError where a zone is missing, or is not what the limit says; a zone is looked at when its
-    limit is first used. A limit that is changed for a single bucket (`tallygate override`) holds here too.
+    UnknownZone where a zone is missing, ConfigurationError where it is not what the limit says; a zone is
+    looked at when its limit is first used. A limit that is changed for a single bucket (`tallygate override`)
+    holds here too.
     """
 
     STORAGE_SCHEME = ["tallygate+postgresql", "tallygate+mysql", "tallygate+mariadb"]  # noqa: RUF012 - as its base
@@ -75,12 +77,11 @@ class TallygateStorage(Storage, MovingWindowSupport):
         return self._limiter.check(self._zone(limit, expiry), _bucket(key), amount).allowed
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        """When the oldest entry was made, in seconds since 1970 by the database's clock, and how many there
-        are.
+        """When the oldest entry was made, in seconds since 1970, and how many there are.
 
-        The time is learned from the wait that one entry too many would be told, in a transaction that is
-        taken back: the bucket is locked for two statements, and no row stays. An override of the bucket's
-        limit is counted in, so that `limit` less the answer is always what is left.
+        The time is the database's, learned from the wait that one entry too many would be told, in a
+        transaction that is taken back: the bucket is locked for two statements, and no row stays. An override
+        of the bucket's limit is counted in, so that `limit` less the answer is always what is left.
         """
         zone, bucket = self._zone(limit, expiry), _bucket(key)
         now = self._limiter.peek(zone, bucket)

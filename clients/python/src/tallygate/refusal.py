@@ -23,9 +23,7 @@ class Refusal(NamedTuple):
 
 
 def of_decision(decision: Decision) -> Refusal:
-    """429. `Retry-After` is the wait in whole seconds, rounded up, at least 1; none where the request can
-    never pass.
-    """
+    """429. `Retry-After` is the wait in seconds, rounded up, at least 1; none where it can never pass."""
     wait_s = _seconds(decision)
     detail = "the request can never pass as it is" if wait_s is None else f"try again in {wait_s} s"
     document = {
@@ -45,9 +43,7 @@ def of_nobody() -> Refusal:
 
 
 def of_error(error: TallygateError) -> Refusal:
-    """Where nothing could be decided nothing passes. What went wrong is for the operator: it is logged and
-    not told.
-    """
+    """Where nothing could be decided nothing passes. What went wrong is logged for the operator, not told."""
     if isinstance(error, Invalid):
         return _plain(400, "Bad Request", "What the request says cannot be counted")
     _log.error("a request could not be checked: %s", error, exc_info=error)
