@@ -89,4 +89,5 @@ def _parse(text: str) -> Address | None:
 
 def _is_port(text: str) -> bool:
     digits = text.removeprefix(":")
-    return digits != text and digits.isascii() and digits.isdecimal() and int(digits[:6]) < 65536
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 6
+    return digits != text and is_number and int(digits) < 65536
