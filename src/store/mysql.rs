@@ -163,6 +163,13 @@ async fn called(
         Ok(rows) => return Ok(rows),
         Err(fault) => fault,
     };
+    if number(&fault) == NO_DEFINER {
+        let another = sqlx::query("call tallygate_schema_version()").fetch_all(connection).await;
+        return Err(match another {
+            Ok(_) => Error::transient("a statement was killed; try again").caused_by(fault),
+            Err(_) => error(fault),
+        });
+    }
     if ![1305, 1370].contains(&number(&fault)) {
         return Err(error(fault));
     }
@@ -243,7 +250,11 @@ fn number_of_error(error: &Error) -> u16 {
 /// A statement was killed (MySQL's joined updates say 1105 then, its selects of nothing 1329, and what looks for its rights
 /// 3547), took longer than it may, or found no memory: the server runs no handler of the routine. And what the next one on
 /// such a connection fails with.
-const KILLED: [u16; 10] = [1317, 1105, 1329, 3547, 3024, 1969, 1037, 1038, 1041, 1568];
+const KILLED: [u16; 11] = [1317, 1105, 1329, 3547, NO_DEFINER, 3024, 1969, 1037, 1038, 1041, 1568];
+
+/// The user who made a routine is no more. A statement says so too that is killed while the server looks for him; another
+/// routine of his tells which it was.
+const NO_DEFINER: u16 = 1449;
 
 /// True also of a routine that did not come to its end.
 fn is_killed(error: &Error) -> bool {
@@ -268,6 +279,7 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         // sessions, a node that only reads.
         31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031
         | 1040 | 1290 | 1836 => Fault::Transient,
+        NO_DEFINER => Fault::Other,
         killed if KILLED.contains(&killed) => Fault::Transient,
         // No such procedure, table, database, or no database chosen.
         1305 | 1146 => Fault::Unmigrated,

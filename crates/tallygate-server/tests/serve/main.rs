@@ -2,6 +2,7 @@
 
 mod attack;
 mod client;
+mod conformance;
 mod envoy;
 mod ledger;
 mod lines;
