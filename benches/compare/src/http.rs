@@ -108,7 +108,7 @@ async fn row(options: &Http, place: &Place, engine: Engine) -> Result<Row> {
     let (stop, stopped) = oneshot::channel();
     let serving = tokio::spawn(served.run(async { stopped.await.unwrap_or_default() }));
 
-    let script = place.directory("load")?.join("load.lua");
+    let script = place.directory(&format!("load-{engine}"))?.join("load.lua");
     fs::write(&script, LOAD)?;
     let load = Load { script, url: format!("{address}/v1/check"), callers: options.callers };
     let time = Duration::from_secs_f64(options.seconds);
