@@ -2,22 +2,28 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::Version;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
+use futures_util::future::join_all;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tallygate::Limiter;
 use tallygate::audit::Auditor;
 use tallygate::policy::Operator;
 use tallygate_envoy::RateLimits;
+use tokio::time::timeout;
 
 use crate::caller::{Caller, Right};
 use crate::config::Limits;
 use crate::listen::Peer;
 use crate::problem::Problem;
 use crate::token::Tokens;
+
+/// How long connections to the database are waited for at the end.
+const CLOSING: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
@@ -101,13 +107,15 @@ impl App {
         self.0.leaves.load(Ordering::Acquire)
     }
 
-    /// Writes what is known from memory only, and closes the connections.
+    /// Writes what is known from memory only, and closes the connections. One that is not given back, since whoever asked has
+    /// left in the middle, is waited for only so long.
     pub async fn close(&self) -> tallygate::Result<()> {
-        let closed = self.0.app.clone().close().await;
-        for other in [&self.0.auditor, &self.0.operator] {
-            other.clone().close().await.ok();
+        let flushed = self.0.app.flush().await;
+        let closed = [&self.0.app, &self.0.auditor, &self.0.operator].map(|limiter| limiter.clone().close());
+        if timeout(CLOSING, join_all(closed)).await.is_err() {
+            tracing::warn!("connections to the database were in use when the server ended");
         }
-        closed
+        flushed
     }
 
     /// Who asks.
