@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use tallygate::{Check, Combined, Decision};
+use tallygate::{Check, Combined};
 use uuid::Uuid;
 
 use super::body::Asked;
@@ -51,23 +51,22 @@ pub(crate) async fn one(
     Query(asking): Query<Asking>,
     Asked { what, txn }: Asked<Check>,
 ) -> Result<Response, Problem> {
-    let check = named(&caller, what, txn)?;
-    let decision = app.limiter().check(check).await?;
-    Ok(answer_one(decision, &asking))
+    let decision = app.limiter().check(named(&caller, what, txn)?).await?;
+    let (blocked, wait_us) = (decision.blocked, decision.retry_after_us);
+    Ok(answer(&asking, blocked, wait_us, decision))
 }
 
+/// A check that holds for a time.
 pub(crate) async fn reserve(
-    State(app): State<App>,
+    app: State<App>,
     caller: Caller,
-    Query(asking): Query<Asking>,
-    Asked { what, txn }: Asked<Check>,
+    asking: Query<Asking>,
+    asked: Asked<Check>,
 ) -> Result<Response, Problem> {
-    if what.ttl().is_none() {
+    if asked.what.ttl().is_none() {
         return Err(Problem::invalid("a reservation needs ttl_us: for how many microseconds it holds"));
     }
-    let check = named(&caller, what, txn)?;
-    let decision = app.limiter().check(check).await?;
-    Ok(answer_one(decision, &asking))
+    one(app, caller, asking, asked).await
 }
 
 pub(crate) async fn peek(
@@ -110,11 +109,6 @@ fn same(named: Option<Uuid>, header: Option<Uuid>) -> Result<Option<Uuid>, Probl
         }
         (named, header) => Ok(named.or(header)),
     }
-}
-
-fn answer_one(decision: Decision, asking: &Asking) -> Response {
-    let (blocked, wait_us) = (decision.blocked, decision.retry_after_us);
-    answer(asking, blocked, wait_us, decision)
 }
 
 fn answer<T: Serialize>(asking: &Asking, blocked: bool, wait_us: Option<i64>, decided: T) -> Response {
