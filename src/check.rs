@@ -31,23 +31,36 @@ pub const ERASED: &str = "erased:";
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Check {
+    /// The zone's name.
     pub(crate) zone: String,
+    /// The bucket's key: 1 to 255 bytes without control characters.
     pub(crate) key: String,
+    /// The caller's name for its business event: the same again is answered as it was, and spends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) txn: Option<Uuid>,
+    /// How much to spend: 0 to 2^40; 0 looks, and leaves no row.
     #[serde(default = "one", deserialize_with = "cost")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<i64>"))]
     pub(crate) cost: i64,
+    /// Leave a row even where the cost is 0.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) record: bool,
+    /// May take from what the zone keeps in reserve.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) critical: bool,
+    /// Whom it is about, where the zone counts distinct members: as a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
+    /// A reservation: what it charges is given back after so many microseconds, up to 10 years.
     #[serde(default, rename = "ttl_us", with = "in_micros", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub(crate) ttl: Option<Duration>,
+    /// Give up after so many microseconds.
     #[serde(default, rename = "deadline_us", with = "in_micros", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub(crate) deadline: Option<Duration>,
 }
 

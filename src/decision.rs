@@ -10,6 +10,7 @@ use crate::names::names;
 
 /// The answer to a [`Check`](crate::Check).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Decision {
     /// The zone's name.

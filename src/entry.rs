@@ -18,6 +18,7 @@ pub use row::{Kind, LedgerRow};
 
 /// One row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Entry {
     /// Number of the row, unique in the ledger.
@@ -75,6 +76,7 @@ pub struct Entry {
 
 /// What was recorded besides checks: a refund, a settlement, a ban, an override, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Recorded {
     /// The zone's name.
@@ -105,6 +107,7 @@ pub struct Recorded {
 
 /// A bucket with a limit of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Overridden {
     /// The bucket's key.

@@ -41,6 +41,7 @@
 //! | `evidence` | checkpoints, proofs and exports of the ledger |
 //! | `zone-file` | zones as code: `policy::zone_file` reads a file of them, and durations with units |
 //! | `pages` | reports as pages of HTML with charts, and what they are made of ([`page`]) |
+//! | `schema` | JSON Schemas of what is asked and answered, by [schemars](https://docs.rs/schemars) |
 //! | `clap` | the same names as flags of a command line |
 //! | `testing` | a clock that tests move by hand, on the embedded engine; answers may be built by hand |
 //!
@@ -77,7 +78,7 @@ pub use crate::{
     decision::{Decision, Reason, Velocity},
     entry::Recorded,
     error::{Error, ErrorKind, Result},
-    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter},
+    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, Load},
     store::{Isolation, Joined, Pool},
     zone::Policy,
 };
@@ -108,7 +109,7 @@ pub mod ledger {
 pub mod schema {
     pub use crate::limiter::Owner;
     pub use crate::migrate::{Migration, Migrator, Role};
-    pub use crate::store::{Erased, Maintained, Upkeep};
+    pub use crate::store::{Erased, Maintained, Maintenance, Upkeep};
 }
 
 // The code in the documents compiles.

@@ -6,6 +6,7 @@ mod combiner;
 mod config;
 mod floods;
 mod journal;
+mod load;
 mod operator;
 mod owner;
 mod routines;
@@ -37,6 +38,7 @@ use zones::Zones;
 pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config};
 pub use journal::Journal;
+pub use load::Load;
 pub use operator::Operator;
 pub use owner::Owner;
 
@@ -189,7 +191,10 @@ impl Limiter {
         let asked = self.journal.is_some().then(|| check.clone());
         let decision = ended(timeout_at(until, self.inner.check(check, txn, until)).await, deadline, txn);
         match (decision, asked) {
-            (Err(error), Some(check)) if error.is_transient() => self.outage(check, txn, error).await,
+            // Boxed: it is rare, and larger than all the rest.
+            (Err(error), Some(check)) if error.is_transient() => {
+                Box::pin(self.outage(check, txn, error)).await
+            }
             (decision, asked) => {
                 if asked.is_some() {
                     self.catch_up();
@@ -448,5 +453,14 @@ mod tests {
         let Err(error) = Limiter::connect("sqlite::memory:").await else { panic!("connected") };
         assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("clock of the runtime is paused"), "{error}");
+    }
+
+    /// A service carries it through each of its layers, by value.
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_check_is_small_enough_to_be_carried_about() {
+        let limiter = Limiter::connect("sqlite::memory:").await.unwrap();
+        assert!(size_of_val(&limiter.check(Check::new("login", "42"))) <= 2_048);
+        assert!(size_of_val(&limiter.policy("login")) <= 2_048);
     }
 }

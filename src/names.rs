@@ -1,7 +1,7 @@
 //! Values that have a name each: the same in SQL, in JSON and on the command line.
 
 /// Gives each value of an enum its name, there and back: `as_str`, `Display`, `FromStr`, `Serialize`, `Deserialize`,
-/// and on command lines.
+/// as a schema, and on command lines.
 ///
 /// An unknown name is the caller's error, which lists the known ones; with `ledger` in front it is a newer program's.
 macro_rules! names {
@@ -37,6 +37,17 @@ macro_rules! names {
 
             fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
                 Some(clap::builder::PossibleValue::new(self.as_str()))
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $choice {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($choice).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "enum": [$($name),+] })
             }
         }
 

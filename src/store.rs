@@ -56,7 +56,7 @@ pub(crate) use removal::{REMOVALS, Removal};
 #[cfg(feature = "sqlite")]
 pub(crate) use sqlite::Sqlite;
 pub(crate) use upkeep::{Facts, Needed, Plan};
-pub use upkeep::{Maintained, Upkeep};
+pub use upkeep::{Maintained, Maintenance, Upkeep};
 pub(crate) use url::{Address, Engine};
 
 /// How decisions of the same bucket are kept apart.
@@ -287,6 +287,11 @@ impl Store {
         each!(self, s => s.connections())
     }
 
+    /// How many of them are in a call, and how many are open beside these.
+    pub fn in_use_and_idle(&self) -> (u32, u32) {
+        each!(self, s => s.in_use_and_idle())
+    }
+
     /// How far the schema is; None where there is none.
     pub async fn schema(&self) -> Result<Option<Schema>> {
         each!(self, s => s.schema().await)
@@ -427,6 +432,11 @@ impl Store {
     /// Makes what is ahead and removes what is not needed, in short steps.
     pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
         each!(self, s => s.maintain(plan).await)
+    }
+
+    /// How upkeep stands.
+    pub async fn maintenance(&self) -> Result<Maintenance> {
+        each!(self, s => s.maintenance().await)
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {

@@ -35,6 +35,7 @@ pub(crate) const WINDOW_US_MAX: i64 = 315_576_000_000_000;
 
 /// One use case, with the policy in force and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Zone {
     /// Its number, for SQL callers.
@@ -67,6 +68,7 @@ pub struct ZoneSetting {
 
 /// One version of a zone, as its history keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ZoneVersion {
     /// From 1, without gaps.

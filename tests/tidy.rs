@@ -157,7 +157,8 @@ fn no_comment_begins_with_the_name_of_a_type() {
         types.extend(named.map(|pair| pair[1].0.clone()).filter(|name| humps(name) > 1));
     }
     assert!(types.len() > 20, "only {} types were found: the reading is at fault", types.len());
-    for path in ["src", "crates", "tests"].into_iter().flat_map(files) {
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    for path in ["src", "crates", "tests"].into_iter().flat_map(files).filter(is_rust) {
         for (number, line) in read(&path).lines().enumerate() {
             let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
             let word = comment.trim_start_matches(['/', '!']).split_whitespace().next().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use sqlx::{Connection, SqliteConnection};
-use tallygate::{Check, Limiter, Policy};
+use tallygate::{BatchConfig, Check, Config, Limiter, Policy};
 use tempfile::TempDir;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -88,10 +88,15 @@ fn each_check_is_counted_and_timed_and_its_key_is_nowhere() {
         // The same transaction at another cost is refused.
         assert!(limiter.check(Check::new("login", "other").txn(txn).cost(2)).await.is_err());
     });
-    let count = |outcome| values.get(&format!("tallygate_checks_total{{zone=login,outcome={outcome}}}"));
-    assert_eq!(count("allowed"), Some(&DebugValue::Counter(3)), "{values:?}");
-    assert_eq!(count("blocked"), Some(&DebugValue::Counter(1)), "{values:?}");
-    assert_eq!(count("error"), Some(&DebugValue::Counter(1)), "{values:?}");
+    for (outcome, reason, count) in
+        [("allowed", "within_limit", 3), ("blocked", "over_limit", 1), ("error", "conflict", 1)]
+    {
+        let counted =
+            values.get(&format!("tallygate_checks_total{{zone=login,outcome={outcome},reason={reason}}}"));
+        assert_eq!(counted, Some(&DebugValue::Counter(count)), "{values:?}");
+    }
+    let failed = values.get("tallygate_call_errors_total{code=conflict}");
+    assert_eq!(failed, Some(&DebugValue::Counter(1)), "{values:?}");
     let times = values.get("tallygate_check_seconds{}");
     assert!(matches!(times, Some(DebugValue::Histogram(times)) if times.len() == 5), "{values:?}");
     assert!(!values.contains_key("tallygate_retries_total{}"), "{values:?}");
@@ -124,8 +129,30 @@ fn an_attempt_after_a_conflict_is_counted_once_as_a_retry_and_once_as_a_check() 
         held.rollback().await.unwrap();
         assert!(check.await.unwrap().unwrap().is_allowed());
     });
-    let allowed = values.get("tallygate_checks_total{zone=login,outcome=allowed}");
+    let allowed = values.get("tallygate_checks_total{zone=login,outcome=allowed,reason=within_limit}");
     assert_eq!(allowed, Some(&DebugValue::Counter(1)), "{values:?}");
-    assert!(!values.contains_key("tallygate_checks_total{zone=login,outcome=error}"), "{values:?}");
+    assert!(!values.keys().any(|name| name.contains("outcome=error")), "{values:?}");
     assert!(!said.text().contains("alice"), "{}", said.text());
+}
+
+#[test]
+fn a_check_that_may_not_wait_and_a_zone_that_is_not_there_are_counted_as_errors() {
+    let (values, _) = watched(async |_| {
+        let limiter = login("sqlite::memory:").await;
+        assert!(limiter.check(Check::new("nowhere", KEY)).await.unwrap_err().is_unknown_zone());
+        let batch = Some(BatchConfig { queue: 0, ..BatchConfig::default() });
+        let directory = TempDir::new().unwrap();
+        let url = format!("sqlite:{}", directory.path().join("ledger.db").display());
+        drop(login(&url).await);
+        let full = Limiter::connect_with(&url, Config { batch, ..Config::default() }).await.unwrap();
+        let refused = full.check(Check::new("login", KEY)).await.unwrap_err();
+        assert!(refused.is_transient() && refused.to_string().contains("0 checks wait already"), "{refused}");
+    });
+    for counted in [
+        "tallygate_call_errors_total{code=unknown_zone}",
+        "tallygate_checks_total{zone=login,outcome=error,reason=transient}",
+    ] {
+        assert_eq!(values.get(counted), Some(&DebugValue::Counter(1)), "{values:?}");
+    }
+    assert!(!values.keys().any(|name| name.contains("nowhere")), "{values:?}");
 }

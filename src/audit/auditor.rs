@@ -10,7 +10,7 @@ use super::verify::{self, Verified, Verify, Verifying};
 use crate::entry::{History, Page};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::Store;
+use crate::store::{Maintenance, Store};
 use crate::zone::{Zone, validate_name};
 
 /// What auditors and analysts do: they read the ledger, and change nothing. Made by
@@ -41,6 +41,27 @@ impl Auditor {
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;
         self.page(|store| super::history::page(store, history)).await
+    }
+
+    /// When upkeep last came to its end, and how far partitions reach: what is watched of
+    /// [`Owner::maintain`](crate::schema::Owner::maintain).
+    ///
+    /// One round trip. Takes no lock.
+    ///
+    /// # Errors
+    /// Transient: the database did not answer within the deadline. Refused: the connection has not the rights of an auditor.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let limiter = tallygate::Limiter::connect("sqlite::memory:").await?;
+    /// assert_eq!(limiter.auditor().maintenance().await?.finished_at, None);
+    /// limiter.owner().maintain(tallygate::schema::Upkeep::default()).await?;
+    /// assert!(limiter.auditor().maintenance().await?.finished_at.is_some());
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub async fn maintenance(&self) -> Result<Maintenance> {
+        self.page(|store| store.maintenance()).await
     }
 
     /// Why a transaction was decided as it was: each of its rows with the policy, the charges, the level, the ban and the

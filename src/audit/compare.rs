@@ -20,6 +20,7 @@ pub enum Replayed {
 
 /// A column of a row that is not what the core derives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Difference {
     /// Its name.

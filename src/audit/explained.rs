@@ -10,6 +10,7 @@ use crate::zone::{Limit, ZoneVersion};
 
 /// Why a transaction was decided as it was: each of its rows, in every bucket that it touched.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Explained {
     /// The transaction.
@@ -22,6 +23,7 @@ pub struct Explained {
 
 /// A limit that blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Binding {
     /// The zone's name.
@@ -32,6 +34,7 @@ pub struct Binding {
 
 /// A row, and what it was decided from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ExplainedRow {
     /// The row.
@@ -63,6 +66,7 @@ pub struct ExplainedRow {
 
 /// A ban or an override, as its row in the bucket's ledger has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Bar {
     /// The row that set it.
@@ -87,6 +91,7 @@ pub struct Bar {
 
 /// What counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counted {
     /// All of it.
@@ -105,6 +110,7 @@ pub struct Counted {
 
 /// A slot that is leaving its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Fade {
     /// When it began.
@@ -121,6 +127,7 @@ pub struct Fade {
 
 /// A charge in place of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Carry {
     /// When the policy changed.
@@ -131,6 +138,7 @@ pub struct Carry {
 
 /// A charge that counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct CountedCharge {
     /// Its transaction; None for one whose row is too old to have been read.
@@ -151,6 +159,7 @@ pub struct CountedCharge {
 
 /// The level of a token bucket and its kin, in fractions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Level {
     /// After the row before; None when the bucket began full.

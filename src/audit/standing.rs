@@ -24,6 +24,7 @@ const NOBODY: &str = "\0";
 
 /// A bucket of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Bucket {
     /// The zone's name.
@@ -40,6 +41,7 @@ pub struct Bucket {
 
 /// How a bucket stands: what a check would meet now, if nothing else arrived before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Standing {
     /// The bucket.
@@ -67,6 +69,7 @@ pub struct Standing {
 
 /// What of a charge ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Held {
     /// The row of the charge.

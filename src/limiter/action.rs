@@ -19,6 +19,7 @@ use crate::zone::{UNITS_MAX, validate_name};
 
 /// The answer to several limits that were asked at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Combined {
     /// True when the transaction may not pass; then none of the limits was spent from.

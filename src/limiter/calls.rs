@@ -183,7 +183,7 @@ pub(super) async fn call<T>(
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let silent = |_| Err(Error::transient("the database did not answer; try again"));
-    timeout_at(until + GRACE, trace::call(checks, call)).await.unwrap_or_else(silent)
+    trace::call(checks, async { timeout_at(until + GRACE, call).await.unwrap_or_else(silent) }).await
 }
 
 /// What the caller of a check is told: an error that may hide a decision says how that is learned.

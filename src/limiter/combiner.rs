@@ -119,27 +119,32 @@ impl Combiner {
     /// Decides one check that leaves a row. The caller may go away; what was sent is decided all the same.
     pub async fn check(self: &Arc<Self>, request: Request, until: Instant) -> Result<Decision> {
         let (caller, answer) = Caller::new(until);
-        self.push(request, caller)?;
+        self.push(request, caller);
         self.open_lane();
         answer.await.map_err(|failed| Error::transient("the decision was cut short").caused_by(failed))?
     }
 
-    fn push(&self, request: Request, caller: Caller) -> Result<()> {
+    /// Checks that are in no call yet.
+    pub fn waiting(&self) -> usize {
+        self.state().queue.waiting()
+    }
+
+    /// One more than may wait is answered at once.
+    fn push(&self, request: Request, caller: Caller) {
         let mut state = self.state();
         let (bucket, waiting) = (request.bucket(), state.queue.waiting());
-        if waiting >= self.most_waiting {
-            return Err(Error::transient(format!(
-                "{waiting} checks wait already and the database does not keep up; send fewer"
-            )));
-        }
         let before = state.queue.waiting_for(&bucket);
-        if before >= self.most_waiting.div_ceil(4) {
-            return Err(Error::transient(format!(
+        let full = if waiting >= self.most_waiting {
+            format!("{waiting} checks wait already and the database does not keep up; send fewer")
+        } else if before >= self.most_waiting.div_ceil(4) {
+            format!(
                 "{before} checks of this bucket wait already; they are more than can be decided one after the other"
-            )));
-        }
-        state.queue.push_check(bucket, (request, caller));
-        Ok(())
+            )
+        } else {
+            return state.queue.push_check(bucket, (request, caller));
+        };
+        drop(state);
+        caller.answer(&request.zone, Err(Error::transient(full)));
     }
 
     /// Waits for buckets, in their order, for a call of the caller's own that may wait in the database.

@@ -73,8 +73,7 @@ impl Journal {
         })?;
         let file = append_to(&path).map_err(|error| refused(error.to_string()))?;
         sync_folder(&path).map_err(|error| refused(error.to_string()))?;
-        let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-        let filled = AtomicBool::new(size(&path) > 0 || size(&beside(&path, "sent")) > 0);
+        let filled = AtomicBool::new(size(&path) > 0);
         let (file, reconciling) = (Mutex::new(Some(file)), tokio::sync::Mutex::default());
         Ok(Self { inner: Arc::new(Open { path, most_bytes, _lock: lock, file, filled, reconciling }) })
     }
@@ -82,6 +81,15 @@ impl Journal {
     /// True when the ledger knows of everything.
     pub fn is_empty(&self) -> bool {
         !self.inner.filled.load(Ordering::Acquire)
+    }
+
+    /// What the ledger does not know of yet.
+    pub(super) fn bytes(&self) -> u64 {
+        size(&self.inner.path)
+    }
+
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.inner.most_bytes
     }
 
     /// On the disk when it returns; an error, and nothing written, when there is no room.
@@ -168,6 +176,12 @@ fn keep_refused(path: &Path, passed: &Passed) -> io::Result<()> {
     let mut file = append_to(&beside(path, "refused"))?;
     file.write_all(&line)?;
     file.sync_data()
+}
+
+/// Of the file, and of the one that was set aside.
+fn size(path: &Path) -> u64 {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
+    size(path) + size(&beside(path, "sent"))
 }
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -311,10 +325,14 @@ mod tests {
         {
             let journal = Journal::open(&path, 1_000).unwrap();
             assert!(journal.is_empty());
+            assert_eq!(journal.bytes(), 0);
             journal.add(&first).unwrap();
             assert!(!journal.is_empty());
+            let bytes = journal.bytes();
+            assert!(bytes > 100, "{bytes}");
             assert!(Journal::open(&path, 1_000).is_err(), "one process at a time");
             assert_eq!(journal.set_aside().unwrap(), Some(vec![first.clone()]));
+            assert_eq!(journal.bytes(), bytes, "it is not in the ledger yet");
             // Cut short by a crash.
             fs::write(&path, b"{\"zone\":\"lo").unwrap();
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Inner, until};
+use super::{Inner, trace, until};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::{Caller, Found};
@@ -64,7 +64,8 @@ impl Inner {
         match (self.zones.known(name), caller) {
             (Some(zone), _) => Ok(zone),
             (None, Some(caller)) => self.zones.remember(name, self.store.find_zone_in(caller, name).await?),
-            (None, None) => self.find_zone(name).await,
+            // Boxed, as it is rare and large, and a part of every check that is carried about.
+            (None, None) => Box::pin(self.find_zone(name)).await,
         }
     }
 
@@ -93,9 +94,10 @@ impl Inner {
     pub(super) async fn find_zone(&self, name: &str) -> Result<Found> {
         let mut tries = self.tries(until(self.config.deadline));
         loop {
-            match self.store.find_zone(name).await {
+            let found = self.store.find_zone(name).await;
+            match found.and_then(|found| self.zones.remember(name, found)).inspect_err(trace::count_error) {
                 Err(error) if tries.again(&error).await => {}
-                found => return self.zones.remember(name, found?),
+                found => return found,
             }
         }
     }

@@ -90,6 +90,16 @@ impl<DB: Database> Connections<DB> {
         self.pool.options().get_max_connections()
     }
 
+    /// How many are in a call, and how many are open beside them.
+    pub fn in_use_and_idle(&self) -> (u32, u32) {
+        let open = self.pool.size();
+        let in_use = match &self.shelf {
+            Some(shelf) => self.most() as usize - shelf.turns.available_permits().min(self.most() as usize),
+            None => (open as usize).saturating_sub(self.pool.num_idle()),
+        } as u32;
+        (in_use, open.saturating_sub(in_use))
+    }
+
     /// A connection, or the error that none was free in time.
     pub async fn lease(&self, until: Instant) -> Result<Leased<DB>, sqlx::Error> {
         let late = |_| sqlx::Error::PoolTimedOut;
@@ -111,7 +121,8 @@ impl<DB: Database> Connections<DB> {
     /// Closes them all, unless the pool is the caller's.
     pub async fn close(&self) {
         if let Some(shelf) = &self.shelf {
-            // The pool closes what comes back to it.
+            // The pool closes what comes back to it, now or when its call ends; nothing is kept at hand any more.
+            shelf.turns.close();
             drop(std::mem::take(&mut *shelf.idle()));
             self.pool.close().await;
         }
@@ -165,7 +176,10 @@ impl<DB: Database> Leased<DB> {
     pub fn end<T>(self, result: Result<T>) -> Result<T> {
         let Self { connection, shelf } = self;
         if let (Ok(_), Some((shelf, _turn))) = (&result, shelf) {
-            shelf.idle().push((connection, Instant::now()));
+            let mut idle = shelf.idle();
+            if !shelf.turns.is_closed() {
+                idle.push((connection, Instant::now()));
+            }
         }
         result
     }
@@ -199,6 +213,39 @@ mod tests {
         let shelf = connections.shelf.as_ref().unwrap();
         shelf.idle()[0].1 -= FRESH;
         assert!(connections.lease(soon()).await.is_ok());
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn those_in_a_call_are_told_from_those_that_rest() {
+        let pool = || sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().connect_lazy("sqlite::memory:").unwrap();
+        for connections in [Connections::own(pool(), 10), Connections::shared(pool())] {
+            assert_eq!(connections.in_use_and_idle(), (0, 0));
+            let soon = || Instant::now() + Duration::from_secs(5);
+            let (first, second) =
+                (connections.lease(soon()).await.unwrap(), connections.lease(soon()).await.unwrap());
+            assert_eq!(connections.in_use_and_idle(), (2, 0));
+            first.end(Ok(())).unwrap();
+            while connections.in_use_and_idle() != (1, 1) {
+                tokio::task::yield_now().await;
+            }
+            drop(second);
+        }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn closing_waits_for_a_call_that_is_under_way_and_no_longer() {
+        let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
+        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1);
+        let lease = connections.lease(Instant::now() + Duration::from_secs(5)).await.unwrap();
+        let call = async {
+            tokio::task::yield_now().await;
+            lease.end(Ok(())).unwrap();
+        };
+        let closed = async { tokio::join!(connections.close(), call) };
+        tokio::time::timeout(Duration::from_secs(20), closed).await.expect("it closes");
+        assert!(connections.lease(Instant::now() + Duration::from_secs(5)).await.is_err());
     }
 
     #[cfg(feature = "sqlite")]

@@ -59,6 +59,10 @@ impl MySql {
         self.connections.most()
     }
 
+    pub fn in_use_and_idle(&self) -> (u32, u32) {
+        self.connections.in_use_and_idle()
+    }
+
     pub async fn close(&self) {
         self.connections.close().await;
     }

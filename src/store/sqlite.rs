@@ -21,6 +21,7 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+mod place;
 mod relaxed;
 mod removal;
 mod routine;
@@ -52,6 +53,7 @@ use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::zone::{Durability, Limit};
 use engine::Session;
+use place::Place;
 use relaxed::Relaxed;
 
 /// How long SQLite itself waits for another process before a call is tried again.
@@ -66,6 +68,8 @@ pub(crate) struct Sqlite {
     relaxed: Arc<Relaxed>,
     /// Writers of this process queue here, in order, instead of polling for the file's lock.
     writer: Arc<Mutex<()>>,
+    /// None beside a pool of the caller's, and in memory.
+    place: Option<Arc<Place>>,
     clock: Clock,
 }
 
@@ -90,11 +94,16 @@ impl Clock {
 
 impl Sqlite {
     pub fn new(pool: SqlitePool) -> Self {
-        Self::over(Connections::shared(pool), None)
+        Self::over(Connections::shared(pool), None, None)
     }
 
-    fn over(connections: Connections<sqlx::Sqlite>, quick: Option<Connections<sqlx::Sqlite>>) -> Self {
-        Self { connections, quick, relaxed: Arc::default(), writer: Arc::default(), clock: Clock::Host }
+    fn over(
+        connections: Connections<sqlx::Sqlite>,
+        quick: Option<Connections<sqlx::Sqlite>>,
+        place: Option<Place>,
+    ) -> Self {
+        let (relaxed, writer, place) = (Arc::default(), Arc::default(), place.map(Arc::new));
+        Self { connections, quick, relaxed, writer, place, clock: Clock::Host }
     }
 
     #[cfg(feature = "testing")]
@@ -122,16 +131,22 @@ impl Sqlite {
             let options = options.clone().synchronous(SqliteSynchronous::Normal);
             Connections::own(pool(options, 1), 1)
         });
+        let path = (!in_memory(&options)).then(|| options.get_filename().to_owned());
         let pool = pool(options, connections);
         drop(pool.acquire().await.map_err(|e| error(e).at(address))?);
         if let Some(first) = first {
             first.close().await.map_err(error)?;
         }
-        Ok(Self::over(Connections::own(pool, connections), quick))
+        let place = path.as_deref().map(Place::of).transpose()?;
+        Ok(Self::over(Connections::own(pool, connections), quick, place))
     }
 
     pub fn connections(&self) -> u32 {
         self.connections.most()
+    }
+
+    pub fn in_use_and_idle(&self) -> (u32, u32) {
+        self.connections.in_use_and_idle()
     }
 
     pub async fn close(&self) {
@@ -150,6 +165,7 @@ impl Sqlite {
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
+        self.is_in_place()?;
         schema(&mut *self.lease().await?).await
     }
 
@@ -311,7 +327,13 @@ impl Sqlite {
     /// The caller's turn to write.
     async fn turn(&self, until: Instant) -> Result<MutexGuard<'_, ()>> {
         let busy = |_| Error::transient("the database file was busy until the deadline; try again");
-        tokio::time::timeout_at(until, self.writer.lock()).await.map_err(busy)
+        let turn = tokio::time::timeout_at(until, self.writer.lock()).await.map_err(busy)?;
+        self.is_in_place()?;
+        Ok(turn)
+    }
+
+    fn is_in_place(&self) -> Result<()> {
+        self.place.as_ref().map_or(Ok(()), |place| place.is_kept())
     }
 
     /// A connection for a call that has no deadline of its own.

@@ -79,6 +79,17 @@ pub struct Maintained {
     pub heads_removed: u64,
 }
 
+/// How upkeep stands, see [`Auditor::maintenance`](crate::audit::Auditor::maintenance).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Maintenance {
+    /// When it last came to its end, by the database's clock; None where it never did.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Up to when the ledger has partitions. Rows of later go to the last one, which has no end. None on SQLite, which has no
+    /// partitions, on MySQL and MariaDB before the first upkeep, and where these do not show them to an auditor.
+    pub partitions_until: Option<DateTime<Utc>>,
+}
+
 /// What is known of a zone besides its versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {

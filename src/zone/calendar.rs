@@ -27,6 +27,7 @@ const DAY_US: i64 = 86_400 * SECOND_US;
 
 /// Which calendar a fixed window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calendar {
     /// The length of a period.
     pub unit: CalendarUnit,
@@ -36,7 +37,8 @@ pub struct Calendar {
 
 /// A time zone by its name in the IANA database, such as `Europe/Berlin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TimeZoneName(Tz);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TimeZoneName(#[cfg_attr(feature = "schema", schemars(with = "String"))] Tz);
 
 /// Between two changes of a zone's clock: `[starts_us, ends_us)` in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,6 +37,7 @@ use crate::error::{Error, Result};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Said")]
 pub struct Policy {
     algorithm: Algorithm,
@@ -63,6 +64,7 @@ pub struct Policy {
 
 /// A policy as JSON says it, before anybody looked whether it can be.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Said {
     algorithm: Algorithm,

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 /// Checks that are blocked by a ban do not count. A ban that begins within `longest` of the end of the one before takes
 /// `factor` times as long as that, up to `longest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BanRule {
     /// Blocked checks that bring a ban about: 1 to 2^31 - 1.
     pub after: i32,
@@ -61,6 +62,7 @@ impl BanRule {
 
 /// The limit of an override: another rate than the zone's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// Units admitted per window: 1 to 2^40.
     pub rate: i64,

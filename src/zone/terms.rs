@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 /// Each has the same name and the same meaning in both. With the feature `clap` it is a group of arguments of a program of
 /// yours, too. [`policy`](Self::policy) tells what does not go together.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[non_exhaustive]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -27,6 +28,7 @@ pub struct Terms {
     /// Length of the window, with its unit: 60s, 15m, 24h, 30d
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub per: Option<Duration>,
     /// How it counts
     #[cfg_attr(feature = "clap", arg(long, default_value = "sliding-log", value_enum))]
@@ -49,6 +51,7 @@ pub struct Terms {
     /// How long a slot of concurrency is held at most, instead of --per
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub slot_ttl: Option<Duration>,
     /// Allow with a warning from so much on
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
@@ -71,10 +74,12 @@ pub struct Terms {
     /// The time within which they must come
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, requires = "ban_after", allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub ban_within: Option<Duration>,
     /// How long the ban takes
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, requires = "ban_after", allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub ban_for: Option<Duration>,
     /// What a repeated ban is lengthened by [default: 1]
     #[cfg_attr(
@@ -85,6 +90,7 @@ pub struct Terms {
     /// The longest ban [default: as long as the first one]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, requires = "ban_after", allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub ban_max: Option<Duration>,
     /// Count a ban from the blocked check, or from when that could have passed [default: block]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FROM", requires = "ban_after", value_enum))]

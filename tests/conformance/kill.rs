@@ -17,6 +17,7 @@ use crate::child::{Calls, Child, Work};
 use crate::db::{Connected, Db, Told, log, told};
 use crate::locks::hold;
 use crate::rounds;
+use crate::server::PATIENCE;
 use crate::verify::verify;
 
 const LIMIT: i64 = 100;
@@ -173,7 +174,7 @@ impl Load {
         let enough = self.shared.answered.load(Ordering::Relaxed) + more;
         let started = Instant::now();
         while self.shared.answered.load(Ordering::Relaxed) < enough {
-            assert!(started.elapsed() < Duration::from_secs(60), "the callers are not answered");
+            assert!(started.elapsed() < PATIENCE, "the callers are not answered");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -190,7 +191,7 @@ async fn until_answered(limiter: &Limiter, check: Check) -> tallygate::Decision 
         match limiter.check(check.clone()).await {
             Ok(decision) => return decision,
             Err(error) => assert!(
-                error.is_transient() && started.elapsed() < Duration::from_secs(60),
+                error.is_transient() && started.elapsed() < 2 * PATIENCE,
                 "after {:?}: {error}",
                 started.elapsed()
             ),

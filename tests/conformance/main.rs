@@ -221,6 +221,7 @@ fn main() -> std::process::ExitCode {
         limits::two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one,
         locks::a_limiter_may_be_dropped_without_a_runtime,
         maintain::a_bucket_whose_row_was_removed_comes_back_as_it_was,
+        maintain::an_auditor_sees_when_it_was_done_and_how_far_partitions_reach,
         maintain::checks_go_on_while_it_is_maintained,
         maintain::what_is_left_is_verified_and_each_change_of_it_is_found,
         maintain::what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before,

@@ -505,6 +505,33 @@ pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: 
     assert_chained(db.engine, &mut connection).await;
 }
 
+pub async fn an_auditor_sees_when_it_was_done_and_how_far_partitions_reach(db: Db) {
+    let (keeper, limiter) = (Limiter::connect(&db.url).await.unwrap(), db.limiter().await);
+    assert_eq!(limiter.auditor().maintenance().await.unwrap().finished_at, None);
+    let before = Utc::now();
+    keeper.owner().maintain(Upkeep::default()).await.unwrap();
+    let seen = limiter.auditor().maintenance().await.unwrap();
+    let finished = seen.finished_at.unwrap();
+    assert!((finished - before).num_seconds().abs() < 3_600, "{finished} {before}");
+    // Months, as far as 62 days reach.
+    let ahead = |until: Option<DateTime<Utc>>| {
+        let days = (until.unwrap() - before).num_days();
+        assert!((60..=94).contains(&days), "{until:?}");
+    };
+    match db.engine {
+        Engine::Sqlite => return assert_eq!(seen.partitions_until, None),
+        Engine::Postgres => ahead(seen.partitions_until),
+        // These show them only to whom the table is open.
+        _ => {
+            assert_eq!(seen.partitions_until, None);
+            ahead(keeper.auditor().maintenance().await.unwrap().partitions_until);
+        }
+    }
+    let app = Limiter::connect(&db.url_as(tallygate::schema::Role::App)).await.unwrap();
+    let refused = app.auditor().maintenance().await.unwrap_err();
+    assert_eq!(refused.kind(), tallygate::ErrorKind::Refused, "{refused}");
+}
+
 /// The locks that any session may take say nothing about upkeep; its own is the owner's.
 pub async fn nobody_but_the_owner_can_hold_upkeep_up(db: Db) {
     let limiter = db.limiter().await;

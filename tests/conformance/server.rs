@@ -8,11 +8,14 @@ use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::db::Engine;
 
 pub const PASSWORD: &str = "tally'gate";
+
+/// For a server that recovers from a kill on a machine that has much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that answers at `url`, with the rights of its owner.
 pub struct Server {
@@ -161,7 +164,8 @@ impl Server {
     /// sixth of a core, and time from every round trip. A server that is killed keeps its port, and not always its address.
     async fn find(&mut self, engine: Engine, durability: Durability) {
         let container = self.container.as_ref().expect("a container of our own");
-        for _ in 0..600 {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
             let mut places = Vec::new();
             if durability == Durability::Relaxed {
                 places.push(format!("{}:{}", self.address().await, port(engine)));
@@ -177,7 +181,9 @@ impl Server {
             }
             sleep(Duration::from_millis(100)).await;
         }
-        panic!("{engine} does not answer within 60 s of its start");
+        let logs =
+            tokio::process::Command::new("docker").args(["logs", "--tail", "30", self.id()]).output().await;
+        panic!("{engine} does not answer within {PATIENCE:?} of its start; its last lines: {logs:#?}");
     }
 }
 

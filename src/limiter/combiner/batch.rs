@@ -25,7 +25,7 @@ impl Caller {
         (Self { asked: Instant::now(), until, reply }, answer)
     }
 
-    fn answer(self, zone: &str, result: Result<Decision>) {
+    pub fn answer(self, zone: &str, result: Result<Decision>) {
         trace::decided(zone, result.as_ref(), self.asked.elapsed());
         // Nobody may be there any more.
         self.reply.send(result).ok();

@@ -11,7 +11,7 @@ use super::{MySql, end, error, removal, time, time_if};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::store::upkeep::{
-    Facts, Going, Maintained, Needed, Partition, Plan, elsewhere, months, next_month,
+    Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
 
 /// How often a step is tried that did not get its lock: a second each, while others wait behind it.
@@ -36,6 +36,15 @@ impl MySql {
         });
         let now = now.ok_or_else(|| Error::database("the database has no clock"))?;
         Ok((now, facts.collect::<Result<_>>()?))
+    }
+
+    pub async fn maintenance(&self) -> Result<Maintenance> {
+        let facts = sqlx::query(include_str!("upkeep/maintenance.sql"));
+        let row = facts.fetch_one(&mut *self.lease().await?).await.map_err(error)?;
+        Ok(Maintenance {
+            finished_at: time_if(&row, "finished_at")?,
+            partitions_until: time_if(&row, "partitions_until")?,
+        })
     }
 
     /// One at a time. On a connection of its own, whose end gives back all that it has.

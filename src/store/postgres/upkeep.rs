@@ -10,7 +10,7 @@ use super::{Postgres, error, removal, time_if};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::store::upkeep::{
-    Facts, Going, Maintained, Needed, Partition, Plan, elsewhere, months, next_month,
+    Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
 
 /// How long a step that others must wait for waits itself: they wait behind it.
@@ -41,6 +41,15 @@ impl Postgres {
             })
         });
         Ok((now.map_err(error)?, facts.collect::<Result<_>>()?))
+    }
+
+    pub async fn maintenance(&self) -> Result<Maintenance> {
+        let facts = sqlx::query(include_str!("upkeep/maintenance.sql"));
+        let row = facts.fetch_one(&mut *self.lease().await?).await.map_err(error)?;
+        Ok(Maintenance {
+            finished_at: time_if(&row, "finished_at")?,
+            partitions_until: time_if(&row, "partitions_until")?,
+        })
     }
 
     /// One at a time. On a connection of its own, whose end gives back all that it has.

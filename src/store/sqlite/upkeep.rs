@@ -12,7 +12,7 @@ use super::{Sqlite, error, from_us, time_if};
 use crate::error::Result;
 use crate::retry::Tries;
 use crate::store::removal::Removing;
-use crate::store::upkeep::{Facts, Maintained, Plan};
+use crate::store::upkeep::{Facts, Maintained, Maintenance, Plan};
 
 /// How many rows go at once: others wait for so long.
 const ROWS: i64 = 1_000;
@@ -41,6 +41,12 @@ impl Sqlite {
             })
         });
         Ok((from_us(now_us)?, facts.collect::<Result<_>>()?))
+    }
+
+    pub async fn maintenance(&self) -> Result<Maintenance> {
+        let finished = sqlx::query("select u.finished_at from zone_upkeep_lock u");
+        let row = finished.fetch_one(&mut *self.lease().await?).await.map_err(error)?;
+        Ok(Maintenance { finished_at: time_if(&row, "finished_at")?, partitions_until: None })
     }
 
     /// Any number may be at it at once: each step is whole, under the file's write lock.

@@ -1,0 +1,46 @@
+//! How much a limiter has to do now.
+
+use super::Limiter;
+
+/// How much a limiter has to do at this moment, see [`Limiter::load`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Load {
+    /// Connections to the database that are in a call.
+    pub connections_in_use: u32,
+    /// Connections that are open beside these.
+    pub connections_idle: u32,
+    /// Connections that there may be: [`Config::connections`](crate::Config::connections), or the most of a pool that was given.
+    pub connections_most: u32,
+    /// Checks that wait for a call; [`BatchConfig::queue`](crate::BatchConfig::queue) bounds them.
+    pub checks_waiting: usize,
+    /// Bytes of the journal that the ledger does not know of yet; None without a journal.
+    pub journal_bytes: Option<u64>,
+    /// Bytes that the journal has room for; None without a journal.
+    pub journal_most_bytes: Option<u64>,
+}
+
+impl Limiter {
+    /// How much it has to do at this moment, for gauges. Asks no database.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let limiter = tallygate::Limiter::connect("sqlite::memory:").await?;
+    /// let load = limiter.load();
+    /// assert_eq!((load.connections_in_use, load.checks_waiting, load.journal_bytes), (0, 0, None));
+    /// # Ok::<(), tallygate::Error>(()) }).unwrap();
+    /// ```
+    pub fn load(&self) -> Load {
+        let store = &self.inner.store;
+        let (connections_in_use, connections_idle) = store.in_use_and_idle();
+        Load {
+            connections_in_use,
+            connections_idle,
+            connections_most: store.connections(),
+            checks_waiting: self.inner.combiner.waiting(),
+            journal_bytes: self.journal.as_ref().map(|journal| journal.bytes()),
+            journal_most_bytes: self.journal.as_ref().map(|journal| journal.most_bytes()),
+        }
+    }
+}
