@@ -28,6 +28,12 @@ impl Decided {
         (decision.blocked && decision.reason != Reason::HeldBack) || is_used_up
     }
 
+    /// Did it take anything?
+    pub fn is_charged(&self) -> bool {
+        let Decision { blocked, reason, .. } = &self.decision;
+        !blocked && matches!(reason, Reason::WithinLimit | Reason::Soft)
+    }
+
     fn status(&self) -> DescriptorStatus {
         let Self { decision, policy, .. } = self;
         let code = if self.is_over() { Code::OverLimit } else { Code::Ok };

@@ -30,6 +30,9 @@
 //! A [`Mapping`] says which descriptor of Envoy is which zone of tallygate; [`import`] makes one, and the zones, of the
 //! configuration of envoyproxy/ratelimit. How to put it in front of a route is told in `docs/envoy.md`.
 
+// A decision in a task of its own is futures within futures, deeper than the compiler follows by itself when it optimizes.
+#![recursion_limit = "256"]
+
 mod answer;
 mod ask;
 mod failure;
@@ -37,6 +40,7 @@ mod health;
 mod import;
 mod json;
 mod key;
+mod kuadrant;
 mod mapping;
 pub mod proto;
 mod service;

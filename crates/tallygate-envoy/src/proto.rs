@@ -1,5 +1,5 @@
-//! The messages of Envoy's protocol, and its service: made from the files in `proto/` by the test `proto`, which fails where
-//! the two differ.
+//! The messages of Envoy's protocol, its service and Kuadrant's: made from the files in `proto/` by the test `proto`, which
+//! fails where the two differ.
 // As the generator writes it.
 #![allow(clippy::all, clippy::pedantic, missing_docs)]
 
@@ -35,6 +35,17 @@ mod envoy {
     }
 }
 
+/// The package of Kuadrant, which names those of Envoy.
+mod kuadrant {
+    pub mod service {
+        pub mod ratelimit {
+            pub mod v1 {
+                include!("proto/kuadrant.service.ratelimit.v1.rs");
+            }
+        }
+    }
+}
+
 pub use envoy::config::core::v3::HeaderValue;
 pub use envoy::extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor};
 pub use envoy::service::ratelimit::v3::{
@@ -42,3 +53,5 @@ pub use envoy::service::ratelimit::v3::{
     rate_limit_service_server,
 };
 pub use envoy::r#type::v3::RateLimitUnit;
+pub use kuadrant::service::ratelimit::v1::rate_limit_service_client as kuadrant_service_client;
+pub use kuadrant::service::ratelimit::v1::rate_limit_service_server as kuadrant_service_server;

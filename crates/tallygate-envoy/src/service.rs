@@ -7,8 +7,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use tallygate::policy::Algorithm;
 use tallygate::uuid::Uuid;
-use tallygate::{Charged, Check, Limiter, Policy, Reason};
+use tallygate::{Charged, Check, Limiter, Policy};
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
+use tracing::Instrument;
 
 use crate::ConfigError;
 use crate::answer::{Decided, answer};
@@ -25,8 +27,8 @@ use crate::proto::{RateLimitRequest, RateLimitResponse};
 /// All descriptors of a request that have a limit are one decision: all pass, or none is spent from. Clones share everything.
 #[derive(Clone)]
 pub struct RateLimits {
-    limiter: Limiter,
-    mapping: Arc<Mapping>,
+    pub(crate) limiter: Limiter,
+    pub(crate) mapping: Arc<Mapping>,
 }
 
 impl RateLimits {
@@ -64,7 +66,7 @@ impl RateLimits {
     /// The body is read at once: bound its size before.
     pub async fn json(&self, body: &[u8]) -> (StatusCode, String) {
         let answered = match json::request(body) {
-            Ok(request) => self.decide(&request, None).await,
+            Ok(request) => self.decide(request, None).await.map(|(response, _)| response),
             Err(status) => Err(status),
         };
         match answered {
@@ -76,12 +78,28 @@ impl RateLimits {
         }
     }
 
-    async fn decide(
+    /// The answer, and the transaction that was decided; None where no limit was asked for.
+    pub(crate) async fn decide(
         &self,
-        request: &RateLimitRequest,
+        request: RateLimitRequest,
         named: Option<Uuid>,
-    ) -> Result<RateLimitResponse, Status> {
-        let ask = Ask::of(&self.mapping, request, named)?;
+    ) -> Result<(RateLimitResponse, Option<Uuid>), Status> {
+        let limits = self.clone();
+        to_its_end(async move {
+            let ask = Ask::of(&limits.mapping, &request, named)?;
+            let policies = limits.policies(&ask).await?;
+            let decided = match ask.gives_back {
+                // Boxed: it is rare, and much larger than a check.
+                true => Box::pin(limits.give_back(&ask, &policies)).await?,
+                false => limits.check(&ask, &policies).await?,
+            };
+            Ok((answer(&ask, &decided), decided.first().map(|decided| decided.decision.txn_id)))
+        })
+        .await
+    }
+
+    /// The policies of the buckets, in their order.
+    pub(crate) async fn policies(&self, ask: &Ask) -> Result<Vec<Policy>, Status> {
         let mut policies = Vec::with_capacity(ask.buckets.len());
         for Bucket { zone, .. } in &ask.buckets {
             // Remembered by the limiter.
@@ -92,11 +110,13 @@ impl RateLimits {
                 None => policies.push(policy),
             }
         }
-        let decided = match ask.gives_back {
-            true => self.give_back(&ask, &policies).await?,
-            false => self.check(&ask, &policies).await?,
-        };
-        Ok(answer(&ask, &decided))
+        Ok(policies)
+    }
+
+    /// The transaction that is named beside a request.
+    pub(crate) fn named(&self, metadata: &MetadataMap) -> Option<Uuid> {
+        let field = self.mapping.transaction.as_deref()?;
+        transaction(metadata.get(field)?.to_str().ok()?)
     }
 
     async fn check(&self, ask: &Ask, policies: &[Policy]) -> Result<Vec<Decided>, Status> {
@@ -118,7 +138,7 @@ impl RateLimits {
     }
 
     /// Gives back what the transaction took of these buckets, if it was just so much.
-    async fn give_back(&self, ask: &Ask, policies: &[Policy]) -> Result<Vec<Decided>, Status> {
+    pub(crate) async fn give_back(&self, ask: &Ask, policies: &[Policy]) -> Result<Vec<Decided>, Status> {
         let Some(txn) = ask.txn else {
             return Err(Status::invalid_argument(
                 "hits are given back by the transaction that took them, and the request names none; say in the \
@@ -150,7 +170,7 @@ impl RateLimits {
     /// Ends a charge, and tells what is left then; None where nothing was charged.
     async fn end(&self, decided: &Decided, txn: Uuid) -> Result<Option<i64>, Status> {
         let Decided { decision, policy, .. } = decided;
-        if decision.blocked || !matches!(decision.reason, Reason::WithinLimit | Reason::Soft) {
+        if !decided.is_charged() {
             return Ok(None);
         }
         let charged = Charged::by(txn).in_bucket(&decision.zone, &decision.key);
@@ -194,12 +214,20 @@ impl RateLimits {
     }
 }
 
+/// Envoy waits 20 ms by itself, and may let the request pass then: what was asked is decided, and charged, all the same.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Status>> + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::spawn(work.in_current_span()).await;
+    done.unwrap_or_else(|_| Err(Status::internal("the decision was cut short; see the log of the service")))
+}
+
 fn asked<'a>(ask: &'a Ask, policies: &'a [Policy]) -> impl Iterator<Item = (Bucket, Policy)> + 'a {
     ask.buckets.iter().cloned().zip(policies.iter().copied())
 }
 
 /// The names of the zones, for the operator.
-fn zones<'b>(buckets: impl Iterator<Item = &'b Bucket>) -> String {
+pub(crate) fn zones<'b>(buckets: impl Iterator<Item = &'b Bucket>) -> String {
     let zones: BTreeSet<_> = buckets.map(|bucket| &bucket.zone).collect();
     zones.into_iter().map(|zone| format!("{zone:?}")).collect::<Vec<_>>().join(", ")
 }
@@ -216,9 +244,11 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let field = self.mapping.transaction.as_deref();
-        let named = field.and_then(|field| request.metadata().get(field)?.to_str().ok());
-        let named = named.and_then(transaction);
-        self.decide(request.get_ref(), named).await.map(Response::new)
+        let named = self.named(request.metadata());
+        let (answer, txn) = self.decide(request.into_inner(), named).await?;
+        let mut response = Response::new(answer);
+        // For whoever logs it.
+        txn.and_then(|txn| response.extensions_mut().insert(txn));
+        Ok(response)
     }
 }

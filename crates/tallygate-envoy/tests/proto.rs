@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 /// The packages, as their Rust is named.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "envoy.config.core.v3.rs",
     "envoy.extensions.common.ratelimit.v3.rs",
     "envoy.service.ratelimit.v3.rs",
     "envoy.r#type.v3.rs",
+    "kuadrant.service.ratelimit.v1.rs",
 ];
 
 fn folder(name: &str) -> PathBuf {
@@ -18,7 +19,8 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn the_rust_of_the_protocol_is_what_the_files_give() {
     let made = tempfile::tempdir().unwrap();
-    let files = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], [folder("proto")]).unwrap();
+    let services = ["envoy/service/ratelimit/v3/rls.proto", "kuadrant/service/ratelimit/v1/ratelimit.proto"];
+    let files = protox::compile(services, [folder("proto")]).unwrap();
     tonic_prost_build::configure().build_transport(false).out_dir(made.path()).compile_fds(files).unwrap();
     for file in FILES {
         let (made, kept) = (made.path().join(file), folder("src/proto").join(file));

@@ -5,11 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use axum::http::Version;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version};
 use futures_util::future::join_all;
-use metrics_exporter_prometheus::PrometheusHandle;
 use tallygate::Limiter;
 use tallygate::audit::Auditor;
 use tallygate::policy::Operator;
@@ -19,8 +18,9 @@ use tokio::time::timeout;
 use crate::caller::{Caller, Right};
 use crate::config::Limits;
 use crate::listen::Peer;
+use crate::measured::Measured;
 use crate::problem::Problem;
-use crate::token::Tokens;
+use crate::token::{Proof, Tokens};
 
 /// How long connections to the database are waited for at the end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ struct Inner {
     tokens: Option<RwLock<Arc<Tokens>>>,
     envoy: Option<RateLimits>,
     leaves: AtomicBool,
-    metrics: PrometheusHandle,
+    measured: Measured,
 }
 
 /// Connections with the rights of each role; the same, where a role has none of its own.
@@ -53,11 +53,11 @@ impl App {
         limits: &Limits,
         tokens: Option<Tokens>,
         envoy: Option<RateLimits>,
-        metrics: PrometheusHandle,
+        measured: Measured,
     ) -> Self {
         let tokens = tokens.map(|tokens| RwLock::new(Arc::new(tokens)));
         let (limits, leaves) = (limits.clone(), AtomicBool::new(false));
-        Self(Arc::new(Inner { app, auditor, operator, limits, tokens, envoy, leaves, metrics }))
+        Self(Arc::new(Inner { app, auditor, operator, limits, tokens, envoy, leaves, measured }))
     }
 
     pub fn limiter(&self) -> &Limiter {
@@ -86,10 +86,9 @@ impl App {
         &self.0.limits
     }
 
-    /// What is counted, as Prometheus reads it.
-    pub fn metrics(&self) -> String {
-        self.0.metrics.run_upkeep();
-        self.0.metrics.render()
+    /// What is counted.
+    pub fn measured(&self) -> &Measured {
+        &self.0.measured
     }
 
     pub fn set_tokens(&self, tokens: Tokens) {
@@ -133,12 +132,23 @@ impl App {
                 let secret = secret.ok_or_else(|| {
                     Problem::unknown_caller("the Authorization header is not of the form \"Bearer TOKEN\"")
                 })?;
-                let unknown =
-                    || Problem::unknown_caller("nobody has this token; make one with: tallygate token add");
-                self.tokens().ok_or_else(unknown)?.find(secret).cloned().ok_or_else(unknown)
+                self.known(&Proof::secret(secret)).ok_or_else(|| {
+                    Problem::unknown_caller("nobody has this token; make one with: tallygate token add")
+                })
             }
-            (None, _) => self.neighbour(head),
+            (None, _) => match head.extensions.get::<Proof>() {
+                Some(certificate) => self.known(certificate).ok_or_else(|| {
+                    Problem::unknown_caller(
+                        "nobody has this certificate; name it with: tallygate token add --certificate",
+                    )
+                }),
+                None => self.neighbour(head),
+            },
         }
+    }
+
+    fn known(&self, proof: &Proof) -> Option<Caller> {
+        self.tokens()?.find(proof).cloned()
     }
 
     /// Who needs no token: a user of the socket, and this machine, where there are no tokens at all.
@@ -169,10 +179,16 @@ impl App {
     }
 }
 
+/// The value of a field that is there once: of two nobody knows which one another program on the way took.
+pub(crate) fn single(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 /// Whether a browser that sent this asked for this machine by a name that only this machine has.
 fn is_of_this_machine(head: &Parts) -> bool {
     let host = head.uri.authority().map(|authority| authority.as_str());
-    let host = host.or_else(|| head.headers.get(HOST)?.to_str().ok());
+    let host = host.or_else(|| single(&head.headers, HOST)?.to_str().ok());
     let authority: Option<axum::http::uri::Authority> = host.and_then(|host| host.parse().ok());
     authority.is_some_and(|authority| {
         let host = authority.host();

@@ -75,9 +75,16 @@ impl Caller {
         &self.0.name
     }
 
-    /// Whether it may do this in the zone.
-    pub fn may(&self, right: Right, zone: &str) -> Result<(), Problem> {
-        self.must(right)?;
+    pub fn rights(&self) -> &[Right] {
+        &self.0.rights
+    }
+
+    pub fn zones(&self) -> &[String] {
+        &self.0.zones
+    }
+
+    /// Whether it may do what it may in this zone.
+    pub fn within(&self, zone: &str) -> Result<(), Problem> {
         if self.sees(zone) {
             return Ok(());
         }

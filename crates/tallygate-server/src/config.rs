@@ -8,6 +8,7 @@ use tallygate::policy::{ZoneSetting, zone_file};
 use tallygate_envoy::Mapping;
 
 use crate::Failure;
+use crate::tls::Secure;
 use crate::token::Tokens;
 
 /// Settings of a [`Server`](crate::Server), as a file of TOML has them.
@@ -22,6 +23,8 @@ use crate::token::Tokens;
 pub struct Config {
     /// An address with a port, or `unix:PATH` of a socket.
     pub listen: String,
+    /// An address for `/metrics` and health alone; None: `/metrics` is at `listen`.
+    pub admin: Option<String>,
     /// The file of tokens. Without one nobody but this machine is answered.
     pub tokens: Option<PathBuf>,
     /// A file of zones, which is applied when the server starts and when it reads its files again.
@@ -32,6 +35,8 @@ pub struct Config {
     pub database: Databases,
     /// Envoy's rate limit service; None: it is not offered.
     pub envoy: Option<Envoy>,
+    /// TLS; None: it is not spoken.
+    pub tls: Option<Tls>,
     /// What one caller can take of the server.
     pub limits: Limits,
     /// How it ends.
@@ -57,18 +62,35 @@ pub struct Databases {
 #[serde(deny_unknown_fields)]
 pub struct Envoy {
     /// Where gRPC is spoken: an address with a port, or `unix:PATH` of a socket.
+    #[serde(default = "Envoy::address")]
     pub listen: String,
     /// The file that says which descriptors are which zones.
     pub mapping: PathBuf,
 }
 
 impl Envoy {
+    fn address() -> String {
+        "127.0.0.1:8081".to_owned()
+    }
+
     pub(crate) fn mapping(&self) -> Result<Mapping, Failure> {
         let read = |text: String| Mapping::read(&text).map_err(|error| Failure::new(error.to_string()));
         text_of(&self.mapping).and_then(|text| {
             read(text).map_err(|error| Failure::new(format!("{}: {error}", self.mapping.display())))
         })
     }
+}
+
+/// TLS by files of PEM, at every address but a socket's. Whoever comes by it is known by tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate, and after it those up to one that clients know.
+    pub certificate: PathBuf,
+    /// The key of that certificate.
+    pub key: PathBuf,
+    /// Who vouches for clients: certificates of authorities. None: nobody is asked for a certificate.
+    pub clients: Option<PathBuf>,
 }
 
 /// What one caller can take of the server.
@@ -81,7 +103,8 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// Bytes of the head of a request: its path and its header fields.
     pub head_bytes: usize,
-    /// Seconds in which the head must have come; also how long a connection rests between two requests.
+    /// Seconds in which the head must have come, and before it a handshake of TLS; also how long a connection rests between
+    /// two requests.
     pub head_s: u64,
     /// Bytes of a body, and of a line where a body is lines.
     pub body_bytes: usize,
@@ -105,11 +128,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:7411".to_owned(),
+            admin: None,
             tokens: None,
             zones: None,
             journal: None,
             database: Databases::default(),
             envoy: None,
+            tls: None,
             limits: Limits::default(),
             stopping: Stopping::default(),
         }
@@ -164,7 +189,7 @@ impl Config {
         Self::read(&text_of(path)?).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     }
 
-    /// Reads what the settings name: the tokens, the zones and the mapping.
+    /// Reads what the settings name: the tokens, the zones, the mapping, certificates and keys.
     ///
     /// # Errors
     /// A value out of its range, a file that cannot be read or is not good.
@@ -173,7 +198,18 @@ impl Config {
         self.tokens.as_deref().map(Tokens::read_file).transpose()?;
         self.zones.as_deref().map(zones_of).transpose()?;
         self.envoy.as_ref().map(Envoy::mapping).transpose()?;
+        self.secure()?;
         Ok(())
+    }
+
+    /// TLS, where it is to be spoken. A page in a browser could ask by it as this machine, so that nobody goes without a token.
+    pub(crate) fn secure(&self) -> Result<Option<Secure>, Failure> {
+        match &self.tls {
+            Some(_) if self.tokens.is_none() => {
+                Err(Failure::new("[tls] is for callers with tokens; make one with: tallygate token add"))
+            }
+            files => files.clone().map(Secure::new).transpose(),
+        }
     }
 
     pub(crate) fn validate(&self) -> Result<(), Failure> {
@@ -233,10 +269,16 @@ mod tests {
         let config = Config::read(&settings.replace("# journal =", "journal =")).unwrap();
         assert!(config.tokens.is_some() && config.zones.is_some() && config.journal.is_some());
         assert!(config.database.auditor.is_some() && config.database.operator.is_some());
-        let envoy = "# [envoy]\n# listen = \"127.0.0.1:8081\"\n# mapping =";
-        assert!(Config::DEFAULTS.contains(envoy));
-        let config = Config::read(&Config::DEFAULTS.replace(envoy, &envoy.replace("# ", ""))).unwrap();
-        assert_eq!(config.envoy.unwrap().listen, "127.0.0.1:8081");
+        assert!(Config::read(&Config::DEFAULTS.replace("# admin =", "admin =")).unwrap().admin.is_some());
+        let table = |head: &str| {
+            let text =
+                Config::DEFAULTS.split_once(&format!("# {head}\n")).unwrap().1.split("\n\n").next().unwrap();
+            Config::read(&format!("{head}\n{}", text.replace("# ", ""))).unwrap()
+        };
+        let (envoy, tls) = (table("[envoy]").envoy.unwrap(), table("[tls]").tls.unwrap());
+        assert_eq!(envoy.listen, Envoy::address());
+        assert!(tls.clients.is_some());
+        assert_eq!(Config::read("envoy.mapping = 'envoy.toml'").unwrap().envoy, Some(envoy));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, over gRPC.
+//! Envoy's rate limit service and Kuadrant's, over gRPC.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -13,9 +13,10 @@ use crate::caller::{Caller, Right};
 use crate::measured::measure;
 use crate::problem::Problem;
 
-/// The service, and its health, which is told to everybody.
+/// The services, and their health, which is told to everybody.
 pub(crate) fn routes(app: App, limits: RateLimits, health: Routes) -> Router {
-    let asked = Routes::new(limits.into_service()).into_axum_router().layer(from_fn_with_state(app, admit));
+    let asked = Routes::new(limits.clone().into_service()).add_service(limits.into_kuadrant_service());
+    let asked = asked.into_axum_router().layer(from_fn_with_state(app, admit));
     health.into_axum_router().merge(asked.reset_fallback()).layer(from_fn(measure))
 }
 

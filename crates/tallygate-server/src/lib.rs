@@ -24,15 +24,17 @@ mod listen;
 mod measured;
 mod problem;
 mod server;
+mod tls;
 mod token;
+mod traceparent;
 
 use std::error::Error;
 use std::fmt;
 
 pub use crate::caller::{Right, UnknownRight};
-pub use crate::config::{Config, Databases, Envoy, Limits, Stopping};
+pub use crate::config::{Config, Databases, Envoy, Limits, Stopping, Tls};
 pub use crate::server::{Reload, Server};
-pub use crate::token::{NewToken, Tokens};
+pub use crate::token::{NewToken, TokenEntry, Tokens};
 
 /// Why a server does not start or ended badly: one line that names the value and the remedy.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,15 +16,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use crate::Failure;
 use crate::config::Limits;
+use crate::tls::Secure;
+use crate::token::Proof;
 
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +38,7 @@ pub(crate) enum Peer {
 }
 
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Secure>),
     Socket(UnixListener, Place),
 }
 
@@ -56,7 +59,8 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Listener {
-    pub async fn bind(at: &str) -> Result<Self, Failure> {
+    /// Binds to an address, under TLS where there is any, or to a socket.
+    pub async fn bind(at: &str, secure: Option<&Secure>) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(format!(
                 "the server cannot listen at {at:?}: {error}; choose another with listen or --listen"
@@ -64,7 +68,7 @@ impl Listener {
         };
         match at.strip_prefix("unix:") {
             Some(path) => Self::socket(Path::new(path)).await.map_err(failed),
-            None => Ok(Self::Tcp(TcpListener::bind(at).await.map_err(failed)?)),
+            None => Ok(Self::Tcp(TcpListener::bind(at).await.map_err(failed)?, secure.cloned())),
         }
     }
 
@@ -87,9 +91,12 @@ impl Listener {
     /// Where it can be reached, as it was named; a port 0 is told as the one that it became.
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) => listener
-                .local_addr()
-                .map_or_else(|error| error.to_string(), |address| format!("http://{address}")),
+            Self::Tcp(listener, secure) => {
+                let scheme = if secure.is_some() { "https" } else { "http" };
+                listener
+                    .local_addr()
+                    .map_or_else(|error| error.to_string(), |address| format!("{scheme}://{address}"))
+            }
             Self::Socket(_, place) => format!("unix:{}", place.path.display()),
         }
     }
@@ -97,14 +104,14 @@ impl Listener {
     /// True when only this machine reaches it.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(listener) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
+            Self::Tcp(listener, _) => listener.local_addr().is_ok_and(|address| address.ip().is_loopback()),
             Self::Socket(..) => true,
         }
     }
 
     async fn accept(&self) -> io::Result<(Box<dyn Stream>, Option<Peer>)> {
         match self {
-            Self::Tcp(listener) => {
+            Self::Tcp(listener, _) => {
                 let (stream, address) = listener.accept().await?;
                 // Answers are small, and somebody waits for each.
                 stream.set_nodelay(true).ok();
@@ -129,6 +136,78 @@ pub(crate) enum Speaks {
     Http2,
 }
 
+/// What every connection of a listener is given.
+struct Terms {
+    speaks: Speaks,
+    secure: Option<Secure>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    /// For a handshake, and then for the first request.
+    patience: Duration,
+    router: Router,
+}
+
+impl Terms {
+    fn new(speaks: Speaks, listener: &Listener, limits: &Limits, router: Router) -> Self {
+        let patience = Duration::from_secs(limits.head_s);
+        let mut http1 = http1::Builder::new();
+        http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(limits.head_bytes);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(patience)
+            .keep_alive_timeout(patience)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
+        let secure = match listener {
+            Listener::Tcp(_, secure) => secure.clone(),
+            Listener::Socket(..) => None,
+        };
+        Self { speaks, secure, http1, http2, patience, router }
+    }
+
+    /// Serves one connection to its end. Whoever leaves, or is too slow, is told to nobody.
+    async fn hold(&self, stream: Box<dyn Stream>, peer: Peer, under_way: Watcher) {
+        let Ok(greeted) = timeout(self.patience, self.greet(stream)).await else { return };
+        let (stream, certificate) = match greeted {
+            Ok((stream, certificate)) => (TokioIo::new(stream), certificate),
+            Err(error) => return tracing::info!(%error, "a handshake failed"),
+        };
+        let (asked, router) = (Arc::new(Notify::new()), self.router.clone());
+        let is_asked = Arc::clone(&asked);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            is_asked.notify_one();
+            request.extensions_mut().insert(peer.clone());
+            certificate.map(|certificate| request.extensions_mut().insert(certificate));
+            router.clone().call(request.map(Body::new))
+        });
+        match self.speaks {
+            Speaks::Http1 => drop(under_way.watch(self.http1.serve_connection(stream, service)).await),
+            Speaks::Http2 => {
+                let mut served = pin!(under_way.watch(self.http2.serve_connection(stream, service)));
+                // A request is waited for, and after it hyper asks whether the other end is there.
+                tokio::select! {
+                    _ = &mut served => {}
+                    first = timeout(self.patience, asked.notified()) => if first.is_ok() { served.await.ok(); },
+                }
+            }
+        }
+    }
+
+    /// What is spoken over, and the certificate that was shown and vouched for.
+    async fn greet(&self, stream: Box<dyn Stream>) -> io::Result<(Box<dyn Stream>, Option<Proof>)> {
+        let Some(secure) = &self.secure else { return Ok((stream, None)) };
+        let protocol: &[u8] = match self.speaks {
+            Speaks::Http1 => b"http/1.1",
+            Speaks::Http2 => b"h2",
+        };
+        let stream = secure.handshake(stream, protocol).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.map(|certificate| Proof::certificate(certificate));
+        Ok((Box::new(stream), certificate))
+    }
+}
+
 /// Requests on one connection of HTTP/2 at once.
 const STREAMS: u32 = 256;
 
@@ -144,17 +223,8 @@ pub(crate) async fn serve(
     let room = Arc::new(Semaphore::new(limits.connections));
     let crowd = Arc::new(Crowd::default());
     let under_way = GracefulShutdown::new();
-    let patience = Duration::from_secs(limits.head_s);
-    let mut http1 = http1::Builder::new();
-    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(limits.head_bytes);
-    let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2
-        .timer(TokioTimer::new())
-        .keep_alive_interval(patience)
-        .keep_alive_timeout(patience)
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
-    let mut stop = std::pin::pin!(stop);
+    let terms = Arc::new(Terms::new(speaks, &listener, limits, router));
+    let mut stop = pin!(stop);
     loop {
         let next = async {
             let room = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
@@ -175,23 +245,8 @@ pub(crate) async fn serve(
             }
         };
         let Some(place) = Crowd::enter(&crowd, &peer, limits.connections_per_peer) else { continue };
-        let router = router.clone();
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(peer.clone());
-            router.clone().call(request.map(Body::new))
-        });
-        let (stream, place) = (TokioIo::new(stream), (room, place));
-        // Whoever leaves, or is too slow, is told to nobody.
-        match speaks {
-            Speaks::Http1 => {
-                let connection = under_way.watch(http1.serve_connection(stream, service));
-                tokio::spawn(async move { (connection.await.ok(), drop(place)) });
-            }
-            Speaks::Http2 => {
-                let connection = under_way.watch(http2.serve_connection(stream, service));
-                tokio::spawn(async move { (connection.await.ok(), drop(place)) });
-            }
-        }
+        let (terms, watcher) = (Arc::clone(&terms), under_way.watcher());
+        tokio::spawn(async move { (terms.hold(stream, peer, watcher).await, drop((room, place))) });
     }
     drop(listener);
     timeout(drain, under_way.shutdown()).await.map_err(|_| {

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tallygate::{Error, ErrorKind};
 
@@ -14,14 +15,40 @@ pub struct Problem {
     detail: String,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
+/// What was not done, and why.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Document<'a> {
     r#type: &'static str,
     title: &'a str,
     status: u16,
+    /// Stable, for programs.
     code: &'a str,
+    /// What was wrong and what to do, for people.
     detail: &'a str,
 }
+
+/// Each status of a problem with its codes, and what it means.
+pub(crate) const MEANINGS: [(u16, &[&str], &str); 10] = [
+    (400, &["invalid"], "The request is wrong; nothing was written."),
+    (401, &["unknown_caller"], "No token, or one that nobody has."),
+    (403, &["forbidden"], "The token is not for this, or not for this zone."),
+    (404, &["not_found"], "What is to be read is not there."),
+    (408, &["invalid"], "The body did not come in time."),
+    (409, &["conflict"], "The transaction was another one before, or there is nothing to undo."),
+    (413, &["invalid"], "The body is too long."),
+    (415, &["invalid"], "The body is not of the type that is read here."),
+    (
+        500,
+        &["unknown_zone", "schema", "refused", "database"],
+        "A check names a zone that nobody made, or the database cannot do it.",
+    ),
+    (
+        503,
+        &["transient", "leaving"],
+        "Not now; send it again after Retry-After, with the same Idempotency-Key.",
+    ),
+];
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {

@@ -12,8 +12,10 @@ use tonic::service::Routes;
 use crate::app::{App, Limiters};
 use crate::config::{Config, Envoy, zones_of};
 use crate::listen::{Listener, Speaks, serve};
+use crate::measured::Measured;
+use crate::tls::Secure;
 use crate::token::Tokens;
-use crate::{Failure, api, grpc, measured};
+use crate::{Failure, api, grpc};
 
 /// What a journal holds at most: some 500,000 checks.
 const JOURNAL_BYTES: u64 = 100 << 20;
@@ -22,7 +24,9 @@ const JOURNAL_BYTES: u64 = 100 << 20;
 pub struct Server {
     app: App,
     listener: Listener,
+    admin: Option<Listener>,
     envoy: Option<Grpc>,
+    secure: Option<Secure>,
     config: Config,
 }
 
@@ -38,6 +42,7 @@ pub struct Reload {
     app: App,
     tokens: Option<PathBuf>,
     zones: Option<PathBuf>,
+    secure: Option<Secure>,
 }
 
 impl Server {
@@ -50,20 +55,33 @@ impl Server {
         config.validate()?;
         let tokens = config.tokens.as_deref().map(Tokens::read_file).transpose()?;
         let mapping = config.envoy.as_ref().map(Envoy::mapping).transpose()?;
-        let listener = listen(&config.listen, tokens.is_some()).await?;
+        let secure = config.secure()?;
+        let listen = async |at: &str| listen(at, config.tokens.is_some(), secure.as_ref()).await;
+        let listener = listen(&config.listen).await?;
+        let admin = match &config.admin {
+            Some(at) => Some(listen(at).await?),
+            None => None,
+        };
         let limiters = connect(&config).await?;
+        let role =
+            |name, url: &Option<String>, limiter: &Limiter| url.as_ref().map(|_| (name, limiter.clone()));
+        let others = [
+            role("auditor", &config.database.auditor, &limiters.auditor),
+            role("operator", &config.database.operator, &limiters.operator),
+        ];
+        let measured = Measured::begin(limiters.app.clone(), others.into_iter().flatten())?;
         let limits = mapping.map(|mapping| RateLimits::new(limiters.app.clone(), mapping));
-        let app = App::new(limiters, &config.limits, tokens, limits.clone(), measured::recorder()?);
-        Reload::of(&app, &config).zones().await?;
+        let app = App::new(limiters, &config.limits, tokens, limits.clone(), measured);
+        Reload::of(&app, &config, secure.as_ref()).zones().await?;
         let envoy = match (&config.envoy, limits) {
             (Some(envoy), Some(limits)) => {
                 // The zones are there now, if they ever are.
                 limits.ready().await.map_err(|error| Failure::new(error.to_string()))?;
-                Some(Grpc { listener: listen(&envoy.listen, config.tokens.is_some()).await?, limits })
+                Some(Grpc { listener: listen(&envoy.listen).await?, limits })
             }
             _ => None,
         };
-        Ok(Self { app, listener, envoy, config })
+        Ok(Self { app, listener, admin, envoy, secure, config })
     }
 
     /// Where Envoy asks; None where that is not offered.
@@ -71,7 +89,12 @@ impl Server {
         self.envoy.as_ref().map(|envoy| envoy.listener.address())
     }
 
-    /// Where it listens: `http://127.0.0.1:7411`, `unix:/run/tallygate.sock`.
+    /// Where `/metrics` is, if it has an address of its own.
+    pub fn admin_address(&self) -> Option<String> {
+        self.admin.as_ref().map(Listener::address)
+    }
+
+    /// Where it listens: `http://127.0.0.1:7411`, with `https` under TLS, `unix:/run/tallygate.sock`.
     pub fn address(&self) -> String {
         self.listener.address()
     }
@@ -83,7 +106,7 @@ impl Server {
 
     /// A handle to read the files again while it runs.
     pub fn reload(&self) -> Reload {
-        Reload::of(&self.app, &self.config)
+        Reload::of(&self.app, &self.config, self.secure.as_ref())
     }
 
     /// Answers until `stop` is over. Then `/readyz` says no for a while, nothing more is accepted, what was accepted is
@@ -92,7 +115,7 @@ impl Server {
     /// # Errors
     /// Not every request was answered in the time for that, or not everything could be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-        let Self { app, listener, envoy, config } = self;
+        let Self { app, listener, admin, envoy, config, .. } = self;
         let (health, health_service) = tallygate_envoy::health().await;
         let (over, ends) = watch::channel(false);
         let told = async {
@@ -107,14 +130,22 @@ impl Server {
             async move { drop(ends.wait_for(|is_over| *is_over).await) }
         };
         let (limits, drain) = (&config.limits, Duration::from_secs(config.stopping.drain_s));
-        let http = serve(listener, Speaks::Http1, api::routes(app.clone()), limits, until_over(), drain);
+        let routes = api::routes(app.clone(), admin.is_none());
+        let http = serve(listener, Speaks::Http1, routes, limits, until_over(), drain);
+        let admin = async {
+            let Some(listener) = admin else { return Ok(()) };
+            serve(listener, Speaks::Http1, api::admin(app.clone()), limits, until_over(), drain).await
+        };
         let grpc = async {
             let Some(Grpc { listener, limits: service }) = envoy else { return Ok(()) };
             let router = grpc::routes(app.clone(), service, Routes::new(health_service));
             serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
         };
-        let ((), http, grpc) = tokio::join!(told, http, grpc);
-        let served = http.and(grpc);
+        let ((), http, admin, grpc) = tokio::select! {
+            ended = async { tokio::join!(told, http, admin, grpc) } => ended,
+            never = app.measured().watch(app.auditor()) => match never {},
+        };
+        let served = http.and(admin).and(grpc);
         let closed = app.close().await;
         served?;
         Ok(closed?)
@@ -122,20 +153,24 @@ impl Server {
 }
 
 impl Reload {
-    fn of(app: &App, config: &Config) -> Self {
+    fn of(app: &App, config: &Config, secure: Option<&Secure>) -> Self {
         let Config { tokens, zones, .. } = config.clone();
-        Self { app: app.clone(), tokens, zones }
+        Self { app: app.clone(), tokens, zones, secure: secure.cloned() }
     }
 
-    /// Reads the tokens and the zones again. A file that is not good changes nothing.
+    /// Reads the tokens, the zones, the certificates and the key again. A file that is not good changes nothing.
     ///
     /// # Errors
     /// A file that cannot be read or is not good; a database that does not answer.
     pub async fn files(&self) -> Result<(), Failure> {
         let tokens = self.tokens.as_deref().map(Tokens::read_file).transpose()?;
+        let shown = self.secure.as_ref().map(Secure::read).transpose()?;
         self.zones().await?;
         if let Some(tokens) = tokens {
             self.app.set_tokens(tokens);
+        }
+        if let (Some(secure), Some(shown)) = (&self.secure, shown) {
+            secure.set(shown);
         }
         Ok(())
     }
@@ -148,8 +183,8 @@ impl Reload {
 }
 
 /// Listens where the server may: without tokens, where only this machine reaches it.
-async fn listen(at: &str, has_tokens: bool) -> Result<Listener, Failure> {
-    let listener = Listener::bind(at).await?;
+async fn listen(at: &str, has_tokens: bool, secure: Option<&Secure>) -> Result<Listener, Failure> {
+    let listener = Listener::bind(at, secure).await?;
     if has_tokens || listener.is_local() {
         return Ok(listener);
     }

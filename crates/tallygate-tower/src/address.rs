@@ -115,6 +115,11 @@ impl ClientAddress {
         }
     }
 
+    /// The address of whoever sent this; None where the server does not tell the peer.
+    pub(crate) fn of(&self, parts: &Parts) -> Option<IpAddr> {
+        peer(parts).map(|peer| self.find(peer.ip(), &parts.headers))
+    }
+
     fn key(&self, address: IpAddr) -> String {
         match address {
             IpAddr::V4(address) => format!("ip:{address}"),
@@ -129,10 +134,8 @@ impl ClientAddress {
 
 impl Who for ClientAddress {
     fn who<'p>(&'p self, parts: &'p Parts) -> Answer<'p> {
-        Box::pin(ready(match peer(parts) {
-            Some(peer) => Subject::Key(self.key(self.find(peer.ip(), &parts.headers))),
-            None => Subject::Nobody,
-        }))
+        let key = self.of(parts).map(|address| Subject::Key(self.key(address)));
+        Box::pin(ready(key.unwrap_or(Subject::Nobody)))
     }
 }
 

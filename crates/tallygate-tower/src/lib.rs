@@ -39,6 +39,8 @@ mod due;
 mod fields;
 mod layer;
 mod limit;
+#[cfg(feature = "region")]
+mod region;
 mod service;
 pub mod who;
 
@@ -51,6 +53,8 @@ pub use crate::body::Body;
 pub use crate::fields::Fields;
 pub use crate::layer::RateLimit;
 pub use crate::limit::{After, Limit, Nobody};
+#[cfg(feature = "region")]
+pub use crate::region::Region;
 pub use crate::service::RateLimited;
 
 // The code in the documents compiles.

@@ -173,7 +173,7 @@ fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// A key that is different for each kind, name and value. What is no printable ASCII, and what parts keys, is written as in
 /// URLs.
-fn named<const N: usize>(kind: &str, words: [&[u8]; N]) -> Subject {
+pub(crate) fn named<const N: usize>(kind: &str, words: [&[u8]; N]) -> Subject {
     let mut key = kind.to_owned();
     for (n, word) in words.iter().enumerate() {
         key.push(':');

@@ -1,5 +1,8 @@
 //! `tallygate serve`.
 
+#[cfg(feature = "otlp")]
+mod otlp;
+
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +10,9 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use tallygate_server::{Config, Failure as Refused, Reload, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layered, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use super::{Failure, Result};
 
@@ -17,10 +22,11 @@ Examples:
   tallygate serve --zones zones.toml --listen unix:/run/tallygate.sock
   tallygate serve --print-config > tallygate.toml        every setting with its default
   tallygate serve --config tallygate.toml --check-config
+  tallygate serve --config tallygate.toml --grpc 0.0.0.0:8081 --admin 127.0.0.1:7412
   curl localhost:7411/v1/check --json '{\"zone\":\"login\",\"key\":\"user:42\"}'
 
-SIGHUP reads the tokens and the zones again. SIGTERM and Ctrl-C end it: /readyz says no, nothing more is accepted, and what \
-was accepted is answered.
+SIGHUP reads the tokens, the zones and the certificates again. SIGTERM and Ctrl-C end it: /readyz says no, nothing more is \
+accepted, and what was accepted is answered.
 
 RUST_LOG says what is logged to stderr: tallygate_server=info for a line for each request. No key is ever in it.
 
@@ -36,6 +42,12 @@ pub struct Args {
     /// Where to listen: an address with a port, or unix:PATH [default: 127.0.0.1:7411]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Where Envoy asks over gRPC; the file of settings has the mapping [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    grpc: Option<String>,
+    /// Where /metrics is, with health, and not where callers ask
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
     /// The file of tokens; see tallygate token add
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
@@ -46,12 +58,15 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: Log,
     /// Print a file with every setting and its default, and end
-    #[arg(long, conflicts_with_all = ["config", "listen", "tokens", "zones", "check_config"])]
+    #[arg(long, conflicts_with_all = ["config", "listen", "grpc", "admin", "tokens", "zones", "check_config"])]
     print_config: bool,
-    /// Read the settings, the tokens and the zones, say what is wrong with them, and end
+    /// Read the settings and the files that they name, say what is wrong with them, and end
     #[arg(long)]
     check_config: bool,
 }
+
+/// Whoever takes the lines, and could take more.
+type Logged = Layered<Box<dyn Layer<Registry> + Send + Sync>, Registry>;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Log {
@@ -75,6 +90,13 @@ pub async fn run(url: Option<String>, args: Args) -> Result {
     let mut config = args.config.as_deref().map(Config::read_file).transpose()?.unwrap_or_default();
     config.database.app = url.unwrap_or(config.database.app);
     config.listen = args.listen.unwrap_or(config.listen);
+    config.admin = args.admin.or(config.admin);
+    if let Some(address) = args.grpc {
+        let envoy = config.envoy.as_mut().ok_or_else(|| {
+            Failure::new("--grpc is where Envoy asks, which takes a mapping: set [envoy] mapping in the file of --config")
+        })?;
+        envoy.listen = address;
+    }
     config.tokens = args.tokens.or(config.tokens);
     config.zones = args.zones.or(config.zones);
     if args.check_config {
@@ -82,7 +104,12 @@ pub async fn run(url: Option<String>, args: Args) -> Result {
         writeln!(stdout(), "the settings are good")?;
         return Ok(ExitCode::SUCCESS);
     }
-    log(args.log)?;
+    #[cfg(feature = "otlp")]
+    let traces = otlp::Traces::begin()?;
+    let log = log(args.log)?;
+    #[cfg(feature = "otlp")]
+    let log = log.with(traces.layer());
+    log.init();
     // Before anybody is answered: a signal that comes then is not lost.
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mut hangup = listen(SignalKind::hangup())?;
@@ -99,7 +126,10 @@ pub async fn run(url: Option<String>, args: Args) -> Result {
         }
         eprintln!("ending; what was accepted is answered");
     };
-    server.run(end).await?;
+    let ended = server.run(end).await;
+    #[cfg(feature = "otlp")]
+    traces.end().await;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -112,6 +142,9 @@ fn welcome(server: &Server) {
     eprintln!("serving {address}");
     if let Some(address) = server.envoy_address() {
         eprintln!("envoy:   {address}");
+    }
+    if let Some(address) = server.admin_address() {
+        eprintln!("admin:   {address}");
     }
     if !server.is_open() {
         return;
@@ -127,21 +160,21 @@ fn welcome(server: &Server) {
 /// What is wrong with a file is told, and the server goes on with what it had.
 async fn again(reload: &Reload) {
     match reload.files().await {
-        Ok(()) => eprintln!("the tokens and the zones were read again"),
+        Ok(()) => eprintln!("the tokens, the zones and the certificates were read again"),
         Err(refused) => Failure::from(refused).tell(),
     }
 }
 
-fn log(format: Log) -> Result<()> {
+fn log(format: Log) -> Result<Logged> {
     let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
         None => EnvFilter::new("warn"),
         Some(_) => EnvFilter::try_from_default_env()
             .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?,
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        Log::Text => lines.init(),
-        Log::Json => lines.json().flatten_event(true).init(),
-    }
-    Ok(())
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        Log::Text => lines.with_filter(filter).boxed(),
+        Log::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
+    };
+    Ok(tracing_subscriber::registry().with(lines))
 }

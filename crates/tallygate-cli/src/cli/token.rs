@@ -1,27 +1,41 @@
 //! `tallygate token`.
 
-use std::io::{ErrorKind, Write, stdout};
-use std::path::PathBuf;
+use std::fs;
+use std::io::{self, ErrorKind, Write, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tallygate_server::{Right, Tokens};
+use tallygate_server::{Failure as Refused, Right, TokenEntry, Tokens};
 
+use super::output::{Format, plain, render, table};
 use super::private::Private;
 use super::{Failure, Result};
 
-const EXAMPLES: &str = "\
+const ADD_EXAMPLES: &str = "\
 Examples:
   tallygate token add web --role app --zones 'login*'
   tallygate token add support --role auditor --role operator --zones '*' --file /etc/tallygate/tokens.toml
+  tallygate token add shop --role app --zones 'login*' --certificate shop.crt
 
-The token is printed once; the file keeps its hash. Whoever loses it gets another one, and the entry is removed from the file. A \
-running server reads the file again on SIGHUP.";
+The token is printed once; the file keeps its hash. Whoever loses it gets another one, and the entry is removed. With \
+--certificate no token is made: who shows this certificate is known by it. A running server reads the file again on SIGHUP.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  tallygate token list
+  tallygate token list --format json";
+
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  tallygate token remove web
+
+The rest of the file stays as it is. A running server refuses the token after SIGHUP.";
 
 /// The tokens of a server's callers
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Makes a token, adds its hash to the file and prints it
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = ADD_EXAMPLES)]
     Add {
         /// Who gets it: 1 to 64 letters, digits, '-', '_' and '.'. What it sets is recorded under this name
         name: String,
@@ -31,26 +45,103 @@ pub enum Command {
         /// In which zones: a name, in which * stands for any characters
         #[arg(long, value_name = "GLOB", required = true)]
         zones: Vec<String>,
+        /// A certificate as PEM by which it is known, and by no token
+        #[arg(long, value_name = "FILE")]
+        certificate: Option<PathBuf>,
         /// The file of tokens; it is made if it is not there
+        #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
+        file: PathBuf,
+    },
+    /// Shows who may ask; no secret and no hash
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// The file of tokens
+        #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
+        file: PathBuf,
+        /// How to print
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Removes a token from the file
+    #[command(after_help = REMOVE_EXAMPLES)]
+    Remove {
+        /// Whose it is
+        name: String,
+        /// The file of tokens
         #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
         file: PathBuf,
     },
 }
 
 pub fn run(command: Command) -> Result {
-    let Command::Add { name, roles, zones, file } = command;
-    let shown = file.display();
-    let unwritten = |error: std::io::Error| Failure::new(format!("{shown} cannot be written: {error}"));
-    let before = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::new(format!("{shown} cannot be read: {error}"))),
-    };
-    let made = Tokens::make(&name, &roles, &zones)?;
-    let gap = if before.is_empty() { "" } else { "\n" };
-    let text = format!("{before}{gap}{}", made.entry);
-    Tokens::read(&text).map_err(|refused| Failure::new(format!("{shown}: {refused}")))?;
-    Private::begin(&file).and_then(|private| private.end(&text)).map_err(unwritten)?;
-    writeln!(stdout(), "{}", made.secret)?;
+    match command {
+        Command::Add { name, roles, zones, certificate, file } => {
+            let (told, entry) = match certificate {
+                Some(certificate) => {
+                    (format!("added  {name}"), Tokens::admit(&name, &roles, &zones, &certificate)?)
+                }
+                None => {
+                    let made = Tokens::make(&name, &roles, &zones)?;
+                    (made.secret, made.entry)
+                }
+            };
+            add(&file, &entry)?;
+            writeln!(stdout(), "{told}")?;
+        }
+        Command::List { file, format } => list(&Tokens::read_file(&file)?, format)?,
+        Command::Remove { name, file } => {
+            remove(&file, &name)?;
+            writeln!(stdout(), "removed  {name}")?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn add(file: &Path, entry: &str) -> Result<()> {
+    let before = match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| unreadable(file, &error))?,
+    };
+    let gap = if before.is_empty() { "" } else { "\n" };
+    let text = format!("{before}{gap}{entry}");
+    Tokens::read(&text).map_err(|refused| wrong(file, &refused))?;
+    write(file, &text)
+}
+
+fn remove(file: &Path, name: &str) -> Result<()> {
+    let before = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+    write(file, &Tokens::remove(&before, name).map_err(|refused| wrong(file, &refused))?)
+}
+
+fn list(tokens: &Tokens, format: Format) -> Result<()> {
+    let entries: Vec<_> = tokens.entries().collect();
+    let mut out = stdout().lock();
+    match format {
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&entries)?)?,
+        Format::Table if entries.is_empty() => {
+            writeln!(out, "no tokens yet; make one: tallygate token add web --role app --zones 'login*'")?;
+        }
+        Format::Table => {
+            let mut table = table(&["name", "roles", "zones", "known by"]);
+            for TokenEntry { name, roles, zones, by } in entries {
+                let roles: Vec<_> = roles.into_iter().map(Right::as_str).collect();
+                table.add_row([name, roles.join(" "), plain(&zones.join(" ")), by.to_owned()]);
+            }
+            out.write_all(render(&table, 0).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    let written = Private::begin(file).and_then(|private| private.end(text));
+    written.map_err(|error| Failure::new(format!("{} cannot be written: {error}", file.display())))
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{} cannot be read: {error}", file.display()))
+}
+
+fn wrong(file: &Path, refused: &Refused) -> Failure {
+    Failure::new(format!("{}: {refused}", file.display()))
 }

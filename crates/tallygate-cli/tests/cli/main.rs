@@ -10,6 +10,8 @@ mod evidence;
 mod history;
 mod maintain;
 mod migrate;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod policies;
 mod program;
 mod refused;

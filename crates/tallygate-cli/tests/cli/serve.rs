@@ -6,23 +6,26 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use uuid::Uuid;
 
 use super::program::Program;
 
 /// A server that is killed where a test ends before it.
-struct Server {
+pub struct Server {
     child: Child,
     /// `127.0.0.1:41234`.
-    at: String,
+    pub at: String,
     welcome: String,
+    /// What it says after its welcome, to its end.
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
-    fn start(program: &Program, args: &[&str]) -> Self {
+    pub fn start(program: &Program, args: &[&str]) -> Self {
         let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
         let mut child = program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
@@ -33,9 +36,19 @@ impl Server {
         }
         let at = welcome.lines().next().and_then(|line| line.strip_prefix("serving http://"));
         let at = at.unwrap_or_else(|| panic!("{welcome}")).to_owned();
-        // Nobody waits for a reader of its log.
-        thread::spawn(move || lines.read_to_string(&mut String::new()));
-        Self { child, at, welcome }
+        let log = thread::spawn(move || {
+            let mut log = String::new();
+            lines.read_to_string(&mut log).ok();
+            log
+        });
+        Self { child, at, welcome, log: Some(log) }
+    }
+
+    /// Tells it to end, and what it said.
+    pub fn end(mut self) -> String {
+        self.signal("-TERM");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        self.log.take().unwrap().join().unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -176,19 +189,116 @@ fn a_killed_server_keeps_every_answer_that_it_gave() {
     program.ok(&["audit", "verify"]);
 }
 
+/// Half a request each, as long as a head may be, from more connections than the server has at once.
+#[test]
+fn a_flood_of_half_requests_takes_bounded_memory_and_others_are_answered() {
+    const AT_ONCE: usize = 1_200;
+    const HEAD: usize = 16_384;
+    let waves = if std::env::var_os("TALLYGATE_SOAK").is_some() { 84 } else { 3 };
+    let program = Program::new();
+    program.ok(&["zone", "set", "login", "--rate", "1000000", "--per", "60s"]);
+    let limits = format!(
+        "limits = {{ connections = 1000, connections_per_peer = 400, head_s = 1, head_bytes = {HEAD} }}"
+    );
+    std::fs::write(program.path("tallygate.toml"), limits).unwrap();
+    let server = Server::start(&program, &["--config", "tallygate.toml"]);
+    let most_kib = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        most.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    assert_eq!(check(&server.at, "before", Uuid::now_v7()).unwrap().0, 200);
+    let before = most_kib();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let connect_from = |last: u8| {
+        let connected = runtime.block_on(async {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 1, last], 0).into()).unwrap();
+            socket.connect(server.at.parse().unwrap()).await
+        });
+        let stream = connected.unwrap().into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream
+    };
+    let half = format!("POST /v1/check HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(HEAD - 100));
+    let mut opened = 0;
+    for wave in 0..waves {
+        // Two addresses, so that not every place is theirs.
+        let half_requests: Vec<_> = (0..AT_ONCE)
+            .filter_map(|n| {
+                let mut stream = connect_from(1 + (n % 2) as u8);
+                stream.write_all(half.as_bytes()).ok().map(|()| stream)
+            })
+            .collect();
+        opened += AT_ONCE;
+        let (status, answer) = check(&server.at, "meanwhile", Uuid::now_v7()).unwrap();
+        assert_eq!((status, &answer["allowed"]), (200, &Value::Bool(true)), "wave {wave}");
+        for mut stream in half_requests {
+            stream.read_to_end(&mut Vec::new()).ok(); // until it is let go
+        }
+    }
+    let more = most_kib() - before;
+    println!("{opened} half requests took {more} KiB more, at most");
+    // Of 800 connections, the head and as much again.
+    assert!(more < 800 * 2 * HEAD / 1_024, "{more} KiB more");
+}
+
 #[test]
 fn sigterm_ends_it_and_sighup_reads_its_files_again() {
     let program = Program::new();
     std::fs::write(program.path("zones.toml"), "zone.login = { rate = 1, per = '60s' }").unwrap();
-    let mut server = Server::start(&program, &["--zones", "zones.toml"]);
+    let server = Server::start(&program, &["--zones", "zones.toml"]);
     assert_eq!(check(&server.at, "a", Uuid::now_v7()).unwrap().1["limit"], 1);
     std::fs::write(program.path("zones.toml"), "zone.login = { rate = 7, per = '60s' }").unwrap();
     server.signal("-HUP");
     while check(&server.at, "b", Uuid::now_v7()).unwrap().1["limit"] != 7 {
         thread::yield_now();
     }
-    server.signal("-TERM");
-    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    server.end();
+}
+
+/// An operator goes from an alert to the log, from there to the ledger and to the caller's trace.
+#[test]
+fn what_is_seen_from_outside_leads_to_the_ledger() {
+    let program = Program::with_login().env("RUST_LOG", "tallygate_server=info");
+    let server = Server::start(&program, &["--log", "json"]);
+    let shell = |line: String| String::from_utf8(program.shell(&line).output().unwrap().stdout).unwrap();
+    let finished = |at: &str| {
+        let metrics = shell(format!("curl -s {at}/metrics"));
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("tallygate_maintain_finished_timestamp_seconds "));
+        line.map(|value| value.parse::<f64>().unwrap())
+    };
+    let seen = |at: &str| loop {
+        match finished(at) {
+            Some(seconds) => break seconds,
+            None => thread::yield_now(),
+        }
+    };
+    assert_eq!(seen(&server.at), 0.0, "maintain has never run");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let decided = shell(format!(
+        "curl -s {}/v1/check -H 'traceparent: 00-{trace}-00f067aa0ba902b7-01' --json '{{\"zone\":\"login\",\"key\":\"user:42\"}}'",
+        server.at
+    ));
+    let decided: Value = serde_json::from_str(&decided).unwrap();
+    let log = server.end();
+    assert!(!log.contains("user:42"), "{log}");
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.into_iter().find(|line| line["route"] == "/v1/check").unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(
+        (&line["status"], &line["method"], &line["message"]),
+        (&200.into(), &"POST".into(), &"request".into())
+    );
+    assert_eq!((&line["span"]["trace_id"], &line["txn"]), (&trace.into(), &decided["txn_id"]));
+    let rows = program.ok(&["history", "--txn", line["txn"].as_str().unwrap(), "--format", "json"]);
+    assert!(rows.contains("user:42"), "{rows}");
+
+    program.ok(&["maintain"]);
+    let server = Server::start(&program, &[]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((0.0..600.0).contains(&(now - seen(&server.at))), "{now}");
 }
 
 #[test]
@@ -230,9 +340,15 @@ fn what_envoys_limiter_was_told_is_served_by_this_one() {
         assert!(told.out.contains(json[name].as_str().unwrap()), "{told:?}");
         std::fs::write(program.path(&format!("{name}.toml")), json[name].as_str().unwrap()).unwrap();
     }
-    let settings = "[envoy]\nlisten = \"127.0.0.1:0\"\nmapping = \"mapping.toml\"";
+    let settings = "[envoy]\nlisten = \"nowhere\"\nmapping = \"mapping.toml\"";
     std::fs::write(program.path("tallygate.toml"), settings).unwrap();
-    let server = Server::start(&program, &["--config", "tallygate.toml", "--zones", "zones.toml"]);
+    let addresses = ["--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let files = ["--config", "tallygate.toml", "--zones", "zones.toml"];
+    let server = Server::start(&program, &[files, addresses].concat());
+    let lines: Vec<_> = server.welcome.lines().collect();
+    assert!(lines[1].starts_with("envoy:   http://127.0.0.1:"), "{lines:?}");
+    assert!(lines[2].starts_with("admin:   http://127.0.0.1:"), "{lines:?}");
+    program.run(&["serve", "--grpc", "127.0.0.1:0"]).assert_refused("[envoy] mapping");
     let ask = || {
         let asked = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"7"}]}]}"#;
         let line = format!("curl -s -o /dev/null -w '%{{http_code}}' {}/json --json '{asked}'", server.at);
@@ -269,4 +385,50 @@ fn a_token_is_printed_once_and_its_file_is_private() {
     std::fs::write(program.path("tokens.toml"), "nonsense").unwrap();
     assert_eq!(add("third").code, 2);
     assert_eq!(file(), "nonsense");
+}
+
+#[test]
+fn tokens_are_listed_and_removed_and_what_else_stands_in_the_file_stays() {
+    let program = Program::new();
+    let token = |args: &[&str]| program.run(&[&["token"], args].concat());
+    let file = || std::fs::read_to_string(program.path("tokens.toml")).unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    std::fs::write(program.path("shop.pem"), pem).unwrap();
+    let secret = token(&["add", "web", "--role", "app", "--zones", "log*"]).out.trim().to_owned();
+    let shop = ["add", "shop", "--role", "app", "--role", "auditor", "--zones", "*", "--certificate"];
+    token(&[&shop[..], &["nowhere.pem"]].concat()).assert_refused("nowhere.pem cannot be read");
+    token(&[&shop[..], &["tokens.toml"]].concat()).assert_refused("tokens.toml has no certificate");
+    let added = token(&[&shop[..], &["shop.pem"]].concat());
+    assert_eq!((added.code, added.out.as_str()), (0, "added  shop\n"));
+    std::fs::write(program.path("tokens.toml"), format!("# ours\n\n{}# the end\n", file())).unwrap();
+
+    let (table, json) = (token(&["list"]).out, token(&["list", "--format", "json"]).out);
+    let rows = [
+        "name  roles        zones  known by",
+        "web   app          log*   token",
+        "shop  app auditor  *      certificate",
+    ];
+    assert_eq!(table.lines().map(str::trim_end).collect::<Vec<_>>(), rows);
+    let expected = json!([
+        { "name": "web", "roles": ["app"], "zones": ["log*"], "by": "token" },
+        { "name": "shop", "roles": ["app", "auditor"], "zones": ["*"], "by": "certificate" },
+    ]);
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), expected);
+    let before = file();
+    assert!(!before.contains(&secret) && before.contains("certificate = "));
+
+    token(&["remove", "nobody"]).assert_refused("there is no token \"nobody\"");
+    token(&["remove", "web", "--file", "nowhere.toml"]).assert_refused("nowhere.toml cannot be read");
+    assert_eq!(file(), before);
+    assert_eq!(token(&["remove", "web"]).out, "removed  web\n");
+    let (_, rest) = before.rsplit_once("[[token]]").unwrap();
+    assert_eq!(file(), format!("# ours\n\n[[token]]{rest}"));
+    let mode = std::fs::metadata(program.path("tokens.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    token(&["remove", "shop"]);
+    assert!(token(&["list"]).out.starts_with("no tokens yet"));
+    std::fs::write(program.path("tokens.toml"), "nonsense").unwrap();
+    for command in [&["list"][..], &["remove", "web"]] {
+        token(command).assert_refused("tokens.toml: the file of tokens cannot be read");
+    }
 }

@@ -1,26 +1,30 @@
 //! What becomes of a charge: settled, cancelled, given back, released.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tallygate::{Charged, Recorded};
 use uuid::Uuid;
 
 use super::body::Asked;
+use super::head::{By, role};
 use crate::app::App;
-use crate::caller::{Caller, Right};
+use crate::caller::Caller;
 use crate::problem::Problem;
 
 /// A charge by its transaction: in every bucket that this charged, or in one.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Charge")]
 pub(crate) struct Of {
     txn: Uuid,
     zone: Option<String>,
     key: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// What a reservation came to.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settled {
     txn: Uuid,
@@ -31,33 +35,34 @@ pub(crate) struct Settled {
 }
 
 /// A row for each bucket.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Acted {
     recorded: Vec<Recorded>,
 }
 
-type Answer = Result<Json<Acted>, Problem>;
+/// With the transaction, for the log.
+type Answer = Result<(Extension<Uuid>, Json<Acted>), Problem>;
+type Asker = By<role::App>;
 
 pub(crate) async fn settle(
     State(app): State<App>,
-    caller: Caller,
-    Asked { what, .. }: Asked<Settled>,
+    caller: Asker,
+    Asked(Settled { txn, zone, key, cost }): Asked<Settled>,
 ) -> Answer {
-    let Settled { txn, zone, key, cost } = what;
     let charged = Of { txn, zone, key }.charged(&caller)?;
-    told(app.limiter().settle(charged, cost).await)
+    told(txn, app.limiter().settle(charged, cost).await)
 }
 
-pub(crate) async fn cancel(State(app): State<App>, caller: Caller, Asked { what, .. }: Asked<Of>) -> Answer {
-    told(app.limiter().cancel(what.charged(&caller)?).await)
+pub(crate) async fn cancel(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
+    told(of.txn, app.limiter().cancel(of.charged(&caller)?).await)
 }
 
-pub(crate) async fn refund(State(app): State<App>, caller: Caller, Asked { what, .. }: Asked<Of>) -> Answer {
-    told(app.limiter().refund(what.charged(&caller)?).await)
+pub(crate) async fn refund(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
+    told(of.txn, app.limiter().refund(of.charged(&caller)?).await)
 }
 
-pub(crate) async fn release(State(app): State<App>, caller: Caller, Asked { what, .. }: Asked<Of>) -> Answer {
-    told(app.limiter().release(what.charged(&caller)?).await)
+pub(crate) async fn release(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
+    told(of.txn, app.limiter().release(of.charged(&caller)?).await)
 }
 
 impl Of {
@@ -65,11 +70,10 @@ impl Of {
         let charged = Charged::by(self.txn);
         match (self.zone, self.key) {
             (Some(zone), Some(key)) => {
-                caller.may(Right::App, &zone)?;
+                caller.within(&zone)?;
                 Ok(charged.in_bucket(zone, key))
             }
             (None, None) => {
-                caller.must(Right::App)?;
                 if caller.sees_all() {
                     return Ok(charged);
                 }
@@ -83,6 +87,6 @@ impl Of {
     }
 }
 
-fn told(recorded: tallygate::Result<Vec<Recorded>>) -> Answer {
-    Ok(Json(Acted { recorded: recorded? }))
+fn told(txn: Uuid, recorded: tallygate::Result<Vec<Recorded>>) -> Answer {
+    Ok((Extension(txn), Json(Acted { recorded: recorded? })))
 }

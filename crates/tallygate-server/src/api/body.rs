@@ -1,5 +1,7 @@
 //! Bodies of requests: whole, bounded in size and in time, and of JSON.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,30 +10,50 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
-use uuid::Uuid;
 
-use crate::app::App;
+use crate::app::{App, single};
 use crate::config::Limits;
 use crate::problem::Problem;
 
-/// What a body says, and the transaction that the header `Idempotency-Key` names.
-pub(crate) struct Asked<T> {
-    pub what: T,
-    pub txn: Option<Uuid>,
-}
+/// What a body says.
+pub(crate) struct Asked<T>(pub T);
+
+/// What is read from an object, and not from an array of its values without their names.
+pub(crate) struct Object<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Asked<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         expect(request.headers(), "application/json")?;
-        let txn = idempotency_key(request.headers())?;
         let body = whole(request.into_body(), app.limits()).await?;
-        let what =
+        let Object(what) =
             serde_json::from_slice(&body).map_err(|error| Problem::invalid(format!("the body: {error}")))?;
-        Ok(Self { what, txn })
+        Ok(Self(what))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Named<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Named<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(Named(PhantomData))
     }
 }
 
@@ -45,21 +67,13 @@ pub(crate) async fn whole(body: Body, limits: &Limits) -> Result<Bytes, Problem>
 
 /// A page of another site cannot send this type without asking first.
 pub(crate) fn expect(headers: &HeaderMap, kind: &str) -> Result<(), Problem> {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value = single(headers, CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let told = value.split(';').next().unwrap_or_default().trim();
     if told.eq_ignore_ascii_case(kind) {
         return Ok(());
     }
     let detail = format!("the body is to be of the type {kind}; send Content-Type: {kind}");
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid", detail))
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<Uuid>, Problem> {
-    let mut keys = headers.get_all("idempotency-key").iter();
-    let Some(key) = keys.next() else { return Ok(None) };
-    let key = key.to_str().ok().filter(|_| keys.next().is_none()).and_then(|key| key.trim().parse().ok());
-    key.map(Some)
-        .ok_or_else(|| Problem::invalid("Idempotency-Key is not one UUID; a new one names a new transaction"))
 }
 
 pub(crate) fn too_slow() -> Problem {

@@ -1,43 +1,59 @@
 //! Checks: one, several that pass together, a look, a reservation.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tallygate::{Check, Combined};
+use tallygate::{Check, Combined, Decision};
 use uuid::Uuid;
 
-use super::body::Asked;
+use super::body::{Asked, Object};
+use super::head::{By, Idempotency, Queried, role};
 use crate::app::App;
-use crate::caller::{Caller, Right};
+use crate::caller::Caller;
 use crate::problem::Problem;
 
 /// `?status`: a blocked check is answered with 429, and not only in the body.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asking {
+    /// Whatever it says: what is blocked is answered with 429.
     status: Option<String>,
 }
 
 /// A decision, and whether it passes in the first place.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}Answer")]
 pub(crate) struct Answer<T> {
+    /// True when the transaction may pass.
     pub allowed: bool,
     #[serde(flatten)]
     pub decided: T,
 }
 
+/// The answer to a check, with the status that was asked for and the time to wait.
+pub(crate) struct Told<T> {
+    answer: Answer<T>,
+    /// For the log.
+    txn: Option<Uuid>,
+    wait_us: Option<i64>,
+    by_status: bool,
+}
+
 /// Several limits of one transaction.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Several {
-    checks: Vec<Check>,
+    #[schemars(with = "Vec<Check>")]
+    checks: Vec<Object<Check>>,
     txn: Option<Uuid>,
 }
 
-#[derive(Deserialize)]
+/// A bucket to be looked at.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Look {
     zone: String,
@@ -47,57 +63,60 @@ pub(crate) struct Look {
 
 pub(crate) async fn one(
     State(app): State<App>,
-    caller: Caller,
-    Query(asking): Query<Asking>,
-    Asked { what, txn }: Asked<Check>,
-) -> Result<Response, Problem> {
-    let decision = app.limiter().check(named(&caller, what, txn)?).await?;
-    let (blocked, wait_us) = (decision.blocked, decision.retry_after_us);
-    Ok(answer(&asking, blocked, wait_us, decision))
+    caller: By<role::App>,
+    Queried(asking): Queried<Asking>,
+    Idempotency(txn): Idempotency,
+    Asked(check): Asked<Check>,
+) -> Result<Told<Decision>, Problem> {
+    let decision = app.limiter().check(named(&caller, check, txn)?).await?;
+    Ok(told(&asking, Some(decision.txn_id), decision.blocked, decision.retry_after_us, decision))
 }
 
 /// A check that holds for a time.
 pub(crate) async fn reserve(
     app: State<App>,
-    caller: Caller,
-    asking: Query<Asking>,
-    asked: Asked<Check>,
-) -> Result<Response, Problem> {
-    if asked.what.ttl().is_none() {
+    caller: By<role::App>,
+    asking: Queried<Asking>,
+    txn: Idempotency,
+    Asked(check): Asked<Check>,
+) -> Result<Told<Decision>, Problem> {
+    if check.ttl().is_none() {
         return Err(Problem::invalid("a reservation needs ttl_us: for how many microseconds it holds"));
     }
-    one(app, caller, asking, asked).await
+    one(app, caller, asking, txn, Asked(check)).await
 }
 
 pub(crate) async fn peek(
     State(app): State<App>,
-    caller: Caller,
-    Asked { what: Look { zone, key, member }, .. }: Asked<Look>,
-) -> Result<Response, Problem> {
+    caller: By<role::App>,
+    Asked(Look { zone, key, member }): Asked<Look>,
+) -> Result<Json<Answer<Decision>>, Problem> {
     let check = member.into_iter().fold(Check::new(zone, key).cost(0), Check::member);
     let decision = app.limiter().check(named(&caller, check, None)?).await?;
-    Ok(Json(Answer { allowed: decision.is_allowed(), decided: decision }).into_response())
+    Ok(Json(Answer { allowed: decision.is_allowed(), decided: decision }))
 }
 
 pub(crate) async fn all(
     State(app): State<App>,
-    caller: Caller,
-    Query(asking): Query<Asking>,
-    Asked { what, txn }: Asked<Several>,
-) -> Result<Response, Problem> {
-    if what.checks.is_empty() {
+    caller: By<role::App>,
+    Queried(asking): Queried<Asking>,
+    Idempotency(header): Idempotency,
+    Asked(Several { checks, txn }): Asked<Several>,
+) -> Result<Told<Combined>, Problem> {
+    if checks.is_empty() {
         return Err(Problem::invalid("checks is empty: without a limit everything would pass; name one"));
     }
-    let txn = same(what.txn, txn)?;
-    let checks = what.checks.into_iter().map(|check| named(&caller, check, txn)).collect::<Result<_, _>>()?;
-    let combined: Combined = app.limiter().check_all(checks).await?;
-    let (blocked, wait_us) = (combined.blocked, combined.retry_after_us);
-    Ok(answer(&asking, blocked, wait_us, combined))
+    let txn = same(txn, header)?;
+    let checks =
+        checks.into_iter().map(|Object(check)| named(&caller, check, txn)).collect::<Result<_, _>>()?;
+    let combined = app.limiter().check_all(checks).await?;
+    let txn = combined.decisions.first().map(|decision| decision.txn_id);
+    Ok(told(&asking, txn, combined.blocked, combined.retry_after_us, combined))
 }
 
 /// A check that its caller may ask, under the transaction that was named.
 pub(crate) fn named(caller: &Caller, check: Check, txn: Option<Uuid>) -> Result<Check, Problem> {
-    caller.may(Right::App, check.zone())?;
+    caller.within(check.zone())?;
     let txn = same(check.txn_id(), txn)?;
     Ok(txn.into_iter().fold(check, Check::txn))
 }
@@ -111,15 +130,25 @@ fn same(named: Option<Uuid>, header: Option<Uuid>) -> Result<Option<Uuid>, Probl
     }
 }
 
-fn answer<T: Serialize>(asking: &Asking, blocked: bool, wait_us: Option<i64>, decided: T) -> Response {
-    let mut response = Json(Answer { allowed: !blocked, decided }).into_response();
-    if blocked && asking.status.is_some() {
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+fn told<T>(asking: &Asking, txn: Option<Uuid>, blocked: bool, wait_us: Option<i64>, decided: T) -> Told<T> {
+    Told { answer: Answer { allowed: !blocked, decided }, txn, wait_us, by_status: asking.status.is_some() }
+}
+
+impl<T: Serialize> IntoResponse for Told<T> {
+    fn into_response(self) -> Response {
+        let blocked = !self.answer.allowed;
+        let mut response = Json(self.answer).into_response();
+        if blocked && self.by_status {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        }
+        if let Some(txn) = self.txn {
+            response.extensions_mut().insert(txn);
+        }
+        if let Some(us) = self.wait_us.filter(|_| blocked) {
+            // Not before it passes: rounded up.
+            let seconds = us / 1_000_000 + i64::from(us % 1_000_000 > 0);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        response
     }
-    if let Some(us) = wait_us.filter(|_| blocked) {
-        // Not before it passes: rounded up.
-        let seconds = us / 1_000_000 + i64::from(us % 1_000_000 > 0);
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-    }
-    response
 }

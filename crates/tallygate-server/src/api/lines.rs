@@ -4,82 +4,82 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
-use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use axum::response::Response;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
+use schemars::JsonSchema;
 use serde::Serialize;
-use tallygate::Check;
-use tokio::time::timeout;
+use tallygate::Decision;
+use tokio::time::{Instant, timeout_at};
 
-use super::body::{expect, too_large, too_slow};
+use super::body::{Object, expect, too_large, too_slow};
 use super::check::{Answer, named};
+use super::head::{By, role};
 use crate::app::App;
-use crate::caller::{Caller, Right};
+use crate::caller::Caller;
 use crate::problem::Problem;
 
-const KIND: &str = "application/x-ndjson";
+pub(crate) const KIND: &str = "application/x-ndjson";
+
+/// The answer to a line.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    Decided(Answer<Decision>),
+    Not(NotDecided),
+}
 
 /// What stands in the place of a decision.
-#[derive(Serialize)]
-struct NotDecided<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NotDecided {
     /// Of the body, from 1.
     line: u64,
-    code: &'a str,
-    error: &'a str,
+    /// As in a problem document.
+    code: &'static str,
+    error: String,
 }
+
+/// The answers to a body of lines.
+pub(crate) struct Answers(Body);
 
 /// Answers begin before the body has ended. Memory holds the lines that are under way and no more; whoever reads slowly is
 /// read slowly.
 pub(crate) async fn checks(
     State(app): State<App>,
-    caller: Caller,
-    request: Request,
-) -> Result<Response, Problem> {
-    caller.must(Right::App)?;
-    expect(request.headers(), KIND)?;
-    let limits = app.limits();
-    let mut lines = Lines {
-        body: request.into_body().into_data_stream(),
-        rest: BytesMut::new(),
-        searched: 0,
-        number: 0,
-        most: limits.body_bytes,
-        patience: Duration::from_secs(limits.body_s),
-        ended: false,
-    };
-    let at_once = limits.lines_at_once;
+    caller: By<role::App>,
+    mut lines: Lines,
+) -> Result<Answers, Problem> {
+    let at_once = app.limits().lines_at_once;
     // Whoever asks whether he may send is told so by the reading of his first line; an answer would tell that he need not.
     let first = lines.numbered().await;
     let answers = iter(first).chain(lines.stream()).map(move |(number, line)| {
         let (app, caller) = (app.clone(), caller.clone());
         async move { Ok::<_, Infallible>(answer(number, line, &app, &caller).await) }
     });
-    let mut response = Response::new(Body::from_stream(answers.buffered(at_once)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
-    Ok(response)
+    Ok(Answers(Body::from_stream(answers.buffered(at_once))))
 }
 
 async fn answer(line: u64, text: Result<Bytes, Problem>, app: &App, caller: &Caller) -> Bytes {
     let decided = async {
-        let check: Check =
+        let Object(check) =
             serde_json::from_slice(&text?).map_err(|error| Problem::invalid(error.to_string()))?;
         Ok::<_, Problem>(app.limiter().check(named(caller, check, None)?).await?)
     };
-    let written = match decided.await {
-        Ok(decided) => serde_json::to_vec(&Answer { allowed: decided.is_allowed(), decided }),
+    let answer = match decided.await {
+        Ok(decided) => Line::Decided(Answer { allowed: decided.is_allowed(), decided }),
         Err(problem) => {
-            serde_json::to_vec(&NotDecided { line, code: problem.code(), error: problem.detail() })
+            Line::Not(NotDecided { line, code: problem.code(), error: problem.detail().to_owned() })
         }
     };
-    let mut written = written.unwrap_or_default();
+    let mut written = serde_json::to_vec(&answer).unwrap_or_default();
     written.push(b'\n');
     written.into()
 }
 
 /// The lines of a body, each with its number. Blank ones are passed over; after one that cannot be read there are no more.
-struct Lines {
+pub(crate) struct Lines {
     body: BodyDataStream,
     /// What came and was not told yet.
     rest: BytesMut,
@@ -89,6 +89,30 @@ struct Lines {
     most: usize,
     patience: Duration,
     ended: bool,
+}
+
+impl FromRequest<App> for Lines {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        expect(request.headers(), KIND)?;
+        let limits = app.limits();
+        Ok(Self {
+            body: request.into_body().into_data_stream(),
+            rest: BytesMut::new(),
+            searched: 0,
+            number: 0,
+            most: limits.body_bytes,
+            patience: Duration::from_secs(limits.body_s),
+            ended: false,
+        })
+    }
+}
+
+impl IntoResponse for Answers {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, KIND)], self.0).into_response()
+    }
 }
 
 impl Lines {
@@ -102,6 +126,7 @@ impl Lines {
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+        let mut until = Instant::now() + self.patience;
         loop {
             if let Some(end) = self.rest[self.searched..].iter().position(|byte| *byte == b'\n') {
                 let line = self.rest.split_to(self.searched + end + 1).freeze();
@@ -111,6 +136,7 @@ impl Lines {
                 }
                 self.number += 1;
                 if line.trim_ascii().is_empty() {
+                    until = Instant::now() + self.patience;
                     continue;
                 }
                 return Some(Ok(line));
@@ -122,7 +148,7 @@ impl Lines {
             if self.searched > self.most {
                 return self.fail(too_large(self.most));
             }
-            match timeout(self.patience, self.body.next()).await {
+            match timeout_at(until, self.body.next()).await {
                 Ok(Some(Ok(more))) => self.rest.extend_from_slice(&more),
                 Ok(None) => self.ended = true,
                 Ok(Some(Err(_))) => return self.fail(Problem::invalid("the body broke off")),

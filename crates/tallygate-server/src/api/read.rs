@@ -1,23 +1,24 @@
 //! The ledger: what was decided, why, and how buckets stand.
 
 use axum::Json;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tallygate::audit::explain::Explained;
 use tallygate::audit::{Bucket, Standing};
 use tallygate::ledger::{Entry, History};
 use uuid::Uuid;
 
+use super::head::{By, InBucket, Named, Queried, There, Transaction, role};
 use crate::app::App;
-use crate::caller::{Caller, Right};
+use crate::caller::Caller;
 use crate::problem::Problem;
 
 /// Charges that an explanation lists, if it is not said.
 const CHARGES: usize = 20;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     zone: Option<String>,
@@ -26,47 +27,49 @@ pub(crate) struct Asked {
     blocked: Option<bool>,
     since: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
+    /// Rows of a page, at most.
     limit: Option<u32>,
+    /// The last page's `next`.
     before: Option<String>,
 }
 
 /// A page of rows, newest first.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Rows {
     rows: Vec<Entry>,
     /// What `before` is of the next page; null when this was the last.
     next: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
+    /// How many of the charges that counted are listed.
     charges: Option<usize>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Key {
     key: String,
 }
 
-#[derive(Serialize)]
+/// The buckets of a key, by zone.
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Buckets {
     buckets: Vec<Bucket>,
 }
 
-type Queried<T> = Result<Query<T>, QueryRejection>;
-type Named<T> = Result<Path<T>, PathRejection>;
+type Auditor = By<role::Auditor>;
 
 pub(crate) async fn history(
     State(app): State<App>,
-    caller: Caller,
-    asked: Queried<Asked>,
+    caller: Auditor,
+    Queried(asked): Queried<Asked>,
 ) -> Result<Json<Rows>, Problem> {
-    let Asked { zone, key, txn, blocked, since, until, limit, before } = query(asked)?;
-    caller.must(Right::Auditor)?;
+    let Asked { zone, key, txn, blocked, since, until, limit, before } = asked;
     if let Some(zone) = &zone {
-        caller.may(Right::Auditor, zone)?;
+        caller.within(zone)?;
     }
     let mut history = History::default();
     (history.zone, history.key, history.txn, history.blocked) = (zone, key, txn, blocked);
@@ -78,11 +81,10 @@ pub(crate) async fn history(
 
 pub(crate) async fn transaction(
     State(app): State<App>,
-    caller: Caller,
-    txn: Named<Uuid>,
+    caller: Auditor,
+    Named(Transaction { txn }): Named<Transaction>,
 ) -> Result<Json<Rows>, Problem> {
-    caller.must(Right::Auditor)?;
-    let history = History::default().txn(path(txn)?).limit(10_000);
+    let history = History::default().txn(txn).limit(10_000);
     let rows = rows(&app, &caller, &history).await?;
     if rows.rows.is_empty() {
         return Err(Problem::not_found("no row of the ledger has this transaction"));
@@ -99,12 +101,10 @@ async fn rows(app: &App, caller: &Caller, history: &History) -> Result<Json<Rows
 
 pub(crate) async fn explanation(
     State(app): State<App>,
-    caller: Caller,
-    txn: Named<Uuid>,
-    wanted: Queried<Wanted>,
+    caller: Auditor,
+    Named(Transaction { txn }): Named<Transaction>,
+    Queried(wanted): Queried<Wanted>,
 ) -> Result<Json<Explained>, Problem> {
-    caller.must(Right::Auditor)?;
-    let (txn, wanted) = (path(txn)?, query(wanted)?);
     // Looked at first: an explanation reads whole buckets.
     let known = app.auditor().history(&History::default().txn(txn).limit(10_000)).await?;
     if !known.rows.iter().any(|row| caller.sees(&row.zone)) {
@@ -118,34 +118,20 @@ pub(crate) async fn explanation(
 
 pub(crate) async fn find(
     State(app): State<App>,
-    caller: Caller,
-    asked: Queried<Key>,
+    caller: Auditor,
+    Queried(Key { key }): Queried<Key>,
 ) -> Result<Json<Buckets>, Problem> {
-    caller.must(Right::Auditor)?;
-    let mut buckets = app.auditor().find(&query(asked)?.key).await?;
+    let mut buckets = app.auditor().find(&key).await?;
     buckets.retain(|bucket| caller.sees(&bucket.zone));
     Ok(Json(Buckets { buckets }))
 }
 
 pub(crate) async fn bucket(
     State(app): State<App>,
-    caller: Caller,
-    bucket: Named<(String, String)>,
+    There { place: InBucket { zone, key }, .. }: There<role::Auditor, InBucket>,
 ) -> Result<Json<Standing>, Problem> {
-    let (zone, key) = path(bucket)?;
-    caller.may(Right::Auditor, &zone)?;
     let standing = app.auditor().bucket(&zone, &key).await.map_err(Problem::of_read)?;
     standing
         .map(Json)
         .ok_or_else(|| Problem::not_found("nobody was ever checked under this key in this zone"))
-}
-
-/// What a query says, or one line of what is wrong with it.
-pub(super) fn query<T>(asked: Queried<T>) -> Result<T, Problem> {
-    asked.map(|Query(asked)| asked).map_err(|error| Problem::invalid(error.body_text()))
-}
-
-/// What a path names.
-pub(super) fn path<T>(named: Named<T>) -> Result<T, Problem> {
-    named.map(|Path(named)| named).map_err(|error| Problem::invalid(error.body_text()))
 }

@@ -20,6 +20,7 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         [head.as_bytes(), body].concat()
     };
     const JSON: &str = "Content-Type: application/json\r\n";
+    const CHUNKS: &[u8] = b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let deep = "[".repeat(50_000);
     for (body, status) in [
         (&b""[..], 400),
@@ -31,6 +32,17 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         (b"{\"zone\":\"login\",\"key\":\"\xff\"}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"key\":\"b\"}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"limit\":9}", 400),
+        // Names that are left out are no names.
+        (b"[\"login\",\"a\"]", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\"}{}", 400),
+        (b"\xef\xbb\xbf{\"zone\":\"login\",\"key\":\"a\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"\\ud800\"}", 400),
+        (b"{\"zone\":\"lo\\u0000gin\",\"key\":\"a\"}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"txn\":null,\"txn\":null}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1e400}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1099511627777}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"ttl_us\":18446744073709551615}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"ttl_us\":0}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1e3}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":-1}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":99999999999999999999}", 400),
@@ -62,16 +74,65 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
     }
     assert_eq!(serving.get("/v1/check").await.problem().0, 405);
     assert_eq!(serving.get("/v2/check").await.problem().0, 404);
-    assert_eq!(serving.get("/v1/history?limit=0").await.problem().0, 400);
-    assert_eq!(serving.get("/v1/history?limits=1").await.problem().0, 400);
-    assert_eq!(serving.get("/v1/history?before=x").await.problem().0, 400);
-    assert_eq!(serving.get("/v1/transactions/42").await.problem().0, 400);
-    assert_eq!(serving.get("/v1/zones/login/buckets/%FF").await.problem().0, 400);
-    assert_eq!(serving.post("/v1/check-all", json!({ "checks": [] })).await.problem().0, 400);
-    assert_eq!(
-        serving.post("/v1/check-all", json!({ "checks": [login("a"), login("a")] })).await.problem().0,
-        400
-    );
+    for query in ["colour=red", "status&status", "status=%FF"] {
+        let answer = serving.post(&format!("/v1/check?{query}"), login("a")).await;
+        assert_eq!(answer.problem(), (400, "invalid".to_owned()), "{query}");
+    }
+    let long = "k".repeat(256);
+    for (path, status) in [
+        ("/v1/history?limit=0", 400),
+        ("/v1/history?limit=4294967296", 400),
+        ("/v1/history?limits=1", 400),
+        ("/v1/history?before=x", 400),
+        ("/v1/history?before=9223372036854775807-9223372036854775807", 400),
+        ("/v1/history?zone=login&zone=address", 400),
+        ("/v1/history?zone=%FF", 400),
+        ("/v1/history?zone=login%00", 400),
+        ("/v1/history?since=yesterday", 400),
+        ("/v1/buckets?key=%00", 400),
+        ("/v1/buckets?key=", 400),
+        ("/v1/transactions/42", 400),
+        ("/v1/zones/login/buckets/%FF", 400),
+        ("/v1/zones/login/buckets/%00", 400),
+        (&format!("/v1/zones/login/buckets/{long}"), 400),
+        ("/v1/zones//buckets/a", 400),
+        // One part of a path stays one, and nothing is resolved.
+        ("/v1/zones/login%2Fbuckets%2Fa", 404),
+        ("/v1/zones/%2e%2e/buckets/a", 404),
+        ("/v1/zones/login/../address", 404),
+        ("//v1/zones", 404),
+        ("/v1/zones/", 404),
+        ("/V1/zones", 404),
+        ("*", 404),
+    ] {
+        assert_eq!(serving.get(path).await.problem().0, status, "{path}");
+    }
+    for checks in [json!([]), json!([login("a"), login("a")]), json!([["login", "a"]]), json!({})] {
+        let answer = serving.post("/v1/check-all", json!({ "checks": checks })).await;
+        assert_eq!(answer.problem().0, 400, "{checks}");
+    }
+    let header = async |field: &str| serving.check_with(field, &login("a")).await;
+    for field in ["Content-Type: text/plain", "Content-Type: application/json"] {
+        assert_eq!(header(field).await.problem().0, 415, "a second {field}");
+    }
+    for field in ["Host: localhost", "Host: attacker.example"] {
+        assert_eq!(header(field).await.problem().0, 403, "a second {field}");
+    }
+    for field in ["Idempotency-Key: ", "Idempotency-Key: \u{e9}"] {
+        assert_eq!(header(field).await.problem().0, 400, "{field}");
+    }
+    assert_eq!(header("Authorization: Bearer").await.problem().0, 401);
+    assert_eq!(header("X: a\r\n b").await.status, 400, "a field over two lines");
+    // Nobody's method but the first line's.
+    let methods = "X-HTTP-Method-Override: POST\r\nX-Method-Override: POST";
+    let get = format!("GET /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{methods}\r\n\r\n");
+    assert_eq!(serving.send(get).await.problem().0, 405);
+    // The target names the host before the field does.
+    let whole =
+        "GET http://attacker.example/v1/zones HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(serving.send(whole).await.problem().0, 403);
+    let authority = "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(serving.send(authority).await.problem().0, 404);
 
     // What is no request at all, or a head without an end.
     for bytes in [
@@ -84,6 +145,12 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         // Two lengths, by which one request could be read as two.
         b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef"
             .to_vec(),
+        b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n".to_vec(),
+        b"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n".to_vec(),
+        [CHUNKS, b"zz\r\n{\r\n0\r\n\r\n"].concat(),
+        [CHUNKS, b"fffffffffffffffff\r\n{"].concat(),
+        [CHUNKS, b"1;", "x".repeat(100_000).as_bytes()].concat(),
+        [CHUNKS, b"1\r\n{\r\n0\r\n", "X: y\r\n".repeat(20_000).as_bytes()].concat(),
     ] {
         let status = serving.send(&bytes).await.status;
         assert!(

@@ -6,15 +6,19 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tallygate_server::{Config, Envoy, Reload, Right, Server, Tokens};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+use crate::openapi::Document;
 
 pub struct Serving {
     pub at: SocketAddr,
     /// Where Envoy asks.
     pub grpc: String,
+    /// Where metrics are, if they have an address of their own.
+    pub admin: Option<String>,
     pub folder: TempDir,
     pub reload: Reload,
     stop: oneshot::Sender<()>,
@@ -58,7 +62,8 @@ impl Serving {
         (Self::begin("", &file).await, made.into_iter().map(|made| made.secret).collect())
     }
 
-    async fn begin(settings: &str, tokens: &[String]) -> Self {
+    /// With these settings and entries of the file of tokens.
+    pub async fn begin(settings: &str, tokens: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::read(settings).unwrap();
         config.listen = "127.0.0.1:0".to_owned();
@@ -76,11 +81,16 @@ impl Serving {
         std::fs::write(&zones, ZONES).unwrap();
         config.zones = Some(zones);
         let server = Server::bind(config).await.unwrap();
-        let at = server.address().strip_prefix("http://").unwrap().parse().unwrap();
+        let at = address_of(&server.address());
         let (reload, grpc) = (server.reload(), server.envoy_address().unwrap());
+        let admin = server.admin_address();
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server.run(async { stopped.await.unwrap_or_default() }));
-        Self { at, grpc, folder, reload, stop, served }
+        Self { at, grpc, admin, folder, reload, stop, served }
+    }
+
+    pub fn grpc_at(&self) -> SocketAddr {
+        address_of(&self.grpc)
     }
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {
@@ -102,14 +112,7 @@ impl Serving {
     }
 
     pub async fn ask(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
-        let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}{kind}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        ))
-        .await
+        self.send(request(method, path, token, body)).await
     }
 
     /// With a header more.
@@ -123,11 +126,14 @@ impl Serving {
         .await
     }
 
+    /// Whatever is answered, it is as the document says.
     pub async fn send(&self, bytes: impl AsRef<[u8]>) -> Answer {
         let mut stream = TcpStream::connect(self.at).await.unwrap();
         // It may answer and close before it has read everything.
         stream.write_all(bytes.as_ref()).await.ok();
-        read(&mut stream).await
+        let answer = read(&mut stream).await;
+        Document::get().holds(bytes.as_ref(), &answer);
+        answer
     }
 }
 
@@ -135,6 +141,7 @@ pub const ZONES: &str = "
 zone.login = { rate = 3, per = '60s' }
 zone.address = { rate = 5, per = '60s' }
 zone.payments = { rate = 1000, per = '24h' }
+zone.seen = { rate = 1, per = '24h', blocked-rows = 'coalesced' }
 zone.slots = { algorithm = 'concurrency', rate = 2, slot-ttl = '60s' }
 ";
 
@@ -145,8 +152,24 @@ entries = ['path=/login', 'remote_address']
 zone = 'address'
 ";
 
+/// Of `http://127.0.0.1:41234`.
+pub fn address_of(url: &str) -> SocketAddr {
+    url.split_once("://").unwrap().1.parse().unwrap()
+}
+
+/// A request after which the connection ends.
+pub fn request(method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> String {
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let body = body.map(|body| body.to_string()).unwrap_or_default();
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}{kind}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Everything until the other end closes.
-pub async fn read(stream: &mut TcpStream) -> Answer {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Answer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.ok();
     let text = String::from_utf8(bytes).unwrap();

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use serde_json::json;
+use tallygate_envoy::proto::kuadrant_service_client::RateLimitServiceClient as KuadrantClient;
 use tallygate_envoy::proto::rate_limit_descriptor::Entry;
 use tallygate_envoy::proto::rate_limit_response::Code;
 use tallygate_envoy::proto::rate_limit_service_client::RateLimitServiceClient;
@@ -17,11 +20,12 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::client::{Answer, Serving};
 
-async fn channel(serving: &Serving) -> Channel {
+pub async fn channel(serving: &Serving) -> Channel {
     Endpoint::from_shared(serving.grpc.clone()).unwrap().connect().await.unwrap()
 }
 
-async fn ask(channel: &Channel, token: Option<&str>) -> Result<Code, Status> {
+/// Of a login from an address.
+pub fn request(token: Option<&str>) -> Request<RateLimitRequest> {
     let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
     let entries = vec![entry("path", "/login"), entry("remote_address", "203.0.113.7")];
     let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
@@ -30,7 +34,11 @@ async fn ask(channel: &Channel, token: Option<&str>) -> Result<Code, Status> {
     if let Some(token) = token {
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
-    let answer = RateLimitServiceClient::new(channel.clone()).should_rate_limit(request).await?;
+    request
+}
+
+pub async fn ask(channel: &Channel, token: Option<&str>) -> Result<Code, Status> {
+    let answer = RateLimitServiceClient::new(channel.clone()).should_rate_limit(request(token)).await?;
     Ok(answer.into_inner().overall_code())
 }
 
@@ -79,6 +87,13 @@ async fn it_takes_a_token_to_check_in_every_zone() {
         assert_eq!(ask(&channel, token).await.unwrap_err().code(), tonic::Code::Unauthenticated);
         assert_eq!(ask_json(&serving, token).await.problem().0, 401);
     }
+    // Kuadrant asks at the same place, on the same terms.
+    let mut kuadrant = KuadrantClient::new(channel.clone());
+    let left =
+        kuadrant.report(request(Some(&tokens[0]))).await.unwrap().into_inner().statuses[0].limit_remaining;
+    assert_eq!(left, 2);
+    let refused = kuadrant.report(request(Some(&tokens[2]))).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
     // Whether it is there is told to everybody.
     let service = "ratelimit".to_owned();
     HealthClient::new(channel).check(HealthCheckRequest { service }).await.unwrap();
@@ -92,7 +107,7 @@ async fn it_is_told_that_the_server_ends_and_then_nothing_more_is_accepted() {
     let service = String::new();
     let mut told = health.watch(HealthCheckRequest { service }).await.unwrap().into_inner();
     assert_eq!(told.message().await.unwrap().unwrap().status, 1);
-    let at = serving.grpc.strip_prefix("http://").unwrap().to_owned();
+    let at = serving.grpc_at();
     let (_folder, served) = serving.stop();
     assert_eq!(told.message().await.unwrap().unwrap().status, 2);
     drop((told, health, channel));
@@ -102,21 +117,48 @@ async fn it_is_told_that_the_server_ends_and_then_nothing_more_is_accepted() {
 
 #[tokio::test]
 async fn what_is_no_grpc_is_let_go_and_delays_nobody() {
-    let serving = Serving::start("limits = { head_s = 1 }").await;
-    let at = serving.grpc.strip_prefix("http://").unwrap().to_owned();
+    let serving = Serving::start("limits = { head_s = 2 }").await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+    // Who asked once is not let go, however long nothing more is said.
+    let health = async || HealthClient::new(channel(&serving).await);
+    let service = String::new();
+    let mut told = health().await.watch(HealthCheckRequest { service }).await.unwrap().into_inner();
+    assert_eq!(told.message().await.unwrap().unwrap().status, 1);
+    let mut strangers = Vec::new();
     for bytes in [
-        &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        // Nothing, no more than a preface, and one who is there and never asks.
+        &b""[..],
+        preface,
+        &[&preface[..], settings].concat(),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         // A frame longer than any may be, and one that is cut off.
         &[&preface[..], b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"].concat(),
         &[&preface[..], b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x09\x01"].concat(),
     ] {
-        let mut stream = TcpStream::connect(&at).await.unwrap();
+        let mut stream = TcpStream::connect(serving.grpc_at()).await.unwrap();
         stream.write_all(bytes).await.unwrap();
-        let mut rest = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut rest)).await;
-        ended.expect("it is let go").ok();
-        assert_eq!(ask(&channel(&serving).await, None).await.unwrap(), Code::Ok);
+        strangers.push(stream);
+    }
+    assert_eq!(ask(&channel(&serving).await, None).await.unwrap(), Code::Ok);
+    let ended = join_all(strangers.iter_mut().map(until_closed));
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("they are let go");
+    assert!(told.message().now_or_never().is_none(), "nothing is told, nor is it over");
+}
+
+/// Reads frames, and says each time that it is asked that it is there.
+async fn until_closed(stream: &mut TcpStream) {
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).await.is_ok() {
+        let mut rest = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+        if stream.read_exact(&mut rest).await.is_err() {
+            return;
+        }
+        // A ping that is none of ours.
+        if (head[3], head[4]) == (6, 0) {
+            head[4] = 1;
+            stream.write_all(&[&head[..], &rest].concat()).await.ok();
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! What is decided, and what is told of it.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tallygate_server::Right;
 use uuid::Uuid;
 
-use crate::client::{Serving, login};
+use crate::client::{Answer, Serving, login};
 
 #[tokio::test]
 async fn a_check_is_decided_recorded_and_explained() {
@@ -109,6 +110,34 @@ async fn what_is_sent_again_is_charged_once() {
 }
 
 #[tokio::test]
+async fn what_is_sent_by_many_connections_at_once_is_charged_once() {
+    let serving = Serving::start("").await;
+    let header = format!("Idempotency-Key: {}", Uuid::now_v7());
+    let body = login("a");
+    let answers = join_all((0..16).map(|_| serving.check_with(&header, &body))).await;
+    let answers: Vec<_> = answers.iter().map(Answer::json).collect();
+    assert!(answers.iter().all(|answer| answer["remaining"] == 2 && answer["seq"] == 1), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer["replayed"] == false).count(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_decided_in_a_file_that_has_lost_its_name() {
+    let serving = Serving::start("").await;
+    let (name, away) = (serving.file("tallygate.db"), serving.file("away.db"));
+    assert_eq!(serving.post("/v1/check", login("a")).await.status, 200);
+    std::fs::rename(&name, &away).unwrap();
+    for replacement in [None, Some("something else")] {
+        if let Some(text) = replacement {
+            std::fs::write(&name, text).unwrap();
+        }
+        assert_eq!(serving.post("/v1/check", login("a")).await.problem(), (500, "database".to_owned()));
+        assert_eq!(serving.get("/readyz").await.problem(), (500, "database".to_owned()));
+    }
+    std::fs::rename(&away, &name).unwrap();
+    assert_eq!(serving.post("/v1/check", login("a")).await.json()["seq"], 2, "it is there again");
+}
+
+#[tokio::test]
 async fn a_charge_is_settled_cancelled_given_back_and_released() {
     let serving = Serving::start("").await;
     let charge = async |path: &str, check: Value| serving.post(path, check).await.json()["txn_id"].clone();
@@ -156,7 +185,7 @@ async fn an_operator_sets_zones_bans_and_overrides_under_its_name() {
     let shown = ask("GET", "/v1/zones/login", None).await;
     assert_eq!((&shown["zone"]["rate"], &shown["zone"]["version"]), (&json!(9), &json!(2)));
     assert_eq!(shown["versions"][1]["changed_by"], "ops");
-    assert_eq!(ask("GET", "/v1/zones", None).await["zones"].as_array().unwrap().len(), 4);
+    assert_eq!(ask("GET", "/v1/zones", None).await["zones"].as_array().unwrap().len(), 5);
 
     // A key with a slash and a space is one part of the path.
     let bucket = "/v1/zones/login/bans/a%2Fb%20c";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tallygate_server::Right;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::client::{Serving, read};
 
@@ -84,6 +84,19 @@ async fn a_line_without_end_ends_the_reading_and_keeps_what_was_decided() {
     let answer = read(&mut stream).await;
     let last = answer.body.lines().last().unwrap();
     assert!(last.contains("\"line\":2") && last.contains("did not come in time"), "{last}");
+    // Nor is a line waited for that comes letter by letter.
+    let stream = TcpStream::connect(serving.at).await.unwrap();
+    let (mut reading, mut writing) = stream.into_split();
+    let trickle = tokio::spawn(async move {
+        writing.write_all(format!("{HEAD}Content-Length: 1000\r\n\r\n").as_bytes()).await.unwrap();
+        while writing.write_all(b" ").await.is_ok() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let mut told = String::new();
+    timeout(Duration::from_secs(20), reading.read_to_string(&mut told)).await.expect("it is let go").ok();
+    assert!(told.contains("\"line\":1") && told.contains("did not come in time"), "{told}");
+    trickle.abort();
 }
 
 #[tokio::test]

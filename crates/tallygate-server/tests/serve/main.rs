@@ -6,5 +6,8 @@ mod conformance;
 mod envoy;
 mod ledger;
 mod lines;
+mod openapi;
 mod rights;
+mod seen;
 mod stopping;
+mod tls;

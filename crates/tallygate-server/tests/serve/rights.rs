@@ -1,10 +1,16 @@
 //! Who may do what.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 use tallygate_server::{Config, Right, Server, Tokens};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use crate::client::{Serving, login};
+use crate::client::{Serving, address_of, login, read, request};
+use crate::openapi::Document;
 
 /// Each route with a body that is good, and the right that it takes.
 fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
@@ -54,14 +60,15 @@ async fn each_route_takes_its_right_and_no_other() {
         ("operator", &rights[2..], "*"),
     ])
     .await;
-    let listed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/api.rs")).unwrap();
     let routes = routes();
-    // A route that is made and not told here is found; the lines have a test of their own.
-    let told = listed.matches("(\"/v1/").count()
-        + listed.matches("(\"/json").count()
-        + listed.matches(".put(").count()
-        + listed.matches(").delete(").count();
-    assert_eq!(told, routes.len(), "a route of src/api.rs is not in this list");
+    // The document tells each route and its role; the lines have a test of their own.
+    let document = Document::get();
+    let told = routes.iter().map(|(method, path, _, right)| (document.route(method, path), right.as_str()));
+    let told: BTreeSet<_> =
+        told.map(|(route, right)| (route.unwrap().name(), Some(right.to_owned()))).collect();
+    let documented =
+        document.routes.iter().filter(|route| route.role.is_some() && route.path != "/v1/checks");
+    assert_eq!(told, documented.map(|route| (route.name(), route.role.clone())).collect());
     for (method, path, body, right) in routes {
         for (token, has) in tokens.iter().zip(rights) {
             let answer = serving.ask(method, &path, Some(token), body.clone()).await;
@@ -102,17 +109,32 @@ async fn a_token_of_some_zones_neither_sees_nor_spends_another() {
         ("POST", "/v1/check", payment.clone()),
         ("POST", "/v1/check-all", checks),
         ("POST", "/v1/peek", json!({ "zone": "payments", "key": "a" })),
+        ("POST", "/v1/reserve", json!({ "zone": "payments", "key": "a", "ttl_us": 1_000_000 })),
+        ("POST", "/v1/settle", json!({ "txn": txn, "zone": "payments", "key": "a", "cost": 1 })),
+        ("POST", "/v1/cancel", json!({ "txn": txn, "zone": "payments", "key": "a" })),
         ("POST", "/v1/refund", json!({ "txn": txn, "zone": "payments", "key": "a" })),
+        ("POST", "/v1/release", json!({ "txn": txn, "zone": "payments", "key": "a" })),
         // By its name alone it would be given back there too.
         ("POST", "/v1/refund", json!({ "txn": txn })),
+        ("POST", "/json", json!({ "domain": "shop", "descriptors": [] })),
         ("PUT", "/v1/zones/payments", json!({ "rate": 1, "per": "1s" })),
         ("PUT", "/v1/zones/payments/bans/a", json!({ "for": "1s", "note": "x" })),
         ("PUT", "/v1/zones/payments/overrides/a", json!({ "rate": 1, "per": "1s", "note": "x" })),
     ] {
         assert_eq!(ask(0, method, path, Some(body)).await.problem(), (403, "forbidden".to_owned()), "{path}");
     }
-    for path in ["/v1/zones/payments", "/v1/zones/payments/buckets/a", "/v1/history?zone=payments"] {
-        assert_eq!(ask(0, "GET", path, None).await.problem(), (403, "forbidden".to_owned()), "{path}");
+    for (method, path) in [
+        ("GET", "/v1/zones/payments"),
+        ("GET", "/v1/zones/payments/buckets/a"),
+        ("GET", "/v1/zones/payments/bans"),
+        ("GET", "/v1/zones/payments/overrides"),
+        ("GET", "/v1/history?zone=payments"),
+        ("DELETE", "/v1/zones/payments/bans/a?note=x"),
+        ("DELETE", "/v1/zones/payments/overrides/a?note=x"),
+        // The same zone by other letters.
+        ("GET", "/v1/zones/%70ayments"),
+    ] {
+        assert_eq!(ask(0, method, path, None).await.problem(), (403, "forbidden".to_owned()), "{path}");
     }
     for path in ["/v1/history", "/v1/buckets?key=a", "/v1/zones", &format!("/v1/transactions/{txn}")] {
         let seen = ask(0, "GET", path, None).await.body;
@@ -138,6 +160,32 @@ async fn a_token_of_some_zones_neither_sees_nor_spends_another() {
     assert_eq!(ask(1, "POST", "/v1/peek", Some(look)).await.json()["remaining"], 980);
     let refund = json!({ "txn": decided["decisions"][0]["txn_id"], "zone": "login", "key": "a" });
     assert_eq!(ask(0, "POST", "/v1/refund", Some(refund)).await.status, 200);
+}
+
+#[tokio::test]
+async fn metrics_are_at_their_own_address_where_they_have_one_and_nothing_else_is() {
+    let token = Tokens::make("web", &[Right::App, Right::Auditor], &["*".to_owned()]).unwrap();
+    let serving = Serving::begin("admin = '127.0.0.1:0'", &[token.entry]).await;
+    let secret = Some(token.secret.as_str());
+    let admin = address_of(serving.admin.as_deref().unwrap());
+    let ask = async |at: SocketAddr, path: &str, token: Option<&str>| {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(request("GET", path, token, None).as_bytes()).await.unwrap();
+        read(&mut stream).await
+    };
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(
+            (ask(admin, path, None).await.status, serving.get(path).await.status),
+            (200, 200),
+            "{path}"
+        );
+    }
+    assert_eq!(serving.ask("GET", "/v1/zones", secret, None).await.status, 200);
+    assert!(ask(admin, "/metrics", secret).await.body.contains("/v1/zones"));
+    assert_eq!(ask(admin, "/metrics", None).await.problem().0, 401);
+    // It is not what the document tells of a server without such an address.
+    assert_eq!(ask(serving.at, "/metrics", secret).await.problem().0, 404);
+    assert_eq!(ask(admin, "/v1/zones", secret).await.problem().0, 404);
 }
 
 #[tokio::test]
@@ -179,6 +227,10 @@ async fn others_are_answered_only_by_tokens() {
     assert!(refused.contains("without tokens") && refused.contains("tallygate token add"), "{refused}");
     let file = folder.path().join("tokens.toml");
     std::fs::write(&file, Tokens::make("web", &[Right::App], &["*".to_owned()]).unwrap().entry).unwrap();
+    let mut metrics = config.clone();
+    (metrics.listen, metrics.admin) = ("127.0.0.1:0".to_owned(), Some("0.0.0.0:0".to_owned()));
+    let refused = Server::bind(metrics).await.err().unwrap().to_string();
+    assert!(refused.contains("without tokens"), "{refused}");
     config.tokens = Some(file);
     Server::bind(config).await.unwrap();
 }
