@@ -180,7 +180,8 @@ export class Tallygate {
     let response, text;
     try {
       const signal = AbortSignal.timeout(leftMs);
-      response = await this.#fetch(`${this.#url}/v1/${path}`, { method, headers, body, signal });
+      // A redirection is no answer, and gets neither the token nor the keys.
+      response = await this.#fetch(`${this.#url}/v1/${path}`, { method, headers, body, signal, redirect: "manual" });
       text = await response.text();
     } catch (cause) {
       const message = `${this.#url} did not answer: ${cause instanceof Error ? cause.message : cause}`;

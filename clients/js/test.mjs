@@ -141,6 +141,21 @@ test("a server that is not there, or says nothing, is given up by the deadline",
   await assert.rejects(new Tallygate(at, { deadlineMs: 100 }).check("faces-login", "a"), { code: "unreachable" });
 });
 
+test("a redirection is not followed", async () => {
+  const asked = [];
+  const elsewhere = createServer((request, response) => {
+    asked.push(request.url);
+    response.writeHead(307, { Location: "/elsewhere" }).end();
+  });
+  await new Promise((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
+  const limiter = new Tallygate(`http://127.0.0.1:${elsewhere.address().port}`, { deadlineMs: 100 });
+  await assert.rejects(limiter.check("faces-login", "a"), TallygateError).finally(() => {
+    elsewhere.close();
+    elsewhere.closeAllConnections();
+  });
+  assert.deepEqual(asked, ["/v1/check"]);
+});
+
 test("a token is sent, and who has none is told so", async () => {
   const file = join(folder, "tokens.toml");
   const made = spawnSync(command, ["token", "add", "web", "--role", "app", "--zones", "faces-login", "--file", file]);

@@ -15,6 +15,9 @@ import pymysql
 import pytest
 
 import tallygate
+from tallygate.http import HttpLimiter
+
+from .serve import Awaited, Limiters, Server
 
 HERE = Path(__file__).parent
 APP = "tallygate_app"
@@ -114,6 +117,34 @@ def connection(db: Db) -> Iterator[Any]:
     connection = db.connect()
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[..., Server]]:
+    """Starts servers with the zones of the tests, or others."""
+    servers: list[Server] = []
+
+    def start(*arguments: str, zones: str | None = None, listen: str = "127.0.0.1:0") -> Server:
+        zones = zones or (HERE / "zones.toml").read_text()
+        servers.append(Server(required("TALLYGATE_COMMAND"), zones, *arguments, listen=listen))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture(scope="session")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve()
+
+
+@pytest.fixture(params=[HttpLimiter, Awaited], ids=["http", "asynchronous http"])
+def limiters(request: pytest.FixtureRequest) -> Iterator[Limiters]:
+    """Makes limiters that ask a server; the asynchronous one is awaited."""
+    made = Limiters(request.param)
+    yield made
+    made.close()
 
 
 _numbers = itertools.count()

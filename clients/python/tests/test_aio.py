@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import tallygate
 from tallygate import AsyncLimiter, Check, Limiter, aio
+from tallygate.http import AsyncHttpLimiter, HttpLimiter
 
 from .conftest import Db
 
@@ -48,6 +49,14 @@ def test_the_twins_have_the_same_names_and_arguments() -> None:
         assert inspect.iscoroutinefunction(getattr(aio, name))
         method = getattr(AsyncLimiter, name)
         assert inspect.signature(method) == inspect.signature(getattr(Limiter, name))
+        assert inspect.iscoroutinefunction(method)
+    for name in "check check_all peek reserve settle cancel refund release".split():
+        assert inspect.signature(getattr(HttpLimiter, name)) == inspect.signature(getattr(Limiter, name))
+    for name in (
+        "check check_all peek reserve settle cancel refund release history transaction explain bucket".split()
+    ):
+        method = getattr(AsyncHttpLimiter, name)
+        assert inspect.signature(method) == inspect.signature(getattr(HttpLimiter, name))
         assert inspect.iscoroutinefunction(method)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import tallygate
 from tallygate import Check
 
 from .conftest import Db
+from .serve import Limiters, Server
 
 LIST = json.loads((Path(__file__).parents[2] / "conformance" / "steps.json").read_text())
 CODES = {
@@ -28,7 +30,14 @@ def test_it_is_answered_what_the_list_says(db: Db, tmp_path: Path) -> None:
     zones = tmp_path / "zones.toml"
     zones.write_text(LIST["zones"])
     db.command("apply", os.fspath(zones), "--by", "tests")
-    limiter = db.limiter()
+    answer_alike(db.limiter())
+
+
+def test_a_server_answers_what_the_list_says(serve: Callable[..., Server], limiters: Limiters) -> None:
+    answer_alike(limiters(serve(zones=LIST["zones"]).url))
+
+
+def answer_alike(limiter: Any) -> None:
     for number, step in enumerate(LIST["steps"]):
         if "error" in step:
             with pytest.raises(tuple(CODES)) as told:
@@ -38,7 +47,7 @@ def test_it_is_answered_what_the_list_says(db: Db, tmp_path: Path) -> None:
             assert_says(_ask(limiter, step["call"], dict(step["body"])), step["answer"], f"step {number}")
 
 
-def _ask(limiter: tallygate.Limiter, call: str, body: dict[str, Any]) -> Any:
+def _ask(limiter: Any, call: str, body: dict[str, Any]) -> Any:
     if "txn" in body:
         body["txn"] = UUID(body["txn"])
     if "ttl_us" in body:

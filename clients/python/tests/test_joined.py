@@ -96,6 +96,7 @@ def test_checks_of_many_transactions_are_decided_in_their_order(connection: Any,
 
 def test_a_zone_may_be_named_by_its_number(connection: Any, key: str) -> None:
     by_name = tallygate.check(connection, "login", key)
+    assert by_name.zone_id is not None
     by_number = tallygate.check(connection, by_name.zone_id, key)
     assert (by_number.zone, by_number.remaining) == (str(by_name.zone_id), 1)
 

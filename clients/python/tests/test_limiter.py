@@ -234,6 +234,19 @@ def test_a_database_that_is_not_there_is_transient(db: Db, key: str) -> None:
         away.limiter(deadline=timedelta(milliseconds=100)).check("login", key)
 
 
+def test_a_password_that_is_missing_is_refused_at_once(postgres: Db) -> None:
+    calls = 0
+
+    def connect() -> Any:
+        nonlocal calls
+        calls += 1
+        return psycopg.connect(**{**postgres.place, "password": None})
+
+    with pytest.raises(tallygate.Refused):
+        Limiter(connect).check("login", "ann")
+    assert calls == 1
+
+
 def test_a_kept_connection_is_used_again_until_an_error(db: Db, key: str, made: list[Any]) -> None:
     def connect() -> Any:
         made.append(db.connect(autocommit=True))

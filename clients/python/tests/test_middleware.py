@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from wsgiref.handlers import SimpleHandler
 from wsgiref.util import setup_testing_defaults
@@ -16,9 +17,11 @@ import psycopg
 import pytest
 
 from tallygate import AsyncLimiter, ClientAddress, Limiter, asgi, wsgi
+from tallygate.http import AsyncHttpLimiter, HttpLimiter
 from tallygate.refusal import of_decision
 
 from .conftest import Db
+from .serve import Server
 
 Place = dict[str, Any]
 Answer = tuple[int, dict[str, str], bytes]
@@ -42,7 +45,7 @@ def ask_asgi(limiter: Any, zone: str, key: Any, peer: str, headers: dict[str, st
     return asyncio.run(ask())
 
 
-def ask_wsgi(limiter: Limiter, zone: str, key: Any, peer: str, headers: dict[str, str]) -> Answer:
+def ask_wsgi(limiter: Any, zone: str, key: Any, peer: str, headers: dict[str, str]) -> Answer:
     def app(environ: Any, start_response: Any) -> Iterable[bytes]:
         left = str(environ["tallygate.decision"].remaining)
         start_response("200 OK", [("x-left", left), ("content-type", "text/plain")])
@@ -130,6 +133,33 @@ def test_nothing_passes_while_the_database_is_away(ask: Ask, postgres: Db, key: 
     assert (status, headers["retry-after"], headers["cache-control"]) == (503, "1", "no-store")
     assert headers["content-type"] == "application/problem+json"
     assert b"127.0.0.1" not in body
+
+
+def test_a_server_may_decide_in_place_of_the_database(server: Server, key: str) -> None:
+    once = httpx.Limits(max_keepalive_connections=0)  # so that no connection outlives its event loop
+
+    def asks(url: str) -> list[tuple[Ask, Any]]:
+        waiting = partial(httpx.HTTPTransport, limits=once)
+        awaited = partial(httpx.AsyncHTTPTransport, limits=once)
+        return [
+            (ask_wsgi, HttpLimiter(url, deadline=SHORT, transport=waiting)),
+            (ask_asgi, HttpLimiter(url, deadline=SHORT, transport=waiting)),
+            (ask_asgi, AsyncHttpLimiter(url, deadline=SHORT, transport=awaited)),
+        ]
+
+    for number, (ask, limiter) in enumerate(asks(server.url)):
+        status, headers, body = ask(limiter, "login", lambda _: key, "", {})
+        assert (status, headers["x-left"], body) == (200, str(2 - number), b"welcome")
+    for ask, limiter in asks(server.url):
+        status, headers, _ = ask(limiter, "login", lambda _: key, "", {})
+        assert (status, headers["content-type"]) == (429, "application/problem+json")
+        assert 890 <= int(headers["retry-after"]) <= 900
+    for ask, limiter in asks(server.url):
+        assert ask(limiter, "login", lambda _: "x" * 256, "", {})[0] == 400
+    for ask, limiter in asks(server.url):
+        assert ask(limiter, "nowhere", lambda _: key, "", {})[0] == 500
+    for ask, limiter in asks("http://127.0.0.1:1"):
+        assert ask(limiter, "login", lambda _: key, "", {})[0] == 503
 
 
 def test_by_itself_the_client_is_its_address(ask: Ask, postgres: Db) -> None:

@@ -7,6 +7,7 @@ import doctest
 import re
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import tallygate.limits
 
 from .conftest import HERE, Db
+from .serve import Server
 
 README = (HERE.parent / "README.md").read_text()
 EXAMPLES = re.findall(r"^```python (\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -33,11 +35,29 @@ def test_the_examples_show_what_they_print(
         monkeypatch.setenv(name, place["dbname" if db.is_postgres else "database"])
     monkeypatch.setenv("STORAGE_URL", db.url("tallygate+" + ("postgresql" if db.is_postgres else engine)))
 
-    names: dict[str, object] = {}
-    examples = [
-        text for language, text in EXAMPLES if language == ("postgres" if db.is_postgres else "mysql")
-    ]
+    examples = of("postgres" if db.is_postgres else "mysql")
     assert len(examples) == (4 if db.is_postgres else 1)
+    names = run(examples)
+    if isinstance(names["db"], psycopg.Connection):
+        names["db"].close()
+
+
+def test_the_examples_of_a_server_show_what_they_print(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYGATE_URL", serve().url)
+    monkeypatch.delenv("TALLYGATE_TOKEN", raising=False)
+    assert len(of("http")) == 1
+    run(of("http"))
+
+
+def of(language: str) -> list[str]:
+    return [text for each, text in EXAMPLES if each == language]
+
+
+def run(examples: list[str]) -> dict[str, Any]:
+    """Runs examples one after the other, and gives the names that they leave."""
+    names: dict[str, Any] = {}
     for text in examples:
         test = doctest.DocTestParser().get_doctest(text, names, "README.md", "README.md", 0)
         told: list[str] = []
@@ -46,8 +66,7 @@ def test_the_examples_show_what_they_print(
         )
         assert failed.failed == 0, "".join(told)
         names = test.globs
-    if isinstance(names["db"], psycopg.Connection):
-        names["db"].close()
+    return names
 
 
 def forget(db: Db) -> None:

@@ -1,8 +1,9 @@
 """Exact, recorded rate limits in the SQL database that you already use.
 
 The functions join the caller's own transaction; `Limiter` and `AsyncLimiter` open their own. `tallygate.aio`
-has the functions for asynchronous connections, `tallygate.asgi` and `tallygate.wsgi` have middleware, and
-importing `tallygate.limits` makes a storage for the library `limits`.
+has the functions for asynchronous connections, `tallygate.http` has limiters that ask a server,
+`tallygate.asgi` and `tallygate.wsgi` have middleware, and importing `tallygate.limits` makes a storage for
+the library `limits`.
 """
 
 from .address import ClientAddress

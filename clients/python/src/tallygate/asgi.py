@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from . import steps
 from .address import ClientAddress
-from .alimiter import AsyncLimiter
-from .decision import Decision
-from .error import TallygateError
-from .limiter import Limiter
-from .refusal import Refusal, of_decision, of_error, of_nobody
+from .asking import AsyncChecks, Checks
+from .refusal import Refusal, admit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,41 +29,32 @@ class RateLimitMiddleware:
     `scope["tallygate.decision"]`.
 
     `key` says whose request it is: the client's address unless told otherwise, see `ClientAddress`. A
-    `Limiter`, which blocks, is called in threads; each request is one check of cost 1.
+    limiter that blocks is called in threads; each request is one check of cost 1.
     """
 
     def __init__(
         self,
         app: App,
-        limiter: AsyncLimiter | Limiter,
+        limiter: AsyncChecks | Checks,
         zone: str | int,
         key: ClientAddress | Callable[[Scope], str | None] | None = None,
     ) -> None:
         key = key or ClientAddress()
         self._app = app
-        self._limiter = limiter
-        self._zone = zone
+        check: Callable[..., Any] = limiter.check
+        if not inspect.iscoroutinefunction(check):
+            check = functools.partial(asyncio.to_thread, check)
+        self._check = functools.partial(check, zone)
         self._key = key.of_scope if isinstance(key, ClientAddress) else key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        key = self._key(scope)
-        if key is None:
-            return await _refuse(of_nobody(), scope, receive, send)
-        try:
-            decision = await self._check(key)
-        except TallygateError as error:
-            return await _refuse(of_error(error), scope, receive, send)
-        if decision.blocked:
-            return await _refuse(of_decision(decision), scope, receive, send)
-        return await self._app({**scope, "tallygate.decision": decision}, receive, send)
-
-    async def _check(self, key: str) -> Decision:
-        if isinstance(self._limiter, AsyncLimiter):
-            return await self._limiter.check(self._zone, key)
-        return await asyncio.to_thread(self._limiter.check, self._zone, key)
+        admitted = await steps.run_async(admit(self._key(scope), self._check))
+        if isinstance(admitted, Refusal):
+            return await _refuse(admitted, scope, receive, send)
+        return await self._app({**scope, "tallygate.decision": admitted}, receive, send)
 
 
 async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,5 +1,7 @@
 """The routines of the SQL interface: one class for each, with its statement on both kinds of database.
 
+Those that a server offers too have the request, and how its answer is read.
+
 A statement is a constant; what callers say goes beside it as parameters. Times are read in UTC without a
 zone, so that no setting of a session or a framework changes them.
 """
@@ -15,6 +17,7 @@ from operator import index
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from . import told
 from .checks import Check, new_txn, require_names
 from .decision import Charge, Decision, Recorded, Zone
 
@@ -44,6 +47,27 @@ class How(NamedTuple):
     def seconds(self) -> int | None:
         """The wait for MySQL and MariaDB, which know whole seconds."""
         return None if self.lock_wait is None else _within(self.lock_wait / timedelta(seconds=1))
+
+
+class Request(NamedTuple):
+    """What is asked of a server: a path after `/v1/`, and an object to post; without one it is only read."""
+
+    path: str
+    body: dict[str, Any] | None = None
+
+
+class Route(Protocol[T_co]):
+    """One call of a server."""
+
+    @property
+    def txn_id(self) -> UUID | None:
+        """The transaction, under which it is done once however often it is asked."""
+
+    def request(self) -> Request:
+        """What is asked."""
+
+    def answer(self, said: object) -> T_co:
+        """What the JSON of the answer means. ValueError where it is no answer to this."""
 
 
 class Call(Protocol[T_co]):
@@ -104,6 +128,12 @@ class CheckOne:
     def read(self, rows: Sequence[Row]) -> Decision:
         return _decision(self.check, rows[0])
 
+    def request(self) -> Request:
+        return Request("check" if self.check.ttl is None else "reserve", _object(self.check))
+
+    def answer(self, said: object) -> Decision:
+        return told.decision(said, self.check, self.txn_id)
+
 
 @dataclass(frozen=True)
 class CheckAll:
@@ -132,6 +162,14 @@ class CheckAll:
 
     def read(self, rows: Sequence[Row]) -> list[Decision]:
         return [_decision(check, row) for check, row in zip(self.checks, rows, strict=True)]
+
+    def request(self) -> Request:
+        checks = [_object(replace(check, txn=None)) for check in self.checks]
+        return Request("check-all", {"checks": checks, "txn": str(self.txn_id)})
+
+    def answer(self, said: object) -> list[Decision]:
+        decisions = zip(self.checks, told.the_list(said, "decisions"), strict=True)
+        return [told.decision(each, check, self.txn_id) for check, each in decisions]
 
 
 @dataclass(frozen=True)
@@ -216,6 +254,14 @@ class Undo:
             id=row["id"],
             zone_id=row["zone_id"],
         )
+
+    def request(self) -> Request:
+        body = {"zone": str(self.zone), "key": self.key, "txn": str(self.txn_id)}
+        return Request(self.kind, body if self.cost is None else {**body, "cost": index(self.cost)})
+
+    def answer(self, said: object) -> Recorded:
+        [only] = told.the_list(said, "recorded")
+        return told.recorded(only, self.zone, self.key, self.txn_id, self.kind)
 
     def _cost(self) -> int | None:
         return None if self.cost is None else index(self.cost)
@@ -304,22 +350,23 @@ def _columns(checks: Sequence[Check]) -> tuple[list[Any], ...]:
 
 def _json(checks: Sequence[Check]) -> str:
     """The array of objects that MySQL and MariaDB want."""
-    objects = [
-        {
-            "zone_id": str(check.zone),
-            "key": check.key,
-            "txn": _text(check.txn),
-            "cost": index(check.cost),
-            "record": check.record,
-            "critical": check.critical,
-            "member": check.member,
-            "ttl_us": _micros(check.ttl),
-        }
-        for check in checks
-    ]
-    present = [{name: value for name, value in each.items() if value is not None} for each in objects]
     # Text stays as it is, so that it is refused where it is no UTF-8.
-    return json.dumps(present, ensure_ascii=False)
+    return json.dumps([_object(check, zone="zone_id") for check in checks], ensure_ascii=False)
+
+
+def _object(check: Check, zone: str = "zone") -> dict[str, Any]:
+    """A check in JSON, without what is not said."""
+    values = {
+        zone: str(check.zone),
+        "key": check.key,
+        "txn": _text(check.txn),
+        "cost": index(check.cost),
+        "record": check.record,
+        "critical": check.critical,
+        "member": check.member,
+        "ttl_us": _micros(check.ttl),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _uuid(value: Any) -> UUID:

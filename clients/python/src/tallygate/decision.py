@@ -43,10 +43,10 @@ class Decision:
     """When it was decided."""
     replayed: bool
     """True when it had been decided before, and nothing was spent now."""
-    id: int | None
-    """Number of the ledger row; None for a peek."""
-    zone_id: int
-    """Number of the zone."""
+    id: int | None = None
+    """Number of the ledger row; None for a peek, and from a server, which does not tell it."""
+    zone_id: int | None = None
+    """Number of the zone; None from a server."""
 
     @property
     def allowed(self) -> bool:
@@ -90,10 +90,10 @@ class Recorded:
     """When it was recorded."""
     replayed: bool
     """True when it had been recorded before, and nothing happened now."""
-    id: int
-    """Number of the ledger row."""
-    zone_id: int
-    """Number of the zone."""
+    id: int | None = None
+    """Number of the ledger row; None from a server, which does not tell it."""
+    zone_id: int | None = None
+    """Number of the zone; None from a server."""
 
 
 @dataclass(frozen=True)

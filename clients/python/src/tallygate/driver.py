@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
+from . import steps
 from .call import Call, How, Row, Statement
 from .error import Invalid, translate
+from .steps import Steps
 
 T = TypeVar("T")
 
@@ -28,37 +30,68 @@ class Driver(Protocol):
         """A transaction that is taken back at its end."""
 
 
-class Psycopg:
-    """A connection of psycopg 3."""
+class _Postgres:
+    """What a connection of psycopg 3 is told, of either kind."""
+
+    _cursor: str
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def run(self, call: Call[T], how: How) -> T:
+    def _run(self, call: Call[T], how: How) -> Steps[T]:
         statement = call.postgres(how)
-        with _module("psycopg").Cursor(self._connection) as cursor:
-            cursor.row_factory = _module("psycopg.rows").dict_row
-            cursor.execute(statement.sql, statement.values)
-            return call.read(cursor.fetchall())
+        cursor = getattr(_module("psycopg"), self._cursor)(self._connection)
+        cursor.row_factory = _module("psycopg.rows").dict_row
+        try:
+            yield cursor.execute(statement.sql, statement.values)
+            return call.read((yield cursor.fetchall()))
+        finally:
+            yield cursor.close()
 
-    def run_alone(self, call: Call[T], how: How) -> T:
+    def _run_alone(self, call: Call[T], how: How) -> Steps[T]:
         require_idle_postgres(self._connection)
         try:
-            answer = self.run(call, how._replace(own=True))
+            answer = yield from self._run(call, how._replace(own=True))
             if not self._connection.autocommit:
-                self._connection.commit()
+                yield self._connection.commit()
             return answer
         except BaseException:
             if not self._connection.autocommit:
                 with contextlib.suppress(_module("psycopg").Error):
-                    self._connection.rollback()
+                    yield self._connection.rollback()
             raise
+
+
+class Psycopg(_Postgres):
+    """A connection of psycopg 3."""
+
+    _cursor = "Cursor"
+
+    def run(self, call: Call[T], how: How) -> T:
+        return steps.run(self._run(call, how))
+
+    def run_alone(self, call: Call[T], how: How) -> T:
+        return steps.run(self._run_alone(call, how))
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
         require_idle_postgres(self._connection)
         with self._connection.transaction(force_rollback=True):
             yield
+
+
+class AsyncPsycopg(_Postgres):
+    """An asynchronous connection of psycopg 3."""
+
+    _cursor = "AsyncCursor"
+
+    async def run(self, call: Call[T], how: How) -> T:
+        """As `Driver.run`."""
+        return await steps.run_async(self._run(call, how))
+
+    async def run_alone(self, call: Call[T], how: How) -> T:
+        """As `Driver.run_alone`."""
+        return await steps.run_async(self._run_alone(call, how))
 
 
 class PyMySQL:
@@ -100,35 +133,6 @@ class PyMySQL:
     def _require_idle(self) -> None:
         if self._connection.server_status & _IN_TRANSACTION:
             raise _not_idle()
-
-
-class AsyncPsycopg:
-    """An asynchronous connection of psycopg 3."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    async def run(self, call: Call[T], how: How) -> T:
-        """As `Driver.run`."""
-        statement = call.postgres(how)
-        async with _module("psycopg").AsyncCursor(self._connection) as cursor:
-            cursor.row_factory = _module("psycopg.rows").dict_row
-            await cursor.execute(statement.sql, statement.values)
-            return call.read(await cursor.fetchall())
-
-    async def run_alone(self, call: Call[T], how: How) -> T:
-        """As `Driver.run_alone`."""
-        require_idle_postgres(self._connection)
-        try:
-            answer = await self.run(call, how._replace(own=True))
-            if not self._connection.autocommit:
-                await self._connection.commit()
-            return answer
-        except BaseException:
-            if not self._connection.autocommit:
-                with contextlib.suppress(_module("psycopg").Error):
-                    await self._connection.rollback()
-            raise
 
 
 def unwrap(thing: Any) -> Driver:

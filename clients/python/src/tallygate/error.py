@@ -10,9 +10,9 @@ from uuid import UUID
 class TallygateError(Exception):
     """Something that the database, or the way to it, refused. The driver's own exception is its `__cause__`.
 
-    `code` is the SQLSTATE of PostgreSQL or the number of MySQL and MariaDB as text, None where neither server
-    spoke. `txn_id` is set by a limiter that made or was given an id: asking again under it tells what became
-    of the call.
+    `code` is the SQLSTATE of PostgreSQL, the number of MySQL and MariaDB as text, or the code of
+    `tallygate serve` (docs/server.md); None where none of them spoke. `txn_id` is set by a limiter that made
+    or was given an id: asking again under it tells what became of the call.
     """
 
     def __init__(self, message: str, code: str | None = None) -> None:
@@ -45,7 +45,7 @@ class Schema(TallygateError):
 
 
 class Refused(TallygateError):
-    """The session may not do this: it lacks a right, or, as PyMySQL tells it, its login."""
+    """The session may not do this: it lacks a right, or its login or token is none."""
 
 
 def _codes(kind: type[TallygateError], codes: str) -> dict[str, type[TallygateError]]:
@@ -75,7 +75,19 @@ _KINDS: dict[str, type[TallygateError]] = {
     # a statement that was killed or found no memory, of which a routine makes several numbers
     **_codes(Transient, "1317 1105 1329 3547 3024 1969 1037 1038 1041 1568"),
     **_codes(Refused, "1044 1045 1046 1049 1142 1370"),
+    # tallygate serve
+    **_codes(UnknownZone, "unknown_zone"),
+    **_codes(Conflict, "conflict"),
+    **_codes(Invalid, "invalid"),
+    **_codes(Schema, "schema"),
+    **_codes(Transient, "transient leaving"),
+    **_codes(Refused, "refused unknown_caller forbidden"),
 }
+
+
+def of_code(message: str, code: str) -> TallygateError:
+    """The error that a code means, with its words."""
+    return _KINDS.get(code, TallygateError)(message, code)
 
 
 def translate(error: BaseException) -> TallygateError | None:
@@ -108,6 +120,9 @@ def _of_psycopg(error: Any) -> TallygateError:
         return kind(message, code)
     if isinstance(error, _driver("psycopg", "DataError")):
         return Invalid(message)
+    # Of a failed login libpq keeps no SQLSTATE: a wrong password looks like a server that is full.
+    if error.pgconn is not None and error.pgconn.needs_password:
+        return Refused(message)
     lost = isinstance(error, (_driver("psycopg", "OperationalError"), _driver("psycopg", "InterfaceError")))
     return (Transient if lost else TallygateError)(message)
 

@@ -1,147 +1,36 @@
-"""Calls that join the transaction which the caller has open.
-
-What they record and spend is committed or taken back together with everything else in that transaction, and
-the bucket's row stays locked until it ends. `connection` is a connection or cursor of psycopg 3 or PyMySQL, a
-connection or cursor of Django, or a `Session` or `Connection` of SQLAlchemy.
-
-Without an open transaction PostgreSQL commits each call by itself where the connection is in autocommit;
-MySQL and MariaDB refuse it (`Invalid`, code 31006). After any error roll back, since part of the call may
-have happened on MySQL and MariaDB. Nothing is tried again here: after `Transient` run the whole transaction
-again, under the same transaction ids.
-
-`lock_wait` is the longest wait for a lock: milliseconds on PostgreSQL, where it holds until the transaction
-ends; whole seconds, rounded up, on MySQL and MariaDB. None leaves the session's setting.
-"""
+"""The calls of `tallygate.joining`, on synchronous connections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import timedelta
-from typing import Any, TypeVar
-from uuid import UUID
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
-from .call import Call, Charges, CheckAll, CheckMany, CheckOne, How, Undo
-from .checks import Check, new_txn
-from .decision import Charge, Decision, Recorded
+from . import joining
 from .driver import translated, unwrap
+from .joining import Joined
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def check(
-    connection: Any,
-    zone: str | int,
-    key: str,
-    cost: int = 1,
-    txn: UUID | None = None,
-    *,
-    critical: bool = False,
-    member: str | None = None,
-    record: bool = False,
-    lock_wait: timedelta | None = None,
-) -> Decision:
-    """Decides whether a transaction may pass, spends its cost if it may, and records the decision.
+def _run(join: Callable[P, Joined[T]]) -> Callable[P, T]:
+    @functools.wraps(join)
+    def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        joined = join(*args, **kwargs)
+        with translated():
+            return unwrap(joined.connection).run(joined.call, joined.how)
 
-    The arguments are those of `Check`. The same `txn` again is told what was recorded (`replayed`) and spends
-    nothing. Locks the bucket. Raises UnknownZone, Conflict (the txn was decided with another cost or member),
-    Invalid, Transient, Schema, Refused.
-    """
-    return _run(connection, CheckOne(Check(zone, key, cost, txn, critical, member, record)), lock_wait)
+    return function
 
 
-def check_all(
-    connection: Any,
-    checks: Iterable[Check],
-    txn: UUID | None = None,
-    *,
-    lock_wait: timedelta | None = None,
-) -> list[Decision]:
-    """Decides several limits of one transaction: all pass, or none is spent from.
-
-    There is one decision for each, in their order. When one blocks, those that would have passed say
-    `held_back`. The id is `txn`; those of the checks are not looked at. Locks all buckets. Raises as `check`,
-    and Invalid where a bucket is named twice.
-    """
-    return _run(connection, CheckAll(tuple(checks), txn or new_txn()), lock_wait)
-
-
-def check_many(
-    connection: Any, checks: Iterable[Check], *, lock_wait: timedelta | None = None
-) -> list[Decision]:
-    """Decides checks that have nothing to do with each other in one call, as if one by one.
-
-    Locks all buckets. Raises as `check`; then none of them is to be kept.
-    """
-    return _run(connection, CheckMany.of(tuple(checks)), lock_wait)
-
-
-def peek(
-    connection: Any,
-    zone: str | int,
-    key: str,
-    *,
-    member: str | None = None,
-    lock_wait: timedelta | None = None,
-) -> Decision:
-    """What is left of a bucket. Spends nothing, leaves no row, locks nothing. Raises as `check`."""
-    return _run(connection, CheckOne(Check(zone, key, cost=0, member=member)), lock_wait)
-
-
-def reserve(
-    connection: Any,
-    zone: str | int,
-    key: str,
-    cost: int,
-    ttl: timedelta,
-    txn: UUID | None = None,
-    *,
-    critical: bool = False,
-    lock_wait: timedelta | None = None,
-) -> Decision:
-    """Charges now what is given back by itself after `ttl`, unless it is settled or cancelled.
-
-    `ttl` is 1 microsecond to 10 years. Locks the bucket. Raises as `check`.
-    """
-    return _run(connection, CheckOne(Check(zone, key, cost, txn, critical, ttl=ttl)), lock_wait)
-
-
-def settle(
-    connection: Any, zone: str | int, key: str, txn: UUID, cost: int, *, lock_wait: timedelta | None = None
-) -> Recorded:
-    """Turns a reservation into a charge of `cost`, once.
-
-    What it comes to beyond the reservation is charged too, and never refused. Locks the bucket. Raises as
-    `check`; Conflict where there is no such reservation, or it ended otherwise.
-    """
-    return _run(connection, Undo(zone, key, txn, "settle", cost), lock_wait)
-
-
-def cancel(
-    connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
-) -> Recorded:
-    """Gives a reservation back, once. Locks and raises as `settle`."""
-    return _run(connection, Undo(zone, key, txn, "cancel"), lock_wait)
-
-
-def refund(
-    connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
-) -> Recorded:
-    """Gives back what an ordinary check spent, once. Locks and raises as `settle`."""
-    return _run(connection, Undo(zone, key, txn, "refund"), lock_wait)
-
-
-def release(
-    connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
-) -> Recorded:
-    """Gives a slot of a `concurrency` zone back, once. Locks and raises as `settle`."""
-    return _run(connection, Undo(zone, key, txn, "release"), lock_wait)
-
-
-def charges(connection: Any, txn: UUID) -> list[Charge]:
-    """What a transaction was charged, in every bucket, the newest first. Locks nothing."""
-    return _run(connection, Charges(txn), None)
-
-
-def _run(connection: Any, call: Call[T], lock_wait: timedelta | None) -> T:
-    with translated():
-        return unwrap(connection).run(call, How(lock_wait=lock_wait))
+check = _run(joining.check)
+check_all = _run(joining.check_all)
+check_many = _run(joining.check_many)
+peek = _run(joining.peek)
+reserve = _run(joining.reserve)
+settle = _run(joining.settle)
+cancel = _run(joining.cancel)
+refund = _run(joining.refund)
+release = _run(joining.release)
+charges = _run(joining.charges)

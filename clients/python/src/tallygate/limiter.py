@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from .call import Call, Charges, CheckAll, CheckMany, CheckOne, How, Undo
-from .checks import Check, new_txn
-from .decision import Charge, Decision, Recorded
+from .asking import Asking, called
+from .call import Call, How
 from .driver import Driver, translated, unwrap
-from .error import TallygateError
-from .tries import Tries
+from .tries import Patience
 
 T = TypeVar("T")
 
@@ -45,67 +42,18 @@ class Limiter:
         attempts: int = 64,
     ) -> None:
         self._connect = connect
-        self._deadline = deadline
-        self._attempts = attempts
+        self._patience = Patience(deadline, attempts)
 
-    def check(
-        self,
-        zone: str | int,
-        key: str,
-        cost: int = 1,
-        txn: UUID | None = None,
-        *,
-        critical: bool = False,
-        member: str | None = None,
-        record: bool = False,
-    ) -> Decision:
-        """As `tallygate.check`, committed when it returns."""
-        return self.call(CheckOne(Check(zone, key, cost, txn or new_txn(), critical, member, record)))
-
-    def check_all(self, checks: Iterable[Check], txn: UUID | None = None) -> list[Decision]:
-        """As `tallygate.check_all`, committed when it returns."""
-        return self.call(CheckAll(tuple(checks), txn or new_txn()))
-
-    def check_many(self, checks: Iterable[Check]) -> list[Decision]:
-        """As `tallygate.check_many`, committed when it returns; after an error none of them was decided."""
-        return self.call(CheckMany.of(tuple(checks)))
-
-    def peek(self, zone: str | int, key: str, *, member: str | None = None) -> Decision:
-        """As `tallygate.peek`."""
-        return self.call(CheckOne(Check(zone, key, cost=0, member=member)))
-
-    def reserve(
-        self,
-        zone: str | int,
-        key: str,
-        cost: int,
-        ttl: timedelta,
-        txn: UUID | None = None,
-        *,
-        critical: bool = False,
-    ) -> Decision:
-        """As `tallygate.reserve`, committed when it returns."""
-        return self.call(CheckOne(Check(zone, key, cost, txn or new_txn(), critical, ttl=ttl)))
-
-    def settle(self, zone: str | int, key: str, txn: UUID, cost: int) -> Recorded:
-        """As `tallygate.settle`, committed when it returns."""
-        return self.call(Undo(zone, key, txn, "settle", cost))
-
-    def cancel(self, zone: str | int, key: str, txn: UUID) -> Recorded:
-        """As `tallygate.cancel`, committed when it returns."""
-        return self.call(Undo(zone, key, txn, "cancel"))
-
-    def refund(self, zone: str | int, key: str, txn: UUID) -> Recorded:
-        """As `tallygate.refund`, committed when it returns."""
-        return self.call(Undo(zone, key, txn, "refund"))
-
-    def release(self, zone: str | int, key: str, txn: UUID) -> Recorded:
-        """As `tallygate.release`, committed when it returns."""
-        return self.call(Undo(zone, key, txn, "release"))
-
-    def charges(self, txn: UUID) -> list[Charge]:
-        """As `tallygate.charges`."""
-        return self.call(Charges(txn))
+    check = called(Asking.check)
+    check_all = called(Asking.check_all)
+    check_many = called(Asking.check_many)
+    peek = called(Asking.peek)
+    reserve = called(Asking.reserve)
+    settle = called(Asking.settle)
+    cancel = called(Asking.cancel)
+    refund = called(Asking.refund)
+    release = called(Asking.release)
+    charges = called(Asking.charges)
 
     def call(self, call: Call[T]) -> T:
         """Makes a call in a transaction of its own, until it is answered or the deadline is over."""
@@ -115,17 +63,12 @@ class Limiter:
 
     def attempt(self, work: Callable[[Driver, timedelta], T], txn: UUID | None = None) -> T:
         """Does some work on a connection that has no transaction, and again after what is transient."""
-        tries = Tries(self._attempts, self._deadline)
-        while True:
-            try:
-                with translated(), self._connect() as connection:
-                    return work(unwrap(connection), tries.left)
-            except TallygateError as error:
-                wait_s = tries.next(error)
-                if wait_s is None:
-                    error.txn_id = txn
-                    raise
-            time.sleep(wait_s)
+
+        def once(left: timedelta) -> T:
+            with translated(), self._connect() as connection:
+                return work(unwrap(connection), left)
+
+        return self._patience.run(once, txn)
 
 
 def kept(connect: Callable[[], Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .decision import Decision
 from .error import Invalid, TallygateError, Transient
+from .steps import Steps
 
 _log = logging.getLogger("tallygate")
 _TYPES = "https://iana.org/assignments/http-problem-types#"
@@ -20,6 +22,17 @@ class Refusal(NamedTuple):
     phrase: str
     headers: list[tuple[str, str]]
     body: bytes
+
+
+def admit(key: str | None, check: Callable[[str], Any]) -> Steps[Decision | Refusal]:
+    """The decision by which a request passes, or what it gets in place of the application's answer."""
+    if key is None:
+        return of_nobody()
+    try:
+        decision: Decision = yield check(key)
+    except TallygateError as error:
+        return of_error(error)
+    return of_decision(decision) if decision.blocked else decision
 
 
 def of_decision(decision: Decision) -> Refusal:

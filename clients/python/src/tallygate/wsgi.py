@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from . import steps
 from .address import ClientAddress
-from .error import TallygateError
-from .limiter import Limiter
-from .refusal import Refusal, of_decision, of_error, of_nobody
+from .asking import Checks
+from .refusal import Refusal, admit
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -24,28 +25,21 @@ class RateLimitMiddleware:
     def __init__(
         self,
         app: WSGIApplication,
-        limiter: Limiter,
+        limiter: Checks,
         zone: str | int,
         key: ClientAddress | Callable[[dict[str, Any]], str | None] | None = None,
     ) -> None:
         key = key or ClientAddress()
         self._app = app
-        self._limiter = limiter
-        self._zone = zone
+        self._check = functools.partial(limiter.check, zone)
         self._key = key.of_environ if isinstance(key, ClientAddress) else key
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """A WSGI application."""
-        key = self._key(environ)
-        if key is None:
-            return _refuse(of_nobody(), start_response)
-        try:
-            decision = self._limiter.check(self._zone, key)
-        except TallygateError as error:
-            return _refuse(of_error(error), start_response)
-        if decision.blocked:
-            return _refuse(of_decision(decision), start_response)
-        environ["tallygate.decision"] = decision
+        admitted = steps.run(admit(self._key(environ), self._check))
+        if isinstance(admitted, Refusal):
+            return _refuse(admitted, start_response)
+        environ["tallygate.decision"] = admitted
         return self._app(environ, start_response)
 
 
