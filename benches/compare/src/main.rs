@@ -7,6 +7,7 @@ mod flat;
 mod flood;
 mod http;
 mod ledger;
+mod load;
 mod machine;
 mod measure;
 mod network;

@@ -17,7 +17,7 @@ pub struct Options {
     /// Bind this program, Redis and the containers to these cores, as in 0,1; all when not given
     #[arg(long, global = true, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Only print which of docker, redis and wrk the run needs
+    /// Only print which of docker, redis, wrk and h2load the run needs
     #[arg(long, global = true, hide = true)]
     pub needs: bool,
 }
@@ -29,7 +29,7 @@ pub enum Command {
     Flat(Flat),
     /// Does a call wait for a delayed acknowledgement, to a server that is not on the loopback interface?
     Network(Network),
-    /// What does a check cost more over HTTP, asked by wrk, than by the library?
+    /// What does a check cost more by the server, over HTTP and gRPC, than by the library?
     Http(Http),
     /// Draw the plots of an earlier run again, from its JSON file
     Plot {
@@ -136,37 +136,35 @@ impl Options {
     pub fn needs(&self) -> Vec<&'static str> {
         match &self.command {
             Some(Command::Flat(_) | Command::Network(_)) => vec!["docker"],
-            Some(Command::Http(http))
-                if http.has(Engine::Postgres) || http.has(Engine::MySql) || http.has(Engine::MariaDb) =>
-            {
-                vec!["docker", "wrk"]
-            }
-            Some(Command::Http(_)) => vec!["wrk"],
+            Some(Command::Http(http)) => [needs(|family| http.has(family)), vec!["wrk", "h2load"]].concat(),
             Some(Command::Plot { .. }) => vec![],
-            None => {
-                let docker = [Family::Postgres, Family::Mysql, Family::Mariadb]
-                    .into_iter()
-                    .any(|family| self.compare.has(family));
-                let redis = self.compare.has(Family::Redis);
-                [(docker, "docker"), (redis, "redis")]
-                    .into_iter()
-                    .filter(|need| need.0)
-                    .map(|need| need.1)
-                    .collect()
-            }
+            None => needs(|family| self.compare.has(family)),
         }
     }
 }
 
+fn needs(has: impl Fn(Family) -> bool) -> Vec<&'static str> {
+    let docker = [Family::Postgres, Family::Mysql, Family::Mariadb].into_iter().any(&has);
+    [(docker, "docker"), (has(Family::Redis), "redis")]
+        .into_iter()
+        .filter_map(|(is_needed, what)| is_needed.then_some(what))
+        .collect()
+}
+
 impl Http {
-    pub fn has(&self, engine: Engine) -> bool {
-        let family = match engine {
-            Engine::Postgres => Family::Postgres,
-            Engine::MySql => Family::Mysql,
-            Engine::MariaDb => Family::Mariadb,
-            Engine::Sqlite => Family::Sqlite,
-        };
+    pub fn has(&self, family: Family) -> bool {
         self.only.is_empty() || self.only.contains(&family)
+    }
+}
+
+impl From<Engine> for Family {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Postgres => Self::Postgres,
+            Engine::MySql => Self::Mysql,
+            Engine::MariaDb => Self::Mariadb,
+            Engine::Sqlite => Self::Sqlite,
+        }
     }
 }
 

@@ -129,6 +129,7 @@ async fn output(command: &mut Command) -> Result<String> {
 /// A Redis of its own; ends when dropped.
 pub struct Redis {
     pub client: redis::Client,
+    pub port: u16,
     process: Child,
 }
 
@@ -149,7 +150,7 @@ impl Redis {
         let begin = Instant::now();
         loop {
             match client.get_multiplexed_async_connection().await {
-                Ok(_) => return Ok(Self { client, process }),
+                Ok(_) => return Ok(Self { client, port, process }),
                 Err(error) if begin.elapsed() > START => return Err(error).context("redis does not answer"),
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
