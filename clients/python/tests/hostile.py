@@ -31,7 +31,8 @@ class Hostile:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join()
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "who asked has never left"
 
     @property
     def keys(self) -> list[str]:

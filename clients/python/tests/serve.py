@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -60,22 +62,29 @@ class Server:
 
 
 class Awaited:
-    """An asynchronous limiter whose calls are awaited one by one, in an event loop of its own."""
+    """An asynchronous limiter whose calls are awaited one by one, in an event loop beside the test."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.limiter = AsyncHttpLimiter(url, **options)
         self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
-            return self._loop.run_until_complete(getattr(self.limiter, name)(*arguments, **named))
+            return self._run(getattr(self.limiter, name)(*arguments, **named))
 
         return call
 
     def close(self) -> None:
-        self._loop.run_until_complete(self.limiter.aclose())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._run(self.limiter.aclose())
+        self._run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         self._loop.close()
+
+    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
 
 class Limiters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -95,7 +96,7 @@ class _Asker:
     _send: str
     _chunks: Callable[..., Any]
     _next: Callable[..., Any]
-    _close: str
+    _close: Callable[..., Any]
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class _Asker:
                     if time.monotonic() > until:
                         raise Transient(f"{self._url} did not answer in time")
             finally:
-                yield getattr(response, self._close)()
+                yield self._close(response)
         except httpx.TransportError as error:
             said = self._hidden(str(error))
             told = f"{self._url} did not answer: {said or type(error).__name__}"
@@ -201,7 +202,8 @@ class HttpLimiter(_Asker):
     """
 
     _transport = httpx.HTTPTransport
-    _send, _chunks, _next, _close = "handle_request", iter, next, "close"
+    _send, _chunks, _next = "handle_request", iter, next
+    _close = staticmethod(httpx.Response.close)
 
     check = called(Asking.check)
     check_all = called(Asking.check_all)
@@ -231,11 +233,17 @@ class HttpLimiter(_Asker):
         self.close()
 
 
+async def _closed(response: httpx.Response) -> None:
+    """Closes it though who asked is cancelled meanwhile: the pool would lose the connection for ever."""
+    await asyncio.shield(response.aclose())
+
+
 class AsyncHttpLimiter(_Asker):
     """As `HttpLimiter`, for an asynchronous program and one event loop."""
 
     _transport = httpx.AsyncHTTPTransport
-    _send, _chunks, _next, _close = "handle_async_request", aiter, anext, "aclose"
+    _send, _chunks, _next = "handle_async_request", aiter, anext
+    _close = staticmethod(_closed)
 
     check = called_async(Asking.check)
     check_all = called_async(Asking.check_all)
