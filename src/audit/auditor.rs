@@ -167,7 +167,7 @@ impl Auditor {
     {
         let mut tries = Tries::new(self.attempts, until);
         loop {
-            match read(&self.store).await {
+            match self.store.heed(read(&self.store).await) {
                 Err(error) if tries.again(&error).await => {}
                 result => return result,
             }

@@ -36,7 +36,7 @@ pub(super) struct Checking<'z> {
     overrides: Vec<Exception>,
     head: Option<StoredHead>,
     /// The last row, and its hash.
-    last: Option<Last>,
+    last: Option<i64>,
     hash: Hash,
     /// The hash before that, and that of a row which stands out of order.
     hash_before: Hash,
@@ -65,12 +65,6 @@ pub(super) struct Ended {
     pub faults: Vec<Fault>,
     pub more: u64,
     pub not_derivable: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Last {
-    seq: i64,
-    id: i64,
 }
 
 impl<'z> Checking<'z> {
@@ -137,7 +131,7 @@ impl<'z> Checking<'z> {
 
     /// The row that was read last.
     pub fn seq(&self) -> i64 {
-        self.last.map_or(0, |last| last.seq)
+        self.last.unwrap_or(0)
     }
 
     pub fn next(&mut self, row: &LedgerRow, charging: Option<&LedgerRow>) {
@@ -157,7 +151,6 @@ impl<'z> Checking<'z> {
         let gap = std::mem::take(&mut self.blind) || gap;
         let edited = self.chain(row, gap);
         self.meet_dropped(row);
-        self.order(row);
         self.once(row);
         let doubt = self.replay.is_in_doubt(row.at_us) || self.replay.lacks_dropped(row);
         let replayed = self.replay.next(row, charging);
@@ -188,7 +181,7 @@ impl<'z> Checking<'z> {
                 self.fault(FaultKind::NotReproducible, Some(row), None, why)
             }
         }
-        self.last = Some(Last { seq: row.seq, id: row.id });
+        self.last = Some(row.seq);
         self.meet_head(row);
     }
 
@@ -198,7 +191,7 @@ impl<'z> Checking<'z> {
         if hashed(row, None).hash(&self.hash, self.salt.as_ref()) != row.row_hash {
             return false;
         }
-        let wrong = std::mem::replace(&mut last.seq, row.seq - 1);
+        let wrong = std::mem::replace(last, row.seq - 1);
         self.replay.renumber(row.seq - 1);
         self.faults.pop_if(|fault| fault.what == FaultKind::Missing);
         self.fault(FaultKind::Edited, None, Some(wrong), format!("its seq was {}", row.seq - 1));
@@ -219,14 +212,6 @@ impl<'z> Checking<'z> {
         }
         (self.hash_before, self.hash, self.beside) = (self.hash, row.row_hash, None);
         edited
-    }
-
-    fn order(&mut self, row: &LedgerRow) {
-        let Some(last) = self.last else { return };
-        if row.id <= last.id {
-            let why = format!("its number {} is not above {}, that of the row before it", row.id, last.id);
-            self.fault(FaultKind::Reordered, Some(row), None, why);
-        }
     }
 
     /// A row that stands behind one with the same or a higher number.

@@ -1,6 +1,6 @@
 //! A bucket whose old rows, or whose head, upkeep removed.
 
-use super::{Checking, Last};
+use super::Checking;
 use crate::audit::fault::FaultKind;
 use crate::chain::Hash;
 use crate::decide::{Head, Hold};
@@ -22,7 +22,7 @@ impl Checking<'_> {
         let before = dropped.head.seq.min(row.seq - 1);
         // A run that was cut off, behind an earlier one: of the row before this one nothing is left.
         self.blind = dropped.head.seq > before;
-        self.last = Some(Last { seq: before, id: self.last.map_or(i64::MIN, |last| last.id) });
+        self.last = Some(before);
         (self.hash, self.hash_before, self.beside) = (dropped.row_hash, dropped.row_hash, None);
         self.replay.begin_behind(before, &dropped.head);
         self.dropped = Some(dropped.clone());
