@@ -6,6 +6,8 @@
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod adapter;
 mod grant;
+#[cfg(feature = "mysql")]
+mod lock;
 mod plan;
 
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::store::{self, Address, Schema};
 
 /// The longest wait for another migrator.
-const LOCK_WAIT_S: u32 = 60;
+pub(super) const LOCK_WAIT_S: u32 = 60;
 
 /// The longest wait for a server to let a connection in.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -197,38 +197,50 @@ pub(super) mod postgres {
 
 #[cfg(feature = "mysql")]
 pub(super) mod mysql {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use sqlx::MySqlConnection;
 
     use super::*;
     use crate::migrate::grant::mysql::Rights;
+    use crate::migrate::lock::{Lock, take_of_server};
     use crate::store::mysql::{connect, error};
 
     adapt!(sqlx::MySqlConnection);
 
     pub async fn apply(address: &Address, plan: &Plan) -> Result<Vec<i32>> {
         let mut connection = connect(address, soon()).await?;
-        // Statements that define tables commit by themselves here, so the lock belongs to the session.
-        // Its name is the server's, hence the database's name in it; MariaDB answers NULL at once to an
-        // endless wait, hence the bound.
-        let locked: Option<i64> =
-            sqlx::query_scalar("select get_lock(concat('tallygate.', left(sha2(database(), 256), 32)), ?)")
-                .bind(LOCK_WAIT_S)
-                .fetch_one(&mut connection)
-                .await
-                .map_err(error)?;
-        if locked != Some(1) {
-            return Err(Error::transient(format!(
-                "another migrator held the lock for {LOCK_WAIT_S} s; see what it does, then try again"
-            )));
-        }
-        if is_newer(schema_of(&mut connection).await?, plan.latest())? {
+        take_of_server(&mut connection).await?;
+        let mut lock = Lock::take(address).await?;
+        let applied = {
+            let (mut work, mut lost) =
+                (pin!(apply_locked(address, &mut connection, plan)), pin!(lock.keep()));
+            poll_fn(|context| match work.as_mut().poll(context) {
+                Poll::Pending => lost.as_mut().poll(context).map(Err),
+                applied => applied,
+            })
+            .await
+        };
+        let released = lock.release().await;
+        let applied = applied?;
+        released?;
+        connection.close().await.map_err(error)?;
+        Ok(applied)
+    }
+
+    async fn apply_locked(
+        address: &Address,
+        connection: &mut MySqlConnection,
+        plan: &Plan,
+    ) -> Result<Vec<i32>> {
+        if is_newer(schema_of(connection).await?, plan.latest())? {
             return Ok(Vec::new());
         }
         let mut rights = Rights::given(address).await?;
-        let mut adapter = Adapter { connection: &mut connection, plan, rights: &mut rights };
+        let mut adapter = Adapter { connection, plan, rights: &mut rights };
         let report = runner(plan).run_async(&mut adapter).await.map_err(failed)?;
-        // Closing the session frees the lock.
-        connection.close().await.map_err(error)?;
         Ok(versions(report.applied_migrations()))
     }
 

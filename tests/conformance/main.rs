@@ -378,6 +378,7 @@ fn main() -> std::process::ExitCode {
         locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
         sessions::a_number_that_the_session_sets_is_no_rows,
         sessions::settings_of_the_session_fail_no_call,
+        schema::a_migrator_waits_for_one_at_another_node,
     );
     on!([Sqlite] =>
         kill::a_killed_process_leaves_every_decision_it_printed,

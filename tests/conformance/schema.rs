@@ -1,8 +1,11 @@
 //! Migrating: once, however many start at once.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tallygate::Limiter;
 use tallygate::schema::Migrator;
+use tokio::time::{sleep, timeout};
 
 use crate::db::{Db, Engine};
 use crate::rounds;
@@ -59,4 +62,30 @@ pub async fn the_database_tells_what_each_routine_is_for(db: Db) {
 pub async fn migrating_again_changes_nothing(db: Db) {
     assert!(Migrator::new(&db.url).unwrap().apply().await.unwrap().is_empty());
     assert!(Migrator::new(&db.url).unwrap().pending().await.unwrap().is_empty());
+}
+
+/// A node has its own `get_lock`, so the row of another one's migrator is waited for: until it goes, or gives no sign. That of a
+/// migrator of this server, which has lost the server's lock, is nobody's.
+pub async fn a_migrator_waits_for_one_at_another_node(db: Db) {
+    let migrator = || Migrator::new(&db.url).unwrap();
+    let lock = async |server: &str, age_s: u32| {
+        db.execute(&format!(
+            "insert into tallygate_schema_lock (id, holder, server, alive_at)
+             values (1, random_bytes(16), {server}, utc_timestamp(6) - interval {age_s} second)"
+        ))
+        .await;
+    };
+    let soon = Duration::from_secs(20);
+    for (server, age_s) in [("concat(@@hostname, ':', @@port)", 0), ("'elsewhere:3306'", 31)] {
+        lock(server, age_s).await;
+        assert_eq!(timeout(soon, migrator().apply()).await.unwrap().unwrap(), []);
+        assert_eq!(db.number("select count(*) from tallygate_schema_lock").await, 0);
+    }
+    lock("'elsewhere:3306'", 0).await;
+    let late = migrator();
+    let waiting = tokio::spawn(async move { late.apply().await });
+    sleep(Duration::from_secs(3)).await;
+    assert!(!waiting.is_finished(), "it works beside another one");
+    db.execute("delete from tallygate_schema_lock").await;
+    assert_eq!(timeout(soon, waiting).await.unwrap().unwrap().unwrap(), []);
 }

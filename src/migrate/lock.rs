@@ -1,0 +1,108 @@
+//! One migrator at a time, where statements that define tables commit by themselves.
+//!
+//! `get_lock` ends with its session, but is that of one server: another node of a cluster has one of its own. A row is that of all
+//! nodes, but outlives who made it. So a migrator holds both, and says in the row that it is alive: who holds a server's lock and
+//! finds the row of that server knows that its maker is gone; of the row of another server it knows so after a while.
+
+use std::time::Duration;
+
+use sqlx::{Connection, MySqlConnection};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::adapter::{LOCK_WAIT_S, soon};
+use crate::error::{Error, Result};
+use crate::store::Address;
+use crate::store::mysql::{connect, error};
+
+/// How often the holder says that it is alive, and the pause between two looks of who waits.
+const SIGN: Duration = Duration::from_secs(1);
+
+/// Without a sign for so long the holder on another node counts as gone.
+const GONE_S: u32 = 30;
+
+/// Held by nobody else as long as this is there and [`keep`](Self::keep) is waited for.
+pub(super) struct Lock {
+    connection: MySqlConnection,
+    holder: Uuid,
+}
+
+impl Lock {
+    /// For a migrator that has this [server's lock](take_of_server).
+    pub async fn take(address: &Address) -> Result<Self> {
+        let until = Instant::now() + Duration::from_secs(LOCK_WAIT_S.into());
+        let mut connection = connect(address, soon()).await?;
+        let make = sqlx::raw_sql(include_str!("lock/make.sql")).execute(&mut connection);
+        make.await.map_err(error)?;
+        let mut lock = Self { connection, holder: Uuid::new_v4() };
+        loop {
+            match lock.is_taken().await {
+                Ok(true) => return Ok(lock),
+                // Another node was faster.
+                Err(error) if !error.is_transient() => return Err(error),
+                _ if Instant::now() + SIGN >= until => return Err(held()),
+                _ => sleep(SIGN).await,
+            }
+        }
+    }
+
+    async fn is_taken(&mut self) -> Result<bool> {
+        let take = sqlx::query(include_str!("lock/take.sql"))
+            .bind(self.holder)
+            .bind(GONE_S)
+            .bind(self.holder)
+            .bind(self.holder)
+            .bind(self.holder);
+        take.execute(&mut self.connection).await.map_err(error)?;
+        let mine = "select count(*) from tallygate_schema_lock where holder = ?";
+        let mine: i64 = sqlx::query_scalar(mine)
+            .bind(self.holder)
+            .fetch_one(&mut self.connection)
+            .await
+            .map_err(error)?;
+        Ok(mine == 1)
+    }
+
+    /// Says that it is alive, until it has lost the lock after all.
+    pub async fn keep(&mut self) -> Error {
+        let alive = "update tallygate_schema_lock set alive_at = utc_timestamp(6) where holder = ?";
+        loop {
+            sleep(SIGN).await;
+            match sqlx::query(alive).bind(self.holder).execute(&mut self.connection).await.map_err(error) {
+                Ok(done) if done.rows_affected() == 0 => {
+                    return Error::transient(
+                        "another migrator took the lock, since this one gave no sign for too long; try again",
+                    );
+                }
+                Err(error) if !error.is_transient() => return error,
+                _ => {}
+            }
+        }
+    }
+
+    pub async fn release(mut self) -> Result<()> {
+        let remove = "delete from tallygate_schema_lock where holder = ?";
+        sqlx::query(remove).bind(self.holder).execute(&mut self.connection).await.map_err(error)?;
+        self.connection.close().await.map_err(error)
+    }
+}
+
+/// Takes the lock of one server, for as long as the session lasts that migrates: by it callers know that a routine which is
+/// missing is being made anew.
+pub(super) async fn take_of_server(connection: &mut MySqlConnection) -> Result<()> {
+    // Its name is the server's, hence the database's name in it; MariaDB answers NULL at once to an endless wait, hence the
+    // bound.
+    let locked: Option<i64> =
+        sqlx::query_scalar("select get_lock(concat('tallygate.', left(sha2(database(), 256), 32)), ?)")
+            .bind(LOCK_WAIT_S)
+            .fetch_one(connection)
+            .await
+            .map_err(error)?;
+    if locked == Some(1) { Ok(()) } else { Err(held()) }
+}
+
+fn held() -> Error {
+    Error::transient(format!(
+        "another migrator held the lock for {LOCK_WAIT_S} s; see what it does, then try again"
+    ))
+}
