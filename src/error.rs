@@ -142,6 +142,12 @@ impl Error {
         self
     }
 
+    /// The same in other words.
+    pub(crate) fn told(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
     fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }

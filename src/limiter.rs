@@ -103,6 +103,10 @@ struct Inner {
 impl Limiter {
     /// Connects with the default [`Config`] to `postgres://…`, `mysql://…`, `mariadb://…` or `sqlite:FILE`.
     ///
+    /// Several servers of the same data are named together, `postgres://user@one:5432,two:5432/name?target=primary`: the first of
+    /// them that takes writes (`primary`, the default), only reads (`replica`) or answers (`any`) is worked with, and calls go on at
+    /// another one when it is gone.
+    ///
     /// A SQLite file that is not there is made, with its schema, unless [`Config::create`] says otherwise. Any other
     /// database must have been migrated.
     ///

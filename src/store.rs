@@ -15,6 +15,8 @@ mod engine;
 mod erase;
 mod evidence;
 mod fault;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod hosts;
 mod line;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 mod list;
@@ -290,6 +292,25 @@ impl Store {
     /// How many of them are in a call, and how many are open beside these.
     pub fn in_use_and_idle(&self) -> (u32, u32) {
         each!(self, s => s.in_use_and_idle())
+    }
+
+    /// Whether a call that failed at one server may pass at another.
+    pub fn is_of_several(&self) -> bool {
+        each!(self, s => s.is_of_several())
+    }
+
+    /// The server failed in a way that another one may not: before the next call all are asked.
+    pub fn doubt(&self) {
+        each!(self, s => s.doubt());
+    }
+
+    /// The end of a call, after which another server is looked for where this one was to blame.
+    pub fn heed<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if fault::is_of_the_server(error) {
+                self.doubt();
+            }
+        })
     }
 
     /// How far the schema is; None where there is none.

@@ -352,7 +352,7 @@ impl Inner {
                 let _entered = this.combiner.enter(buckets.clone(), until).await?;
                 let mut tries = this.tries(until);
                 loop {
-                    match call(actions.len(), until, this.store.act(&actions, terms)).await {
+                    match call(&this.store, actions.len(), until, this.store.act(&actions, terms)).await {
                         Err(error) if tries.again(&error).await => trace::count_retry(),
                         result => return result,
                     }

@@ -13,7 +13,7 @@ use crate::check::Check;
 use crate::decision::{Decision, Reason};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Caller, Request, Terms};
+use crate::store::{Caller, Request, Store, Terms};
 use crate::zone::{BlockedRows, micros};
 
 /// Which of the checks of a call pass.
@@ -141,7 +141,7 @@ impl Inner {
                     Passing::Together => self.store.check_all(&requests, terms).await,
                 }
             };
-            match call(requests.len(), until, decisions).await {
+            match call(&self.store, requests.len(), until, decisions).await {
                 Err(error) if tries.again(&error).await => {
                     trace::count_retry();
                     // This attempt may have been committed after all.
@@ -172,18 +172,32 @@ impl Inner {
         let deadline = self.config.deadline;
         let late =
             |_| Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")));
-        timeout_at(until(deadline), work).await.unwrap_or_else(late)
+        self.store.heed(timeout_at(until(deadline), work).await.unwrap_or_else(late))
     }
 }
 
-/// Makes a call to the database that carries so many checks and ends soon after the deadline in any case.
+/// Makes a call to the database that carries so many checks and ends soon after the deadline in any case. One of several
+/// servers gets half of the time that is left: the rest is for another.
 pub(super) async fn call<T>(
+    store: &Store,
     checks: usize,
     until: Instant,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let silent = |_| Err(Error::transient("the database did not answer; try again"));
-    trace::call(checks, async { timeout_at(until + GRACE, call).await.unwrap_or_else(silent) }).await
+    let patience = match store.is_of_several() {
+        true => Instant::now() + until.saturating_duration_since(Instant::now()) / 2,
+        false => until + GRACE,
+    };
+    trace::call(checks, async {
+        match timeout_at(patience, call).await {
+            Ok(result) => store.heed(result),
+            Err(_) => {
+                store.doubt();
+                Err(Error::transient("the database did not answer; try again"))
+            }
+        }
+    })
+    .await
 }
 
 /// What the caller of a check is told: an error that may hide a decision says how that is learned.

@@ -274,7 +274,7 @@ impl Combiner {
                 None => self.store.check_free(requests, terms).await,
             }
         };
-        super::call(requests.len(), terms.until, decisions).await
+        super::call(&self.store, requests.len(), terms.until, decisions).await
     }
 }
 

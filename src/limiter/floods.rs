@@ -136,7 +136,7 @@ impl Inner {
             let _entered = self.combiner.enter(BTreeSet::from([bucket.clone()]), until).await?;
             let mut tries = self.tries(until);
             loop {
-                match call(1, until, self.store.record_blocked(&request, checks, terms)).await {
+                match call(&self.store, 1, until, self.store.record_blocked(&request, checks, terms)).await {
                     Err(error) if tries.again(&error).await => trace::count_retry(),
                     result => return result,
                 }

@@ -124,7 +124,7 @@ impl Inner {
             let _entered = this.combiner.enter(BTreeSet::from([bucket]), until).await?;
             let mut tries = this.tries(until);
             loop {
-                match call(1, until, ask(this.store.clone(), terms)).await {
+                match call(&this.store, 1, until, ask(this.store.clone(), terms)).await {
                     Err(error) if was_taken_back(&error) && tries.again(&error).await => trace::count_retry(),
                     result => return result,
                 }

@@ -6,7 +6,7 @@
 //! call included, it goes back to the pool and is looked at there.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -18,13 +18,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Result;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use super::hosts::{Hosts, SILENT};
+use crate::error::{Error, Result};
 
-/// A pool, and those of its connections that are at hand.
+/// A pool, and those of its connections that are at hand. Of several servers it is that of the one to work with.
 pub(super) struct Connections<DB: Database> {
+    current: Arc<RwLock<Current<DB>>>,
+    most: u32,
+    error: fn(sqlx::Error) -> Error,
+    /// None where there is nothing to choose.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    hosts: Option<Arc<Hosts<DB>>>,
+}
+
+/// The pool of one server.
+struct Current<DB: Database> {
     pool: Pool<DB>,
     /// None for a pool of the caller's, from which nothing may be held back.
     shelf: Option<Arc<Shelf<DB>>>,
+    /// Which one of the list it is.
+    host: usize,
 }
 
 struct Shelf<DB: Database> {
@@ -75,63 +89,86 @@ async fn still_good<C: Connection>(connection: &mut C) -> bool {
 
 impl<DB: Database> Connections<DB> {
     /// Of a pool that the caller shares with others.
-    pub fn shared(pool: Pool<DB>) -> Self {
-        Self { pool, shelf: None }
+    pub fn shared(pool: Pool<DB>, error: fn(sqlx::Error) -> Error) -> Self {
+        let most = pool.options().get_max_connections();
+        Self::over(Current { pool, shelf: None, host: 0 }, most, error)
     }
 
     /// Of a pool that nobody else uses and that opens at most `most` connections.
-    pub fn own(pool: Pool<DB>, most: u32) -> Self {
-        let turns = Arc::new(Semaphore::new(most as usize));
-        Self { pool, shelf: Some(Arc::new(Shelf { turns, idle: Mutex::default() })) }
+    #[cfg(feature = "sqlite")]
+    pub fn own(pool: Pool<DB>, most: u32, error: fn(sqlx::Error) -> Error) -> Self {
+        Self::over(Current::own(pool, most, 0), most, error)
+    }
+
+    /// At most `most`, to whichever of these servers is the one to work with.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub async fn to(hosts: Hosts<DB>, most: u32, until: Instant) -> Result<Self> {
+        // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
+        let (host, connection) = hosts.find(until).await?;
+        let error = hosts.server.error;
+        connection.close().await.map_err(error)?;
+        let connections = Self::over(Current::own(hosts.pool(host, most), most, host), most, error);
+        Ok(Self { hosts: hosts.are_chosen().then(|| Arc::new(hosts)), ..connections })
+    }
+
+    fn over(current: Current<DB>, most: u32, error: fn(sqlx::Error) -> Error) -> Self {
+        Self {
+            current: Arc::new(RwLock::new(current)),
+            most,
+            error,
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            hosts: None,
+        }
     }
 
     /// How many connections there may be.
     pub fn most(&self) -> u32 {
-        self.pool.options().get_max_connections()
+        self.most
     }
 
     /// How many are in a call, and how many are open beside them.
     pub fn in_use_and_idle(&self) -> (u32, u32) {
-        let open = self.pool.size();
-        let in_use = match &self.shelf {
-            Some(shelf) => self.most() as usize - shelf.turns.available_permits().min(self.most() as usize),
-            None => (open as usize).saturating_sub(self.pool.num_idle()),
+        let Current { pool, shelf, .. } = self.current();
+        let open = pool.size();
+        let in_use = match shelf {
+            Some(shelf) => self.most as usize - shelf.turns.available_permits().min(self.most as usize),
+            None => (open as usize).saturating_sub(pool.num_idle()),
         } as u32;
         (in_use, open.saturating_sub(in_use))
     }
 
     /// A connection, or the error that none was free in time.
-    pub async fn lease(&self, until: Instant) -> Result<Leased<DB>, sqlx::Error> {
-        let late = |_| sqlx::Error::PoolTimedOut;
-        let Some(shelf) = &self.shelf else {
-            let connection = timeout_at(until, self.acquire()).await.map_err(late)??;
+    pub async fn lease(&self, until: Instant) -> Result<Leased<DB>> {
+        let Current { pool, shelf, .. } = self.chosen(until).await?;
+        let late = |_| (self.error)(sqlx::Error::PoolTimedOut);
+        let Some(shelf) = shelf else {
+            let connection = timeout_at(until, self.acquire(&pool)).await.map_err(late)??;
             return Ok(Leased { connection, shelf: None });
         };
         let turn = timeout_at(until, Arc::clone(&shelf.turns).acquire_owned()).await.map_err(late)?;
-        let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
+        let turn = turn.map_err(|_| (self.error)(sqlx::Error::PoolClosed))?;
         // One that is not fresh goes back here, before the pool is asked: it may be the pool's last.
         let at_hand = shelf.idle().pop().filter(|(_, since)| since.elapsed() < FRESH);
         let connection = match at_hand {
             Some((connection, _)) => connection,
-            None => timeout_at(until, self.acquire()).await.map_err(late)??,
+            None => timeout_at(self.patience(until), self.acquire(&pool)).await.map_err(late)??,
         };
-        Ok(Leased { connection, shelf: Some((Arc::clone(shelf), turn)) })
+        Ok(Leased { connection, shelf: Some((shelf, turn)) })
     }
 
     /// Closes them all, unless the pool is the caller's.
     pub async fn close(&self) {
-        if let Some(shelf) = &self.shelf {
-            // The pool closes what comes back to it, now or when its call ends; nothing is kept at hand any more.
-            shelf.turns.close();
-            drop(std::mem::take(&mut *shelf.idle()));
-            self.pool.close().await;
-        }
+        self.current().close().await;
+    }
+
+    fn current(&self) -> Current<DB> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// One of the pool's, outside any transaction.
-    async fn acquire(&self) -> Result<PoolConnection<DB>, sqlx::Error> {
+    async fn acquire(&self, pool: &Pool<DB>) -> Result<PoolConnection<DB>> {
         loop {
-            let mut connection = self.pool.acquire().await?;
+            let mut connection = pool.acquire().await.map_err(self.error)?;
             if !connection.is_in_transaction() {
                 return Ok(connection);
             }
@@ -142,9 +179,108 @@ impl<DB: Database> Connections<DB> {
     }
 }
 
+/// Of one server there is nothing to choose.
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
+impl<DB: Database> Connections<DB> {
+    async fn chosen(&self, _until: Instant) -> Result<Current<DB>> {
+        Ok(self.current())
+    }
+
+    fn patience(&self, until: Instant) -> Instant {
+        until
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl<DB: Database> Connections<DB> {
+    /// Whether a call that failed here may pass at another server.
+    pub fn are_of_several(&self) -> bool {
+        self.hosts.is_some()
+    }
+
+    /// The server failed in a way that another one may not: before the next call all are asked.
+    pub fn doubt(&self) {
+        if let Some(hosts) = &self.hosts {
+            hosts.doubt();
+        }
+    }
+
+    /// The pool of the server to work with.
+    async fn chosen(&self, until: Instant) -> Result<Current<DB>> {
+        let Some(hosts) = &self.hosts else { return Ok(self.current()) };
+        if hosts.is_doubted() {
+            return self.choose(hosts, until).await;
+        }
+        let current = self.current();
+        if hosts.is_time_to_look(current.host) {
+            let (this, hosts) = (self.clone(), Arc::clone(hosts));
+            tokio::spawn(async move { this.choose(&hosts, Instant::now() + FRESH).await.map(drop) });
+        }
+        Ok(current)
+    }
+
+    /// Asks all servers, once for all who wait, and goes on at the one that is found.
+    async fn choose(&self, hosts: &Hosts<DB>, until: Instant) -> Result<Current<DB>> {
+        let began = Instant::now();
+        let late = |_| (self.error)(sqlx::Error::PoolTimedOut);
+        let mut chosen = timeout_at(until, hosts.chosen.lock()).await.map_err(late)?;
+        if *chosen > began {
+            return Ok(self.current());
+        }
+        let (host, _connection) = hosts.find(until).await?;
+        hosts.trust();
+        *chosen = Instant::now();
+        let old = self.current();
+        if old.host == host {
+            return Ok(old);
+        }
+        let new = Current::own(hosts.pool(host, self.most), self.most, host);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
+        tokio::spawn(async move { old.close().await });
+        Ok(new)
+    }
+
+    /// No longer than that is waited for a new connection: the pool tries again where one is refused, and another server
+    /// may not refuse it.
+    fn patience(&self, until: Instant) -> Instant {
+        match self.hosts {
+            Some(_) => until.min(Instant::now() + SILENT),
+            None => until,
+        }
+    }
+}
+
 impl<DB: Database> Clone for Connections<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), shelf: self.shelf.clone() }
+        Self {
+            current: Arc::clone(&self.current),
+            most: self.most,
+            error: self.error,
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+impl<DB: Database> Current<DB> {
+    fn own(pool: Pool<DB>, most: u32, host: usize) -> Self {
+        let turns = Arc::new(Semaphore::new(most as usize));
+        Self { pool, shelf: Some(Arc::new(Shelf { turns, idle: Mutex::default() })), host }
+    }
+
+    async fn close(&self) {
+        if let Some(shelf) = &self.shelf {
+            // The pool closes what comes back to it, now or when its call ends; nothing is kept at hand any more.
+            shelf.turns.close();
+            drop(std::mem::take(&mut *shelf.idle()));
+            self.pool.close().await;
+        }
+    }
+}
+
+impl<DB: Database> Clone for Current<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), shelf: self.shelf.clone(), host: self.host }
     }
 }
 
@@ -202,15 +338,17 @@ impl<DB: Database> DerefMut for Leased<DB> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "sqlite")]
+    use crate::store::sqlite::error;
 
     #[cfg(feature = "sqlite")]
     #[tokio::test]
     async fn the_only_connection_is_had_again_after_it_waited_long() {
         let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
-        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1);
+        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1, error);
         let soon = || Instant::now() + Duration::from_secs(5);
         connections.lease(soon()).await.unwrap().end(Ok(())).unwrap();
-        let shelf = connections.shelf.as_ref().unwrap();
+        let shelf = connections.current().shelf.unwrap();
         shelf.idle()[0].1 -= FRESH;
         assert!(connections.lease(soon()).await.is_ok());
     }
@@ -219,7 +357,7 @@ mod tests {
     #[tokio::test]
     async fn those_in_a_call_are_told_from_those_that_rest() {
         let pool = || sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().connect_lazy("sqlite::memory:").unwrap();
-        for connections in [Connections::own(pool(), 10), Connections::shared(pool())] {
+        for connections in [Connections::own(pool(), 10, error), Connections::shared(pool(), error)] {
             assert_eq!(connections.in_use_and_idle(), (0, 0));
             let soon = || Instant::now() + Duration::from_secs(5);
             let (first, second) =
@@ -237,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn closing_waits_for_a_call_that_is_under_way_and_no_longer() {
         let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
-        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1);
+        let connections = Connections::own(pool.connect_lazy("sqlite::memory:").unwrap(), 1, error);
         let lease = connections.lease(Instant::now() + Duration::from_secs(5)).await.unwrap();
         let call = async {
             tokio::task::yield_now().await;
@@ -253,7 +391,7 @@ mod tests {
     async fn a_connection_whose_rollback_failed_is_not_used_again() {
         let pool = sqlx::pool::PoolOptions::<sqlx::Sqlite>::new().max_connections(1);
         let pool = pool.connect_lazy("sqlite::memory:").unwrap();
-        for connections in [Connections::own(pool.clone(), 1), Connections::shared(pool)] {
+        for connections in [Connections::own(pool.clone(), 1, error), Connections::shared(pool, error)] {
             for _ in 0..3 {
                 let mut lease = connections.lease(Instant::now() + Duration::from_secs(5)).await.unwrap();
                 let mut tx = lease.begin_with("begin immediate").await.unwrap();

@@ -76,6 +76,30 @@ pub(crate) fn was_taken_back(error: &Error) -> bool {
     error.is_transient() && matches!(source, Some(sqlx::Error::Database(said)) if told(&**said))
 }
 
+/// True of what another server of the same data may not answer: this one is gone, ends, only reads, or has lost the others.
+pub(super) fn is_of_the_server(error: &Error) -> bool {
+    match error.source().and_then(|source| source.downcast_ref()) {
+        Some(sqlx::Error::Database(said)) => {
+            let of_class = |code: &str| code.starts_with("08") || code.starts_with("57P") || code == "25006";
+            said.code().is_some_and(|code| of_class(&code)) || is_of_a_node(&**said)
+        }
+        Some(sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut) => true,
+        Some(sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed) => true,
+        _ => false,
+    }
+}
+
+#[cfg(feature = "mysql")]
+fn is_of_a_node(said: &dyn sqlx::error::DatabaseError) -> bool {
+    // The server ends, is read only, or has left its group.
+    [1053, 1290, 1836, 1927, 3100].contains(&super::mysql::number_of(said))
+}
+
+#[cfg(not(feature = "mysql"))]
+fn is_of_a_node(_: &dyn sqlx::error::DatabaseError) -> bool {
+    false
+}
+
 /// What every call on a database without our tables and routines ends with.
 pub(super) fn unmigrated() -> Error {
     Error::schema("the database has no tallygate schema; run: tallygate migrate")

@@ -21,12 +21,13 @@ use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row, Transaction};
+use sqlx::{ConnectOptions, MySqlConnection, MySqlPool, Row, Transaction};
 use tokio::time::Instant;
 
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
+use super::hosts::{Hosts, Server, Standing};
 use super::{Address, Found, Of, Schema, Span, Terms};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub(crate) struct MySql {
 
 impl MySql {
     pub fn new(pool: MySqlPool) -> Self {
-        Self::over(Connections::shared(pool))
+        Self::over(Connections::shared(pool, error))
     }
 
     fn over(connections: Connections<sqlx::MySql>) -> Self {
@@ -48,11 +49,8 @@ impl MySql {
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
-        // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
-        connect(address, until).await?.close().await.map_err(error)?;
-        let options = options(address)?;
-        let pool = pool_options(connections, options.get_port()).connect_lazy_with(options);
-        Ok(Self::over(Connections::own(pool, connections)))
+        let hosts = Hosts::of(address, SERVER)?;
+        Ok(Self::over(Connections::to(hosts, connections, until).await?))
     }
 
     pub fn connections(&self) -> u32 {
@@ -65,6 +63,14 @@ impl MySql {
 
     pub async fn close(&self) {
         self.connections.close().await;
+    }
+
+    pub fn is_of_several(&self) -> bool {
+        self.connections.are_of_several()
+    }
+
+    pub fn doubt(&self) {
+        self.connections.doubt();
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
@@ -103,7 +109,7 @@ impl MySql {
 
     /// A connection for a call that has no deadline of its own.
     async fn lease(&self) -> Result<Leased<sqlx::MySql>> {
-        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await
     }
 }
 
@@ -130,9 +136,31 @@ fn ended<T>(mut lease: Leased<sqlx::MySql>, result: Result<T>) -> Result<T> {
 
 /// Opens one connection, outside any pool.
 pub(crate) async fn connect(address: &Address, until: Instant) -> Result<MySqlConnection> {
-    let options = options(address)?;
-    let connecting = async { options.connect().await.map_err(error) };
-    super::in_time(until, connecting).await.map_err(|error| error.at(address))
+    Ok(Hosts::of(address, SERVER)?.find(until).await?.1)
+}
+
+const SERVER: Server<sqlx::MySql> =
+    Server { options, pool, error, standing: |connection| Box::pin(standing(connection)) };
+
+fn pool(options: MySqlConnectOptions, most: u32) -> MySqlPool {
+    pool_options(most, options.get_port()).connect_lazy_with(options)
+}
+
+/// A node that is cut off from the others of its Galera cluster answers no query, and nothing but this of itself. One that has
+/// just come to be written to first catches up with what the others were told.
+async fn standing(connection: &mut MySqlConnection) -> Result<Standing> {
+    let of_galera = "show global variables like 'wsrep_on'; show global status like 'wsrep_ready'";
+    let told = sqlx::raw_sql(of_galera).fetch_all(&mut *connection).await.map_err(error)?;
+    let told = told.iter().map(|row| row.try_get(1).map_err(error)).collect::<Result<Vec<String>>>()?;
+    if told.first().is_some_and(|on| on == "ON") {
+        if told.last().is_none_or(|ready| ready != "ON") {
+            return Ok(Standing::Unready);
+        }
+        sqlx::raw_sql("set session wsrep_sync_wait = 1").execute(&mut *connection).await.map_err(error)?;
+    }
+    let reads = sqlx::query_scalar("select @@global.read_only").fetch_one(connection).await;
+    let reads: i64 = reads.map_err(error)?;
+    Ok(if reads == 0 { Standing::Primary } else { Standing::Replica })
 }
 
 fn options(address: &Address) -> Result<MySqlConnectOptions> {
@@ -269,7 +297,7 @@ fn is_killed(error: &Error) -> bool {
     }
 }
 
-fn number_of(error: &dyn DatabaseError) -> u16 {
+pub(super) fn number_of(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
@@ -280,9 +308,11 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         31003 | 31004 | 31006 => Fault::Invalid,
         31002 => Fault::Conflict,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many
-        // sessions, a node that only reads.
+        // sessions, a node that only reads, was cut off from the others or left them.
         31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031
-        | 1040 | 1290 | 1836 => Fault::Transient,
+        | 1040 | 1290 | 1792 | 1836 | 1047 | 3100 => Fault::Transient,
+        // A commit failed. It passes where other nodes of the group were faster, and not where the disk is full.
+        1180 if error.message().contains("Lock deadlock") => Fault::Transient,
         NO_DEFINER => Fault::Other,
         killed if KILLED.contains(&killed) => Fault::Transient,
         // No such procedure, table, database, or no database chosen.

@@ -15,7 +15,7 @@ mod zones;
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Row, Transaction};
+use sqlx::{ConnectOptions, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
+use super::hosts::{Hosts, Server, Standing};
 use super::{Address, Found, Of, Schema, Span};
 use crate::entry::Entry;
 use crate::error::Result;
@@ -37,7 +38,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub fn new(pool: PgPool) -> Self {
-        Self::over(Connections::shared(pool))
+        Self::over(Connections::shared(pool, error))
     }
 
     fn over(connections: Connections<sqlx::Postgres>) -> Self {
@@ -45,11 +46,8 @@ impl Postgres {
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
-        // One connection by hand first: a pool would hide why it cannot connect behind its timeout.
-        connect(address, until).await?.close().await.map_err(error)?;
-        let options = options(address)?;
-        let pool = pool_options(connections, options.get_port()).connect_lazy_with(options);
-        Ok(Self::over(Connections::own(pool, connections)))
+        let hosts = Hosts::of(address, SERVER)?;
+        Ok(Self::over(Connections::to(hosts, connections, until).await?))
     }
 
     pub fn connections(&self) -> u32 {
@@ -62,6 +60,14 @@ impl Postgres {
 
     pub async fn close(&self) {
         self.connections.close().await;
+    }
+
+    pub fn is_of_several(&self) -> bool {
+        self.connections.are_of_several()
+    }
+
+    pub fn doubt(&self) {
+        self.connections.doubt();
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
@@ -102,7 +108,7 @@ impl Postgres {
 
     /// A connection for a call that has no deadline of its own.
     async fn lease(&self) -> Result<Leased<sqlx::Postgres>> {
-        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await
     }
 }
 
@@ -114,9 +120,20 @@ pub(crate) async fn schema(connection: &mut PgConnection) -> Result<Option<Schem
 
 /// Opens one connection, outside any pool.
 pub(crate) async fn connect(address: &Address, until: Instant) -> Result<PgConnection> {
-    let options = options(address)?;
-    let connecting = async { options.connect().await.map_err(error) };
-    super::in_time(until, connecting).await.map_err(|error| error.at(address))
+    Ok(Hosts::of(address, SERVER)?.find(until).await?.1)
+}
+
+const SERVER: Server<sqlx::Postgres> =
+    Server { options, pool, error, standing: |connection| Box::pin(standing(connection)) };
+
+fn pool(options: PgConnectOptions, most: u32) -> PgPool {
+    pool_options(most, options.get_port()).connect_lazy_with(options)
+}
+
+/// A standby is in recovery for as long as it is one.
+async fn standing(connection: &mut PgConnection) -> Result<Standing> {
+    let replica = sqlx::query_scalar("select pg_is_in_recovery()").fetch_one(connection).await;
+    Ok(if replica.map_err(error)? { Standing::Replica } else { Standing::Primary })
 }
 
 fn options(address: &Address) -> Result<PgConnectOptions> {

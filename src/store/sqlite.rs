@@ -4,7 +4,7 @@
 macro_rules! alone {
     ($store:expr, $terms:expr, $tx:ident => $work:expr) => {{
         let _turn = $store.turn($terms.until).await?;
-        let mut lease = $store.connections.lease($terms.until).await.map_err(error)?;
+        let mut lease = $store.connections.lease($terms.until).await?;
         let done = async {
             let mut $tx = lease.begin_with("begin immediate").await.map_err(error)?;
             let done = $work?;
@@ -94,7 +94,7 @@ impl Clock {
 
 impl Sqlite {
     pub fn new(pool: SqlitePool) -> Self {
-        Self::over(Connections::shared(pool), None, None)
+        Self::over(Connections::shared(pool, error), None, None)
     }
 
     fn over(
@@ -129,7 +129,7 @@ impl Sqlite {
         let connections = if in_memory(&options) { 1 } else { connections };
         let quick = (!in_memory(&options)).then(|| {
             let options = options.clone().synchronous(SqliteSynchronous::Normal);
-            Connections::own(pool(options, 1), 1)
+            Connections::own(pool(options, 1), 1, error)
         });
         let path = (!in_memory(&options)).then(|| options.get_filename().to_owned());
         let pool = pool(options, connections);
@@ -138,7 +138,7 @@ impl Sqlite {
             first.close().await.map_err(error)?;
         }
         let place = path.as_deref().map(Place::of).transpose()?;
-        Ok(Self::over(Connections::own(pool, connections), quick, place))
+        Ok(Self::over(Connections::own(pool, connections, error), quick, place))
     }
 
     pub fn connections(&self) -> u32 {
@@ -155,6 +155,13 @@ impl Sqlite {
         }
         self.connections.close().await;
     }
+
+    /// There is one file.
+    pub fn is_of_several(&self) -> bool {
+        false
+    }
+
+    pub fn doubt(&self) {}
 
     /// A connection to a database that holds nothing yet; None where it holds something.
     pub async fn empty(&self) -> Result<Option<Leased<sqlx::Sqlite>>> {
@@ -175,7 +182,7 @@ impl Sqlite {
 
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
         if !requests.iter().any(Request::leaves_row) {
-            let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+            let mut lease = self.connections.lease(terms.until).await?;
             let decisions = self.look(&mut lease, requests).await;
             return lease.end(decisions);
         }
@@ -204,13 +211,13 @@ impl Sqlite {
     async fn write(&self, requests: &[Request], passing: Passing, terms: Terms) -> Result<Vec<Decision>> {
         let _turn = self.turn(terms.until).await?;
         if let Some(quick) = self.quick.as_ref().filter(|_| self.relaxed.has_all_of(requests)) {
-            let mut lease = quick.lease(terms.until).await.map_err(error)?;
+            let mut lease = quick.lease(terms.until).await?;
             let decisions = self.write_on(&mut lease, requests, passing, Durability::Relaxed).await;
             if let Some(decisions) = lease.end(decisions)? {
                 return Ok(decisions);
             }
         }
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await?;
         let decisions = self.write_on(&mut lease, requests, passing, Durability::Durable).await;
         lease.end(decisions)?.ok_or_else(|| Error::database("a durable commit was refused as too weak"))
     }
@@ -338,7 +345,7 @@ impl Sqlite {
 
     /// A connection for a call that has no deadline of its own.
     async fn lease(&self) -> Result<Leased<sqlx::Sqlite>> {
-        self.connections.lease(Instant::now() + Duration::from_secs(30)).await.map_err(error)
+        self.connections.lease(Instant::now() + Duration::from_secs(30)).await
     }
 }
 

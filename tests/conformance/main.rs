@@ -23,6 +23,7 @@ mod flat;
 mod floods;
 mod gate;
 mod hazards;
+mod hosts;
 mod idempotence;
 mod input;
 mod joined;
@@ -70,7 +71,7 @@ pub fn rounds(test: usize, soak: usize) -> usize {
 
 /// Topics in which it matters little who decided, so that the engine does: of reading what was decided, of removing it, and of
 /// what the library does around a decision. With `TALLYGATE_EVERY_WAY`, or in `./soak`, the routines decide there too.
-const READERS: [&str; 16] = [
+const READERS: [&str; 17] = [
     "backtest",
     "checkpoint",
     "durability",
@@ -78,6 +79,7 @@ const READERS: [&str; 16] = [
     "explain",
     "export",
     "floods",
+    "hosts",
     "ledger",
     "maintain",
     "patience",
@@ -316,6 +318,9 @@ fn main() -> std::process::ExitCode {
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
         maintain::nobody_but_the_owner_can_hold_upkeep_up,
         maintain::one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes,
+        hosts::a_server_that_is_dead_or_silent_is_passed_by,
+        hosts::calls_go_on_at_another_server_and_return_to_the_first,
+        hosts::that_no_server_is_what_is_wanted_is_told,
         patience::what_passes_unchecked_is_in_the_ledger_afterwards_once,
         verify::a_lost_connection_does_not_end_a_verification,
         together::a_bucket_keeps_its_order_when_its_call_is_split,

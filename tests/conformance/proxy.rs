@@ -25,9 +25,14 @@ struct Cuts {
 
 impl Proxy {
     pub async fn before(url: &str) -> Self {
+        Self::at("127.0.0.1:0", url).await
+    }
+
+    /// At an address that another one may have stood at.
+    pub async fn at(address: &str, url: &str) -> Self {
         let (account, rest) = url.rsplit_once('@').unwrap();
         let (server, path) = rest.split_once('/').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let url = format!("{account}@{}/{path}", listener.local_addr().unwrap());
         let (server, cuts, asked) =
             (server.to_owned(), Arc::<Cuts>::default(), Arc::<AtomicUsize>::default());

@@ -65,7 +65,8 @@ output to its end. A verdict that is reached stands also then.";
 #[derive(Parser)]
 #[command(name = "tallygate", version, after_help = EXAMPLES)]
 struct Cli {
-    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. A SQLite file is made by
+    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. Several servers of the same data are named together:
+    /// postgres://user@one:5432,two:5432/name?target=primary (or replica, any). A SQLite file is made by
     /// migrate, zone set, apply and bench [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,

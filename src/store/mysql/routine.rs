@@ -70,7 +70,7 @@ impl MySql {
         query: Query<'_, sqlx::MySql, MySqlArguments>,
         terms: Terms,
     ) -> Result<MySqlRow> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await?;
         let row = match terms.isolation {
             Isolation::RowLock => one(&mut lease, call, query).await,
             Isolation::Serializable => serializable(&mut lease, call, query).await,

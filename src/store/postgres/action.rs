@@ -14,7 +14,7 @@ use crate::zone::Limit;
 impl Postgres {
     /// One action alone is one round trip.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await?;
         let recorded = act_on(&mut lease, actions, lock_wait_ms(terms)).await;
         lease.end(recorded)
     }

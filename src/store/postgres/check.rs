@@ -31,7 +31,7 @@ impl Postgres {
         terms: Terms,
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await?;
         let decisions = match self.by_engine(&mut lease, requests, terms, passing).await {
             Some(decisions) => decisions,
             None => check_on(&mut lease, requests, terms, passing).await,

@@ -53,7 +53,7 @@ impl Postgres {
 
     /// In a transaction of its own.
     async fn call(&self, query: Query<'_, sqlx::Postgres, PgArguments>, terms: Terms) -> Result<PgRow> {
-        let mut lease = self.connections.lease(terms.until).await.map_err(error)?;
+        let mut lease = self.connections.lease(terms.until).await?;
         let row = match terms.isolation {
             Isolation::RowLock => query.fetch_one(&mut *lease).await.map_err(error),
             Isolation::Serializable => serializable(&mut lease, query).await,
