@@ -239,8 +239,8 @@ fn a_flood_of_half_requests_takes_bounded_memory_and_others_are_answered() {
     }
     let more = most_kib() - before;
     println!("{opened} half requests took {more} KiB more, at most");
-    // Of 800 connections, the head and as much again.
-    assert!(more < 800 * 2 * HEAD / 1_024, "{more} KiB more");
+    // Of 800 connections the head, as much again for the buffer's growth, and what else a connection is.
+    assert!(more < 800 * (2 * HEAD + 16_384) / 1_024, "{more} KiB more");
 }
 
 #[test]
