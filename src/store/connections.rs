@@ -205,6 +205,14 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
+    /// Waits until every server of the list that answers by then has caught up with the others of its cluster.
+    #[cfg(feature = "mysql")]
+    pub async fn catch_up(&self, until: Instant) {
+        if let Some(hosts) = &self.hosts {
+            hosts.catch_up(until).await;
+        }
+    }
+
     /// The pool of the server to work with.
     async fn chosen(&self, until: Instant) -> Result<Current<DB>> {
         let Some(hosts) = &self.hosts else { return Ok(self.current()) };

@@ -91,8 +91,8 @@ pub(super) fn is_of_the_server(error: &Error) -> bool {
 
 #[cfg(feature = "mysql")]
 fn is_of_a_node(said: &dyn sqlx::error::DatabaseError) -> bool {
-    // The server ends, is read only, or has left its group.
-    [1053, 1290, 1836, 1927, 3100].contains(&super::mysql::number_of(said))
+    // The server ends, is read only, has left its group or does not catch up with it.
+    [1053, 1290, 1836, 1927, 3100, 3796, 3797].contains(&super::mysql::number_of(said))
 }
 
 #[cfg(not(feature = "mysql"))]

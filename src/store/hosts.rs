@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::{Connection, Database, Pool};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Address;
@@ -130,9 +131,7 @@ impl<DB: Database> Hosts<DB> {
         loop {
             let began = Instant::now();
             let within = until.min(began + SILENT);
-            let asked: Vec<_> = (self.places.iter())
-                .map(|(_, options)| tokio::spawn(ask(options.clone(), self.server, within)))
-                .collect();
+            let asked = self.ask_all(within);
             let mut failures = Vec::with_capacity(asked.len());
             for (host, asked) in asked.into_iter().enumerate() {
                 match asked.await.unwrap_or_else(|cut| Err(Error::transient(cut.to_string()))) {
@@ -148,6 +147,20 @@ impl<DB: Database> Hosts<DB> {
             }
             sleep(PAUSE).await;
         }
+    }
+
+    /// Waits until every server that answers by then has caught up with the others of its cluster.
+    pub async fn catch_up(&self, until: Instant) {
+        for asked in self.ask_all(until) {
+            // One that does not answer cannot be written to either.
+            drop(asked.await);
+        }
+    }
+
+    fn ask_all(&self, within: Instant) -> Vec<JoinHandle<Result<(Standing, DB::Connection)>>> {
+        let asked =
+            |(_, options): &(Address, Options<DB>)| tokio::spawn(ask(options.clone(), self.server, within));
+        self.places.iter().map(asked).collect()
     }
 
     fn none(&self, failures: Vec<(usize, Error)>, passes: bool) -> Error {

@@ -2,6 +2,7 @@
 
 mod action;
 mod check;
+mod cluster;
 mod engine;
 mod erase;
 mod evidence;
@@ -22,8 +23,10 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{ConnectOptions, MySqlConnection, MySqlPool, Row, Transaction};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use self::cluster::Cluster;
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
@@ -37,6 +40,7 @@ use crate::error::{Error, Result};
 pub(crate) struct MySql {
     connections: Connections<sqlx::MySql>,
     pub(super) process: Arc<Process>,
+    cluster: Arc<OnceCell<Cluster>>,
 }
 
 impl MySql {
@@ -45,7 +49,7 @@ impl MySql {
     }
 
     fn over(connections: Connections<sqlx::MySql>) -> Self {
-        Self { connections, process: Arc::default() }
+        Self { connections, process: Arc::default(), cluster: Arc::default() }
     }
 
     pub async fn connect(address: &Address, connections: u32, until: Instant) -> Result<Self> {
@@ -107,9 +111,18 @@ impl MySql {
         rows.iter().map(|row| entry!(row)).collect()
     }
 
-    /// A connection for a call that has no deadline of its own.
+    /// A connection for a call that has no deadline of its own, and that reads what all nodes were told.
     async fn lease(&self) -> Result<Leased<sqlx::MySql>> {
-        self.connections.lease(Instant::now() + Duration::from_secs(30)).await
+        let mut lease = self.connections.lease(Instant::now() + Duration::from_secs(30)).await?;
+        match self.catch_up(&mut lease).await {
+            Ok(()) => Ok(lease),
+            Err(error) => ended(lease, Err(error)),
+        }
+    }
+
+    async fn catch_up(&self, connection: &mut MySqlConnection) -> Result<()> {
+        let cluster = self.cluster.get_or_try_init(|| async { Ok(Cluster::of(connection).await?.0) }).await?;
+        cluster.catch_up(connection).await
     }
 }
 
@@ -146,18 +159,13 @@ fn pool(options: MySqlConnectOptions, most: u32) -> MySqlPool {
     pool_options(most, options.get_port()).connect_lazy_with(options)
 }
 
-/// A node that is cut off from the others of its Galera cluster answers no query, and nothing but this of itself. One that has
-/// just come to be written to first catches up with what the others were told.
+/// One that has just come to be written to first catches up with what the others were told.
 async fn standing(connection: &mut MySqlConnection) -> Result<Standing> {
-    let of_galera = "show global variables like 'wsrep_on'; show global status like 'wsrep_ready'";
-    let told = sqlx::raw_sql(of_galera).fetch_all(&mut *connection).await.map_err(error)?;
-    let told = told.iter().map(|row| row.try_get(1).map_err(error)).collect::<Result<Vec<String>>>()?;
-    if told.first().is_some_and(|on| on == "ON") {
-        if told.last().is_none_or(|ready| ready != "ON") {
-            return Ok(Standing::Unready);
-        }
-        sqlx::raw_sql("set session wsrep_sync_wait = 1").execute(&mut *connection).await.map_err(error)?;
+    let (cluster, ready) = Cluster::of(connection).await?;
+    if !ready {
+        return Ok(Standing::Unready);
     }
+    cluster.catch_up(connection).await?;
     let reads = sqlx::query_scalar("select @@global.read_only").fetch_one(connection).await;
     let reads: i64 = reads.map_err(error)?;
     Ok(if reads == 0 { Standing::Primary } else { Standing::Replica })
@@ -308,9 +316,9 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         31003 | 31004 | 31006 => Fault::Invalid,
         31002 => Fault::Conflict,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many
-        // sessions, a node that only reads, was cut off from the others or left them.
+        // sessions, a node that only reads, was cut off from the others, left them or does not catch up with them.
         31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031
-        | 1040 | 1290 | 1792 | 1836 | 1047 | 3100 => Fault::Transient,
+        | 1040 | 1290 | 1792 | 1836 | 1047 | 3100 | 3796 | 3797 => Fault::Transient,
         // A commit failed. It passes where other nodes of the group were faster, and not where the disk is full.
         1180 if error.message().contains("Lock deadlock") => Fault::Transient,
         NO_DEFINER => Fault::Other,

@@ -32,6 +32,12 @@ impl MySql {
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
         let mut lease = self.connections.lease(terms.until).await?;
+        // What is appended is compared with what the others append. What is only looked at is not.
+        if !requests.iter().any(Request::leaves_row)
+            && let Err(error) = self.catch_up(&mut lease).await
+        {
+            return ended(lease, Err(error));
+        }
         let decisions = match self.by_engine(&mut lease, requests, terms, passing).await {
             Some(decisions) => decisions,
             None => check_on(&mut lease, requests, terms, passing).await,

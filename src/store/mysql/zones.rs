@@ -1,13 +1,19 @@
 //! Zones on MySQL and MariaDB.
 
+use std::time::Duration;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
+use tokio::time::Instant;
 
 use super::{MySql, called, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
+
+/// How long a change waits for the nodes of a cluster that do not answer.
+const EVERY_NODE: Duration = Duration::from_secs(3);
 
 zone_reads!(MySql, MySqlRow);
 
@@ -27,6 +33,8 @@ impl MySql {
             zones.push(set_zone(&mut tx, setting, by).await?);
         }
         tx.commit().await.map_err(error)?;
+        // A node that decides by itself decides by what it was sent: it has the change before that is acknowledged.
+        self.connections.catch_up(Instant::now() + EVERY_NODE).await;
         Ok(zones)
     }
 

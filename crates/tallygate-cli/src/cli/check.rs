@@ -4,13 +4,13 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tallygate::Check;
 use tallygate::policy::parse_units;
+use tallygate::{Check, Config};
 use uuid::Uuid;
 
 use super::failure::verdict;
 use super::output::Answer;
-use super::{Failure, Result, decision, duration, open, stream};
+use super::{Failure, Result, decision, duration, open_with, stream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +76,9 @@ pub struct Args {
     /// Wait so long at most until it passes
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with_all = ["also", "txn"], allow_hyphen_values = true)]
     wait: Option<Duration>,
+    /// End with an error where there is no decision after so long [default: 5s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    deadline: Option<Duration>,
     /// How to print [default: text; with --stdin always json]
     #[arg(long)]
     format: Option<Answer>,
@@ -114,6 +117,8 @@ pub struct ReserveArgs {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
+    let config = Config::default();
+    let config = Config { deadline: args.deadline.unwrap_or(config.deadline), ..config };
     match (args.zone, args.key) {
         (Some(zone), Some(key)) => {
             let mut check = Check::new(zone, key).cost(args.cost);
@@ -124,15 +129,15 @@ pub async fn run(url: &str, args: Args) -> Result {
             }
             let format = args.format.unwrap_or(Answer::Text);
             if args.also.is_empty() {
-                one(url, check, args.wait, format).await
+                one(url, config, check, args.wait, format).await
             } else {
-                several(url, check, args.also, format).await
+                several(url, config, check, args.also, format).await
             }
         }
         _ if args.format == Some(Answer::Text) => {
             Err(Failure::new("--stdin answers in JSON; leave out --format text"))
         }
-        _ => stream::run(url, args.concurrency).await,
+        _ => stream::run(url, config, args.concurrency).await,
     }
 }
 
@@ -142,13 +147,13 @@ pub async fn reserve(url: &str, args: ReserveArgs) -> Result {
     if args.critical {
         check = check.critical();
     }
-    one(url, check, None, args.format).await
+    one(url, Config::default(), check, None, args.format).await
 }
 
-async fn one(url: &str, check: Check, wait: Option<Duration>, format: Answer) -> Result {
+async fn one(url: &str, config: Config, check: Check, wait: Option<Duration>, format: Answer) -> Result {
     // Before connecting: a wrong check is told whatever the database says.
     check.validate()?;
-    let limiter = open(url).await?;
+    let limiter = open_with(url, config).await?;
     let decision = match wait {
         Some(wait) => limiter.check_until(check, wait).await?,
         None => limiter.check(check).await?,
@@ -160,10 +165,10 @@ async fn one(url: &str, check: Check, wait: Option<Duration>, format: Answer) ->
     say(&line, decision.blocked)
 }
 
-async fn several(url: &str, first: Check, also: Vec<Check>, format: Answer) -> Result {
+async fn several(url: &str, config: Config, first: Check, also: Vec<Check>, format: Answer) -> Result {
     let checks: Vec<Check> = [first].into_iter().chain(also).collect();
     checks.iter().try_for_each(Check::validate)?;
-    let combined = open(url).await?.check_all(checks).await?;
+    let combined = open_with(url, config).await?.check_all(checks).await?;
     let text = match format {
         Answer::Text => {
             let lines: Vec<_> = combined.decisions.iter().map(decision::line).collect();

@@ -24,9 +24,9 @@ struct Refusal {
 
 type Numbered = (u64, io::Result<Line>);
 
-pub async fn run(url: &str, concurrency: u16) -> Result {
+pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
     let connections = u32::from(concurrency).min(CONNECTIONS_MAX);
-    let limiter = open_with(url, Config { connections, ..Config::default() }).await?;
+    let limiter = open_with(url, Config { connections, ..config }).await?;
     let progress = progress();
     let mut refused = false;
     let lines =

@@ -1,0 +1,133 @@
+"""Three servers of the same data in a container of their own, which is removed at the end."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+ROOT = Path(__file__).resolve().parents[2]
+TALLYGATE = os.environ.get("TALLYGATE", str(ROOT / "target/debug/tallygate"))
+PASSWORD = "tally'gate"
+NODES = (1, 2, 3)
+PATIENCE_S = 120
+
+
+def done(*command):
+    ended = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=180)
+    if ended.returncode != 0:
+        told = (ended.stderr.strip() or ended.stdout.strip())[-2000:]
+        raise SystemExit(f"clusters: {' '.join(map(str, command[1:6]))} ended with {ended.returncode}: {told}")
+    return ended.stdout
+
+
+def tallygate(url, *arguments):
+    return done(TALLYGATE, *arguments, "--database", url)
+
+
+class Cluster:
+    """What all kinds have in common; `node`, in each image, knows how a server of it is started, broken and asked."""
+
+    name = image = scheme = user = ready = password_in = None
+    first_port = 3300
+    settings = {}
+    # How long a check may take: longer than the servers stand still when one of them is gone.
+    deadline_s = 5
+    # How long the servers stand still when one of them is gone.
+    stands_still_s = 3
+    # Whether nothing that was acknowledged may be lost.
+    keeps_all = True
+
+    def __enter__(self):
+        image = os.environ.get(f"TALLYGATE_TEST_{self.image.upper()}_IMAGE", f"tallygate-test/{self.image}:1")
+        label = f"tallygate-test-run={os.environ.get('TALLYGATE_TEST_RUN', 'by-hand')}"
+        settings = {self.password_in: PASSWORD, **self.settings}
+        given = [part for name, value in settings.items() for part in ("--env", f"{name}={value}")]
+        self.container = done("docker", "run", "--detach", "--cap-add", "NET_ADMIN", "--label", label, *given, image).strip()
+        try:
+            self.wait("the cluster to start", lambda: "the cluster is there" in done("docker", "logs", self.container))
+            address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+            self.address = done("docker", "inspect", "--format", address, self.container).strip()
+            self.make_database()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        done("docker", "rm", "--force", "--volumes", self.container)
+
+    def wait(self, what, holds):
+        until = time.monotonic() + PATIENCE_S
+        while not holds():
+            if time.monotonic() > until:
+                raise SystemExit(f"clusters: {self.name}: waited {PATIENCE_S} s for {what}")
+            time.sleep(0.2)
+
+    def node(self, *command):
+        return done("docker", "exec", self.container, "node", *command).strip()
+
+    def url(self, nodes=NODES, target=None):
+        hosts = ",".join(f"{self.address}:{self.first_port + node}" for node in nodes)
+        wanted = f"?target={target}" if target else ""
+        return f"{self.scheme}://{self.user}:{quote(PASSWORD)}@{hosts}/tally{wanted}"
+
+    def is_ready(self, node):
+        state = subprocess.run(["docker", "exec", self.container, "node", "state", str(node)], capture_output=True, text=True)
+        return state.stdout.strip().startswith(self.ready)
+
+    def become_ready(self, node):
+        self.wait(f"node {node}", lambda: self.is_ready(node))
+
+    def lag(self, node, seconds):
+        """A process that keeps a node from showing what it is sent, for so long."""
+        return subprocess.Popen(["docker", "exec", self.container, "node", "lag", str(node), str(seconds)], stdout=subprocess.DEVNULL)
+
+    def sql(self, *client, text):
+        done("docker", "exec", self.container, *client, text)
+
+    def ledger(self, node, zone):
+        return json.loads(tallygate(self.url([node]), "history", "--zone", zone, "--limit", 10_000_000, "--format", "json"))
+
+
+class Galera(Cluster):
+    name, image, scheme, user, ready, password_in = "galera", "galera", "mariadb", "root", "Synced", "MARIADB_ROOT_PASSWORD"
+    writers = NODES
+
+    def make_database(self):
+        self.sql("mariadb", "--socket=/run/mysqld/1.sock", "--execute", text="create database tally")
+
+
+class Group(Cluster):
+    image, scheme, user, ready, password_in = "group", "mysql", "root", "ONLINE", "MYSQL_ROOT_PASSWORD"
+    # A server is suspected after 5 seconds, whatever is set, and then expelled.
+    deadline_s, stands_still_s = 20, 10
+
+    def __init__(self, mode):
+        self.name, self.settings = f"group-{mode}", {"GROUP_MODE": mode}
+        self.writers = NODES if mode == "multi" else NODES[:1]
+
+    def make_database(self):
+        self.sql("mysql", "--socket=/run/mysqld/1.sock", "--user=root", "--execute", text="create database tally")
+
+
+class Standbys(Cluster):
+    image, scheme, user, ready, password_in = "standbys", "postgres", "postgres", "standby", "POSTGRES_PASSWORD"
+    first_port = 5500
+    writers = NODES[:1]
+
+    def __init__(self, commit, names):
+        self.name = f"standbys-{commit}-{names.split('(')[0].strip().replace(' ', '-').lower() or 'none'}"
+        self.settings = {"SYNCHRONOUS_COMMIT": commit, "SYNCHRONOUS_STANDBY_NAMES": names}
+        self.keeps_all = bool(names)
+        # How many standbys may be behind what is acknowledged.
+        self.may_lag = {"": 2, "ANY 1": 1}.get(names.split("(")[0].strip(), 0)
+
+    def make_database(self):
+        self.sql("createdb", "--host=/run/postgresql", "--port=5501", text="tally")
+
+    def promote_the_most_advanced(self):
+        most = max(NODES[1:], key=lambda node: float(self.node("position", node)))
+        self.node("promote", most)
+        return most

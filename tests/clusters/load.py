@@ -1,0 +1,93 @@
+"""Callers, each a process of its own, that ask one check after the other and write down what they are told."""
+
+import json
+import subprocess
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+
+from cluster import TALLYGATE, tallygate
+
+HOUR_US = 3_600_000_000
+
+
+class Load:
+    def __init__(self, zone, deadline_s):
+        self.zone, self.deadline_s = zone, deadline_s
+        self.questions, self.errors, self.policies = [], [], []
+        self.seconds = 0.0
+        self.more = {}
+        self.lock = threading.Lock()
+
+    def set_zone(self, url, rate):
+        told = json.loads(tallygate(url, "zone", "set", self.zone, "--rate", rate, "--per", "1h", "--format", "json"))
+        first = not self.policies
+        self.policies.append({
+            "zone": self.zone, "version": told["version"], "limit": rate, "window_us": HOUR_US,
+            "acknowledged": None if first else time.time(),
+        })
+
+    @contextmanager
+    def running(self, urls, keys):
+        """A caller for each of the addresses, for as long as what is done meanwhile takes."""
+        enough = threading.Event()
+        callers = [threading.Thread(target=self.call, args=(n, url, keys, enough)) for n, url in enumerate(urls)]
+        began = time.monotonic()
+        for caller in callers:
+            caller.start()
+        try:
+            yield
+        finally:
+            enough.set()
+            self.seconds += time.monotonic() - began
+            for caller in callers:
+                caller.join()
+
+    def call(self, number, url, keys, enough):
+        command = [TALLYGATE, "check", "--stdin", "--concurrency", "1", "--deadline", f"{self.deadline_s}s", "--database", url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            turn = number
+            while not enough.is_set():
+                question = {"zone": self.zone, "key": f"key {turn % keys}", "txn": str(uuid.uuid4()), "cost": 1}
+                asked = time.time()
+                try:
+                    program.stdin.write(json.dumps(question) + "\n")
+                    program.stdin.flush()
+                    answer = json.loads(program.stdout.readline())
+                except (BrokenPipeError, json.JSONDecodeError):
+                    answer = {"error": f"the caller ended: {program.stderr.read().strip()}"}
+                    enough.set()
+                turn += 7
+                error = answer.get("error")
+                with self.lock:
+                    self.questions.append({**question, "asked": asked, "answered": time.time(), "answer": None if error else answer})
+                    if error:
+                        self.errors.append(error)
+
+    @property
+    def allowed(self):
+        return sum(1 for question in self.questions if question["answer"] and not question["answer"]["blocked"])
+
+    @property
+    def longest_s(self):
+        return max(question["answered"] - question["asked"] for question in self.questions)
+
+    @property
+    def rate(self):
+        return sum(1 for question in self.questions if question["answer"]) / self.seconds
+
+    def figures(self):
+        if not self.questions:
+            return self.more
+        answered = sorted(question["answered"] for question in self.questions if question["answer"])
+        still = max((after - before for before, after in zip(answered, answered[1:])), default=0.0)
+        return {
+            "asked": len(self.questions),
+            "answered": len(answered),
+            "allowed": self.allowed,
+            "errors": len(self.errors),
+            "still_s": round(still, 1),
+            "longest_s": round(self.longest_s, 1),
+            **self.more,
+        }
