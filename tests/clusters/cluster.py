@@ -14,11 +14,15 @@ NODES = (1, 2, 3)
 PATIENCE_S = 120
 
 
+class Broken(AssertionError):
+    """What was needed to play a scenario did not work."""
+
+
 def done(*command):
     ended = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=180)
     if ended.returncode != 0:
         told = (ended.stderr.strip() or ended.stdout.strip())[-2000:]
-        raise SystemExit(f"clusters: {' '.join(map(str, command[1:6]))} ended with {ended.returncode}: {told}")
+        raise Broken(f"{' '.join(map(str, command[1:6]))} ended with {ended.returncode}: {told}")
     return ended.stdout
 
 
@@ -44,7 +48,7 @@ class Cluster:
         label = f"tallygate-test-run={os.environ.get('TALLYGATE_TEST_RUN', 'by-hand')}"
         settings = {self.password_in: PASSWORD, **self.settings}
         given = [part for name, value in settings.items() for part in ("--env", f"{name}={value}")]
-        self.container = done("docker", "run", "--detach", "--cap-add", "NET_ADMIN", "--label", label, *given, image).strip()
+        self.container = done("docker", "run", "--detach", "--init", "--cap-add", "NET_ADMIN", "--label", label, *given, image).strip()
         try:
             self.wait("the cluster to start", lambda: "the cluster is there" in done("docker", "logs", self.container))
             address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
@@ -62,7 +66,7 @@ class Cluster:
         until = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > until:
-                raise SystemExit(f"clusters: {self.name}: waited {PATIENCE_S} s for {what}")
+                raise Broken(f"waited {PATIENCE_S} s for {what}")
             time.sleep(0.2)
 
     def node(self, *command):
@@ -117,15 +121,15 @@ class Standbys(Cluster):
     first_port = 5500
     writers = NODES[:1]
 
-    def __init__(self, commit, names):
-        self.name = f"standbys-{commit}-{names.split('(')[0].strip().replace(' ', '-').lower() or 'none'}"
-        self.settings = {"SYNCHRONOUS_COMMIT": commit, "SYNCHRONOUS_STANDBY_NAMES": names}
-        self.keeps_all = bool(names)
+    def __init__(self, commit, who=""):
+        self.name = "-".join(["standbys", commit, *who.lower().split()])
+        self.settings = {"SYNCHRONOUS_COMMIT": commit, "SYNCHRONOUS_STANDBY_NAMES": f"{who} (node2, node3)" if who else ""}
+        self.keeps_all = bool(who)
         # How many standbys may be behind what is acknowledged.
-        self.may_lag = {"": 2, "ANY 1": 1}.get(names.split("(")[0].strip(), 0)
+        self.may_lag = {"": 2, "ANY 1": 1}.get(who, 0)
 
     def make_database(self):
-        self.sql("createdb", "--host=/run/postgresql", "--port=5501", text="tally")
+        self.sql("createdb", "--host=/run/postgresql", "--port=5501", "--username=postgres", text="tally")
 
     def promote_the_most_advanced(self):
         most = max(NODES[1:], key=lambda node: float(self.node("position", node)))

@@ -7,7 +7,7 @@ import time
 import uuid
 from contextlib import contextmanager
 
-from cluster import TALLYGATE, tallygate
+from cluster import NODES, TALLYGATE, tallygate
 
 HOUR_US = 3_600_000_000
 
@@ -17,7 +17,8 @@ class Load:
         self.zone, self.deadline_s = zone, deadline_s
         self.questions, self.errors, self.policies = [], [], []
         self.seconds = 0.0
-        self.more = {}
+        # What else is printed, and the nodes that are judged.
+        self.more, self.nodes = {}, NODES
         self.lock = threading.Lock()
 
     def set_zone(self, url, rate):
