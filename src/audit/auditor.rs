@@ -43,6 +43,16 @@ impl Auditor {
         self.page(|store| super::history::page(store, history)).await
     }
 
+    /// How far the server is behind whose data it shows, where it is a replica that can tell: the age of the last transaction
+    /// that a standby of PostgreSQL shows, and zero where it shows all that it was sent. A node of Galera or of a replication
+    /// group is asked nothing before it has caught up. None otherwise.
+    ///
+    /// # Errors
+    /// Transient: the database did not answer within the deadline.
+    pub async fn behind(&self) -> Result<Option<Duration>> {
+        self.page(|store| store.behind()).await
+    }
+
     /// When upkeep last came to its end, and how far partitions reach: what is watched of
     /// [`Owner::maintain`](crate::schema::Owner::maintain).
     ///

@@ -1,5 +1,7 @@
 //! What the audit reads: each call a statement of its own, which takes no lock.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
@@ -80,6 +82,11 @@ impl Store {
     /// The database's time.
     pub async fn now(&self) -> Result<DateTime<Utc>> {
         each!(self, s => s.now().await)
+    }
+
+    /// How far behind a replica shows its data; None where it does not tell, and of what is none.
+    pub async fn behind(&self) -> Result<Option<Duration>> {
+        each!(self, s => s.behind().await)
     }
 
     /// The zones that there were at a time, by number.

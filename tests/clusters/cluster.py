@@ -119,6 +119,8 @@ class Group(Cluster):
 class Standbys(Cluster):
     image, scheme, user, ready, password_in = "standbys", "postgres", "postgres", "standby", "POSTGRES_PASSWORD"
     first_port = 5500
+    # How long they have no primary is who promotes to say.
+    deadline_s = 20
     writers = NODES[:1]
 
     def __init__(self, commit, who=""):

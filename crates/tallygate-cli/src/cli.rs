@@ -27,7 +27,7 @@ mod token;
 mod zone;
 
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::{Parser, Subcommand};
 use tallygate::{Config, Limiter};
@@ -167,7 +167,23 @@ async fn open(url: &str) -> Result<Limiter> {
 }
 
 async fn open_with(url: &str, config: Config) -> Result<Limiter> {
-    Ok(Limiter::connect_with(url, Config { create: false, ..config }).await?)
+    let limiter = Limiter::connect_with(url, Config { create: false, ..config }).await?;
+    if url.contains("target=replica") {
+        eprintln!("{}", replica(limiter.auditor().behind().await?));
+    }
+    Ok(limiter)
+}
+
+/// What a report from a replica may lack.
+fn replica(behind: Option<Duration>) -> String {
+    match behind {
+        Some(Duration::ZERO) => "read at a replica that shows all that it was sent".to_owned(),
+        Some(behind) => {
+            let us = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX);
+            format!("read at a replica that is {} behind", duration::show_wait(us))
+        }
+        None => "read at a replica that does not tell how far it is behind".to_owned(),
+    }
 }
 
 /// Who does it, for the history: the flag, or the user's name.

@@ -1,11 +1,13 @@
 //! What checkpoints, proofs and exports read of the ledger.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
 use super::ledger::ledger_row;
-use super::{MySql, error, text};
+use super::{Cluster, MySql, error, text};
 use crate::decide::Exception;
 use crate::error::{Error, Result};
 use crate::store::asked::{hash_of, salt_of};
@@ -18,6 +20,12 @@ impl MySql {
         let now = sqlx::query_scalar("select utc_timestamp(6)").fetch_all(&mut *self.lease().await?).await;
         let now: Option<DateTime<Utc>> = now.map_err(error)?.pop();
         now.ok_or_else(|| Error::database("the database did not tell its time"))
+    }
+
+    /// Who follows at leisure tells only those who have rights over all of the server. A node of a cluster has caught up.
+    pub async fn behind(&self) -> Result<Option<Duration>> {
+        drop(self.lease().await?);
+        Ok(self.cluster.get().is_some_and(|cluster| *cluster != Cluster::None).then_some(Duration::ZERO))
     }
 
     pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {

@@ -1,5 +1,7 @@
 //! What checkpoints, proofs and exports read of the ledger.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -17,6 +19,13 @@ impl Postgres {
     pub async fn now(&self) -> Result<DateTime<Utc>> {
         let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *self.lease().await?).await;
         now.map_err(error)
+    }
+
+    pub async fn behind(&self) -> Result<Option<Duration>> {
+        let behind =
+            sqlx::query_scalar(include_str!("behind.sql")).fetch_one(&mut *self.lease().await?).await;
+        let behind_us: Option<i64> = behind.map_err(error)?;
+        Ok(behind_us.map(|us| Duration::from_micros(us.max(0).unsigned_abs())))
     }
 
     pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {

@@ -1,5 +1,7 @@
 //! What checkpoints, proofs and exports read of the ledger.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -16,6 +18,11 @@ impl Sqlite {
     /// The database's time.
     pub async fn now(&self) -> Result<DateTime<Utc>> {
         super::from_us(self.clock.now_us())
+    }
+
+    /// There is one file.
+    pub async fn behind(&self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 
     pub async fn zones_at(&self, at: DateTime<Utc>) -> Result<Vec<ZoneAt>> {
