@@ -38,12 +38,19 @@ class Load:
         for caller in callers:
             caller.start()
         try:
+            self.wait_for(3 * len(urls))
             yield
         finally:
             enough.set()
             self.seconds += time.monotonic() - began
             for caller in callers:
                 caller.join()
+
+    def wait_for(self, answers, patience_s=60):
+        """A machine that has much to do takes longer; nothing is shown by callers that have not begun."""
+        until, before = time.monotonic() + patience_s, len(self.questions)
+        while len(self.questions) < before + answers and time.monotonic() < until:
+            time.sleep(0.05)
 
     def call(self, number, url, keys, enough):
         command = [TALLYGATE, "check", "--stdin", "--concurrency", "1", "--deadline", f"{self.deadline_s}s", "--database", url]
