@@ -49,8 +49,10 @@ def _of_bucket(where, rows, policies):
     limits = {policy["version"]: policy for policy in policies}
     passed = []
     for row in rows:
-        policy = limits[row["zone_version"]]
-        if row["blocked"]:
+        policy = limits.get(row["zone_version"])
+        if policy is None:
+            yield Fault("torn", where, f"seq {row['seq']} was decided by version {row['zone_version']}, which there never was")
+        if policy is None or row["blocked"]:
             continue
         at = _time(row)
         passed.append((at, row["cost"]))

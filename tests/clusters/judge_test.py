@@ -76,7 +76,12 @@ class TheJudge(unittest.TestCase):
         def node(_, ledgers):
             ledgers["two"][2]["decided_at"] = ledgers["two"][1]["decided_at"]
 
-        for change in gap, answer, node:
+        def version(questions, ledgers):
+            questions[3]["answer"]["zone_version"] = 9
+            for rows in ledgers.values():
+                rows[3]["zone_version"] = 9
+
+        for change in gap, answer, node, version:
             with self.subTest(change.__name__):
                 self.assertEqual(self.found(change), {"torn"})
 
