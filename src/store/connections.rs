@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio::time::{Instant, timeout_at};
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use super::hosts::{Hosts, SILENT};
+use super::hosts::Hosts;
 use crate::error::{Error, Result};
 
 /// A pool, and those of its connections that are at hand. Of several servers it is that of the one to work with.
@@ -51,6 +51,9 @@ struct Shelf<DB: Database> {
 /// A connection that waited longer is looked at by the pool first: the server or something on the way may
 /// have ended it.
 const FRESH: Duration = Duration::from_secs(30);
+
+/// A server from which no connection is had for so long is doubted, where there are others.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// A connection for one call.
 pub(crate) struct Leased<DB: Database> {
@@ -139,11 +142,25 @@ impl<DB: Database> Connections<DB> {
 
     /// A connection, or the error that none was free in time.
     pub async fn lease(&self, until: Instant) -> Result<Leased<DB>> {
+        let mut silent = SILENT;
+        loop {
+            if let Some(leased) = self.lease_of_one(until, silent).await? {
+                return Ok(leased);
+            }
+            // It does not answer, or has much to do: all are asked before it is tried again, with more patience.
+            self.doubt();
+            silent *= 2;
+        }
+    }
+
+    /// Of the server to work with. None where that gave no new connection for so long, and there are others: the pool tries
+    /// again where one is refused, and another server may not refuse it.
+    async fn lease_of_one(&self, until: Instant, silent: Duration) -> Result<Option<Leased<DB>>> {
         let Current { pool, shelf, .. } = self.chosen(until).await?;
         let late = |_| (self.error)(sqlx::Error::PoolTimedOut);
         let Some(shelf) = shelf else {
             let connection = timeout_at(until, self.acquire(&pool)).await.map_err(late)??;
-            return Ok(Leased { connection, shelf: None });
+            return Ok(Some(Leased { connection, shelf: None }));
         };
         let turn = timeout_at(until, Arc::clone(&shelf.turns).acquire_owned()).await.map_err(late)?;
         let turn = turn.map_err(|_| (self.error)(sqlx::Error::PoolClosed))?;
@@ -151,9 +168,15 @@ impl<DB: Database> Connections<DB> {
         let at_hand = shelf.idle().pop().filter(|(_, since)| since.elapsed() < FRESH);
         let connection = match at_hand {
             Some((connection, _)) => connection,
-            None => timeout_at(self.patience(until), self.acquire(&pool)).await.map_err(late)??,
+            None => {
+                let patience = if self.are_of_several() { until.min(Instant::now() + silent) } else { until };
+                match timeout_at(patience, self.acquire(&pool)).await {
+                    Err(_) if patience < until => return Ok(None),
+                    connection => connection.map_err(late)??,
+                }
+            }
         };
-        Ok(Leased { connection, shelf: Some((shelf, turn)) })
+        Ok(Some(Leased { connection, shelf: Some((shelf, turn)) }))
     }
 
     /// Closes them all, unless the pool is the caller's.
@@ -186,9 +209,11 @@ impl<DB: Database> Connections<DB> {
         Ok(self.current())
     }
 
-    fn patience(&self, until: Instant) -> Instant {
-        until
+    fn are_of_several(&self) -> bool {
+        false
     }
+
+    fn doubt(&self) {}
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -246,15 +271,6 @@ impl<DB: Database> Connections<DB> {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         tokio::spawn(async move { old.close().await });
         Ok(new)
-    }
-
-    /// No longer than that is waited for a new connection: the pool tries again where one is refused, and another server
-    /// may not refuse it.
-    fn patience(&self, until: Instant) -> Instant {
-        match self.hosts {
-            Some(_) => until.min(Instant::now() + SILENT),
-            None => until,
-        }
     }
 }
 

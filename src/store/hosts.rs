@@ -18,7 +18,7 @@ use super::url::Target;
 use crate::error::{Error, Result};
 
 /// A server that says nothing for so long is passed by, while another one answers.
-pub(super) const SILENT: Duration = Duration::from_secs(1);
+const SILENT: Duration = Duration::from_secs(1);
 
 /// The pause before all are asked again when none of them was the right one.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -128,9 +128,10 @@ impl<DB: Database> Hosts<DB> {
             let connection = super::in_time(until, connecting).await.map_err(|error| error.at(address))?;
             return Ok((0, connection));
         }
+        let mut silent = SILENT;
         loop {
             let began = Instant::now();
-            let within = until.min(began + SILENT);
+            let within = until.min(began + silent);
             let asked = self.ask_all(within);
             let mut failures = Vec::with_capacity(asked.len());
             for (host, asked) in asked.into_iter().enumerate() {
@@ -141,11 +142,13 @@ impl<DB: Database> Hosts<DB> {
                 }
             }
             let passes = failures.iter().any(|(_, error)| error.is_transient());
-            // Another look takes as long as this one did, and is not cut short.
+            // Another look takes as long as this one did, and is not cut shorter than that.
             if !passes || Instant::now() + PAUSE + began.elapsed() >= until {
                 return Err(self.none(failures, passes));
             }
             sleep(PAUSE).await;
+            // They may all have much to do.
+            silent *= 2;
         }
     }
 

@@ -88,6 +88,19 @@ def behind(cluster, load):
     assert len(rows) == len(load.questions), f"{len(rows)} of {len(load.questions)} rows at node 3"
 
 
+def policy_behind(cluster, load):
+    """A node shows nothing of what it is sent while the policy changes: when that is acknowledged, the node decides by it."""
+    load.set_zone(cluster.url(), 100)
+    tallygate(cluster.url([3]), "check", load.zone, "key 0", "--cost", 0)
+    lag = cluster.lag(3, 2)
+    time.sleep(0.5)
+    load.set_zone(cluster.url(), 90)
+    with load.running([cluster.url([3])], keys=1):
+        pass
+    lag.wait()
+    answered_in_time(load)
+
+
 def hot_rates(cluster, load):
     """Decisions a second on one key: at a single node, by the list, and by each process at a node of its own."""
     load.set_zone(cluster.url(), 100_000_000)
@@ -168,6 +181,6 @@ def rows_at(url, zone):
     return json.loads(tallygate(url, "history", "--zone", zone, "--limit", 10_000_000, "--format", "json"))
 
 
-OF_WRITERS = (same_list, own_node, many_keys, policy_changes, behind, hot_rates, killed, cut_off)
+OF_WRITERS = (same_list, own_node, many_keys, policy_changes, behind, policy_behind, hot_rates, killed, cut_off)
 OF_A_PRIMARY = (same_list, killed, cut_off)
 OF_STANDBYS = (same_list, replica, promoted)
