@@ -38,6 +38,8 @@ pub(super) enum Standing {
 }
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+/// What a server says of itself, and the connection on which it did.
+type Answer<DB> = Result<(Standing, <DB as Database>::Connection)>;
 type Asked<'c> = Pin<Box<dyn Future<Output = Result<Standing>> + Send + 'c>>;
 
 /// What a kind of database knows of its servers.
@@ -160,7 +162,7 @@ impl<DB: Database> Hosts<DB> {
         }
     }
 
-    fn ask_all(&self, within: Instant) -> Vec<JoinHandle<Result<(Standing, DB::Connection)>>> {
+    fn ask_all(&self, within: Instant) -> Vec<JoinHandle<Answer<DB>>> {
         let asked =
             |(_, options): &(Address, Options<DB>)| tokio::spawn(ask(options.clone(), self.server, within));
         self.places.iter().map(asked).collect()
@@ -177,11 +179,7 @@ impl<DB: Database> Hosts<DB> {
 }
 
 /// In a task of its own, so that one that is silent delays nobody.
-async fn ask<DB: Database>(
-    options: Options<DB>,
-    server: Server<DB>,
-    within: Instant,
-) -> Result<(Standing, DB::Connection)> {
+async fn ask<DB: Database>(options: Options<DB>, server: Server<DB>, within: Instant) -> Answer<DB> {
     let asked = async {
         let mut connection = DB::Connection::connect_with(&options).await.map_err(server.error)?;
         let standing = (server.standing)(&mut connection).await?;
