@@ -155,6 +155,7 @@ impl<DB: Database> Hosts<DB> {
     }
 
     /// Waits until every server that answers by then has caught up with the others of its cluster.
+    #[cfg(feature = "mysql")]
     pub async fn catch_up(&self, until: Instant) {
         for asked in self.ask_all(until) {
             // One that does not answer cannot be written to either.
