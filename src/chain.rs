@@ -170,6 +170,11 @@ pub fn bucket(salt: Option<&Salt>, zone_id: i32, key: &str) -> Hash {
         .unwrap_or_else(|| sha256(&[salt.map_or(&[], |salt| salt), &zone_id.to_be_bytes(), key.as_bytes()]))
 }
 
+/// The hash that the head of a bucket has which was moved to another database: over that of its last row and the other's name.
+pub(crate) fn moved(last: &Hash, to: &str) -> Hash {
+    sha256(&[last, to.as_bytes()])
+}
+
 /// The hash by which a text enters the hash of its row.
 pub fn text(salt: Option<&Salt>, text: &str) -> Hash {
     erased(salt, text).unwrap_or_else(|| sha256(&[salt.map_or(&[], |salt| salt), text.as_bytes()]))

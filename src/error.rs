@@ -41,7 +41,8 @@ pub enum ErrorKind {
     Transient,
     /// The operator's: the schema is missing, older or newer than this program.
     Schema,
-    /// The operator's: the database turned the program away, for want of a right or a password.
+    /// The operator's: the database turned the program away, for want of a right or a password, or because the bucket was
+    /// moved to another database.
     Refused,
     /// The database's, or the machine's: anything else.
     Database,

@@ -107,7 +107,7 @@ pub mod ledger {
 
 /// The tables: making them, who may do what, and upkeep.
 pub mod schema {
-    pub use crate::limiter::Owner;
+    pub use crate::limiter::{Moved, Owner};
     pub use crate::migrate::{Migration, Migrator, Role};
     pub use crate::store::{Erased, Maintained, Maintenance, Upkeep};
 }

@@ -7,6 +7,7 @@ mod config;
 mod floods;
 mod journal;
 mod load;
+mod moving;
 mod operator;
 mod owner;
 mod routines;
@@ -39,6 +40,7 @@ pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config};
 pub use journal::Journal;
 pub use load::Load;
+pub use moving::Moved;
 pub use operator::Operator;
 pub use owner::Owner;
 

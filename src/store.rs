@@ -18,8 +18,9 @@ mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod hosts;
 mod line;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod list;
+mod moving;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -50,6 +51,7 @@ pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
 pub(crate) use fault::was_taken_back;
 pub(crate) use line::{Line, Lines};
+pub(crate) use moving::Moving;
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]

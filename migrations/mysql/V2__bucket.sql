@@ -21,7 +21,8 @@ create table if not exists zone_bucket_lock (
     override_seq bigint         null comment 'the override in force, as a row of zone_override; null without one',
     holding      boolean        not null default false comment 'true when zone_hold has, or had, rows of the bucket',
     salt         binary(16)     not null comment 'random; in the hashes of the key and of texts, so that they cannot be guessed',
-    row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket',
+    row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket; where the bucket was moved, SHA-256 over that and moved_to',
+    moved_to     varchar(64)    character set utf8mb4 null comment 'the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1 and left(bucket_key, 7) <> 'erased:'),
     constraint zone_bucket_lock_head_ck check (
@@ -32,6 +33,7 @@ create table if not exists zone_bucket_lock (
         and (carried is null) = (carried_at is null)
         and (carried is null) = (carried_total is null)
         and (carried is null) = (carried_seq is null)
+        and (moved_to is null or moved_to <> '')
     )
 ) engine = innodb comment = 'One row per bucket: locked by every recorded check, and the head of its ledger.';
 

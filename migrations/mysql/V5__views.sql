@@ -22,7 +22,7 @@ from zone_calendar c;
 create or replace sql security definer view zone_bucket_lock_view as
 select b.zone_id, b.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version, b.strikes, b.banned_until,
     b.bans, b.ban_strikes, b.carried, b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.holding, b.salt,
-    b.row_hash
+    b.row_hash, b.moved_to
 from zone_bucket_lock b;
 
 create or replace sql security definer view zone_bucket_removed_view as

@@ -36,6 +36,7 @@ create table zone_bucket_lock (
     bucket_key    zone_bucket_key not null,
     salt          bytea           not null,
     row_hash      bytea           not null,
+    moved_to      text,
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_head_ck check (
         (seq = 0) = (last_at is null)
@@ -43,6 +44,7 @@ create table zone_bucket_lock (
         and (carried is null) = (carried_at is null)
         and (carried is null) = (carried_total is null)
         and (carried is null) = (carried_seq is null)
+        and (moved_to is null or char_length(moved_to) between 1 and 64)
     )
 ) with (
     -- Each decision updates one row and none of its indexed columns. Room in the page keeps the new
@@ -71,7 +73,10 @@ comment on column zone_bucket_lock.carried_seq is 'seq at that time.';
 comment on column zone_bucket_lock.override_seq is 'The override in force, as a row of zone_override; null without one.';
 comment on column zone_bucket_lock.holding is 'True when zone_hold has, or had, rows of the bucket.';
 comment on column zone_bucket_lock.salt is 'Random; in the hashes of the key and of texts, so that they cannot be guessed.';
-comment on column zone_bucket_lock.row_hash is 'row_hash of the last ledger row; before the first, the hash of the bucket''s name.';
+comment on column zone_bucket_lock.row_hash is
+    'row_hash of the last ledger row; before the first, the hash of the bucket''s name. Where the bucket was moved, SHA-256 over that and moved_to.';
+comment on column zone_bucket_lock.moved_to is
+    'The database that has the bucket now, by the name that its callers know; null for this one. Where it is not null nothing happens in the bucket any more.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
 
 -- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and

@@ -25,6 +25,7 @@
 -- install sql/postgres/zone_txn_tail.sql
 -- install sql/postgres/zone_version_hash.sql
 -- install sql/postgres/zone_bucket_open.sql
+-- install sql/postgres/zone_bucket_leave.sql
 -- install sql/postgres/zone_bucket_hold.sql
 -- install sql/postgres/zone_bucket_take.sql
 -- install sql/postgres/zone_level_capacity.sql

@@ -24,7 +24,8 @@ comment on view zone_calendar_view is 'The clocks by which versions count their 
 
 create view zone_bucket_lock_view as
 select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried, b.carried_at,
-    b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans, b.holding, b.bucket_key, b.salt, b.row_hash
+    b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans, b.holding, b.bucket_key, b.salt, b.row_hash,
+    b.moved_to
 from zone_bucket_lock b;
 comment on view zone_bucket_lock_view is 'The heads of the buckets.';
 

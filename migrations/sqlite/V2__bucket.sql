@@ -3,11 +3,11 @@
 create table zone_bucket_lock (
     zone_id      integer not null, -- the zone
     bucket_key   text    not null, -- the subject: 1 to 255 bytes, compared byte by byte
-    seq          integer not null, -- of the last ledger row
-    last_at      integer not null, -- its created_at
+    seq          integer not null, -- of the last ledger row; 0 where there is none, which is so only where the bucket was moved
+    last_at      integer,          -- its created_at
     spent_total  integer not null, -- its spent_total
     level        integer,          -- its level
-    zone_version integer not null, -- its zone_version
+    zone_version integer,          -- its zone_version
     strikes      integer not null, -- its strikes
     banned_until integer,          -- when the last ban ends; null when there was none, or it was lifted
     bans         integer not null default 0, -- bans that followed each other
@@ -19,14 +19,21 @@ create table zone_bucket_lock (
     override_seq integer,          -- the override in force, as a row of zone_override
     holding      integer not null default 0, -- 1 when zone_hold has, or had, rows of the bucket
     salt         blob    not null, -- random; in the hashes of the key and of texts, so that they cannot be guessed
-    row_hash     blob    not null, -- of the last ledger row
+    row_hash     blob    not null, -- of the last ledger row; where the bucket was moved, SHA-256 over that and moved_to
+    moved_to     text,             -- the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (
         length(cast(bucket_key as blob)) between 1 and 255
         and bucket_key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
         and bucket_key not glob 'erased:*'
     ),
-    constraint zone_bucket_lock_head_ck check (seq >= 1 and spent_total >= 0)
+    constraint zone_bucket_lock_head_ck check (
+        spent_total >= 0
+        and (seq >= 1 or (seq = 0 and moved_to is not null))
+        and (seq = 0) = (last_at is null)
+        and (seq = 0) = (zone_version is null)
+        and (moved_to is null or length(moved_to) between 1 and 64)
+    )
 ) strict, without rowid;
 
 -- What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.

@@ -50,6 +50,7 @@ answer: begin
     declare v_now           datetime(6);
     -- the bucket's head
     declare v_seq           bigint;
+    declare v_moved_to      varchar(64) character set utf8mb4;
     declare v_last_us       bigint;
     declare v_spent_total   bigint;
     declare v_level         bigint;
@@ -111,12 +112,16 @@ answer: begin
         select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
             b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
             timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-            b.holding, b.salt, b.row_hash
+            b.holding, b.salt, b.row_hash, b.moved_to
         into v_seq, v_last_us, v_spent_total, v_level, v_head_version, v_strikes, v_banned_us, v_bans, v_ban_strikes,
-            v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash
+            v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash,
+            v_moved_to
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = v_key
         for update;
+        if v_moved_to is not null then
+            call zone_error('elsewhere', v_moved_to, null, null);
+        end if;
     end if;
     if v_seq is null then
         call zone_bucket_hold(

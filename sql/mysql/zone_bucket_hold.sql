@@ -11,7 +11,7 @@
 --            o_*           the head: what the bucket's last row left behind, times in microseconds since 1970
 -- Locks      the bucket's row, until the transaction ends; nothing for a peek
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) the key cannot be stored; TG007 (31007) the
---            caller's snapshot is too old
+--            caller's snapshot is too old; TG011 (31011) the bucket was moved to another database
 drop procedure if exists zone_bucket_hold;
 create procedure zone_bucket_hold(
     in  p_zone_id       int,
@@ -42,6 +42,7 @@ begin
     declare v_epoch datetime default timestamp'1970-01-01 00:00:00';
     declare v_found boolean default true;
     declare v_seen  bigint;
+    declare v_moved_to    varchar(64) character set utf8mb4;
     declare v_removed     boolean;
     declare v_last_seq    bigint;
     declare v_last_at     datetime(6);
@@ -52,9 +53,10 @@ begin
         select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
             b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
             timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-            b.holding, b.salt, b.row_hash
+            b.holding, b.salt, b.row_hash, b.moved_to
         into o_seq, o_last_us, o_spent_total, o_level, o_head_version, o_strikes, o_banned_us, o_bans, o_ban_strikes,
-            o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding, o_salt, o_row_hash
+            o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding, o_salt, o_row_hash,
+            v_moved_to
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = v_key;
         if not v_found then
@@ -90,10 +92,10 @@ begin
             select b.seq, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.level, b.zone_version,
                 b.strikes, timestampdiff(microsecond, v_epoch, b.banned_until), b.bans, b.ban_strikes, b.carried,
                 timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq,
-                b.holding, b.salt, b.row_hash
+                b.holding, b.salt, b.row_hash, b.moved_to
             into o_seq, o_last_us, o_spent_total, o_level, o_head_version, o_strikes, o_banned_us, o_bans,
                 o_ban_strikes, o_carried, o_carried_us, o_carried_total, o_carried_seq, o_override_seq, o_holding, o_salt,
-                o_row_hash
+                o_row_hash, v_moved_to
             from zone_bucket_lock b
             where b.zone_id = p_zone_id and b.bucket_key = v_key
             for update;
@@ -111,5 +113,8 @@ begin
                 call zone_error('old snapshot', null, null, null);
             end if;
         end if;
+    end if;
+    if v_moved_to is not null then
+        call zone_error('elsewhere', v_moved_to, null, null);
     end if;
 end;

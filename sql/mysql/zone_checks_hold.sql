@@ -7,7 +7,7 @@
 --                it was killed
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the transaction ends; with p_skip_locked
 --            it waits for no row but a second for a new one that another transaction makes too
--- Errors     those of zone_bucket_open
+-- Errors     those of zone_bucket_open; TG011 (31011) a bucket was moved to another database
 drop procedure if exists zone_checks_hold;
 create procedure zone_checks_hold(
     in  p_checks      json,
@@ -21,6 +21,7 @@ begin
     declare v_held        boolean;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
     declare v_found       bigint;
+    declare v_moved_to    varchar(64) character set utf8mb4;
     declare v_zone_id     int;
     declare v_key         varbinary(255);
     declare v_left_out    longtext character set ascii default '';
@@ -55,8 +56,8 @@ begin
                 begin
                     declare continue handler for 3572, 1205 set v_held = true;
                     /*M! set innodb_lock_wait_timeout = 0; */
-                    select b.seq
-                    into v_found
+                    select b.seq, b.moved_to
+                    into v_found, v_moved_to
                     from zone_bucket_lock b
                     where b.zone_id = v_zone_id and b.bucket_key = v_key
                     for update /*!80000 nowait */;
@@ -67,11 +68,14 @@ begin
                     -- Made first, so that no gap is locked by looking for it.
                     call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4));
                 end if;
-                select b.seq
-                into v_found
+                select b.seq, b.moved_to
+                into v_found, v_moved_to
                 from zone_bucket_lock b
                 where b.zone_id = v_zone_id and b.bucket_key = v_key
                 for update;
+            end if;
+            if v_moved_to is not null then
+                call zone_error('elsewhere', v_moved_to, null, null);
             end if;
             if v_held or v_found is not null then
                 leave hold;

@@ -104,7 +104,7 @@ begin
         b.level, b.strikes, b.zone_version, timestampdiff(microsecond, v_epoch, b.banned_until) as banned_us, b.bans,
         b.ban_strikes, b.carried, timestampdiff(microsecond, v_epoch, b.carried_at) as carried_us, b.carried_total,
         b.carried_seq, b.holding, b.override_seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt,
-        timestampdiff(microsecond, v_epoch, o.ends_at) as ends_us, b.salt, b.row_hash
+        timestampdiff(microsecond, v_epoch, o.ends_at) as ends_us, b.salt, b.row_hash, b.moved_to
     from json_table(p_buckets, '$[*]' columns (
         place    for ordinality,
         zone_id  int path '$[0]',

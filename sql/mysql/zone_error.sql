@@ -5,7 +5,7 @@
 --            p_second  what it names second
 --            p_third   what it names third
 -- Locks      nothing
--- Errors     TG001 to TG010 (31001 to 31010), see docs/sql.md; the server's own 1317, where it raised none
+-- Errors     TG001 to TG011 (31001 to 31011), see docs/sql.md; the server's own 1317, where it raised none
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
@@ -201,6 +201,12 @@ begin
         when 'moved' then
             set v_number = 31010;
             set v_message = 'something else happened meanwhile, and nothing was appended; decide again';
+        when 'elsewhere' then
+            set v_number = 31011;
+            set v_message = concat('the bucket was moved to ', v_first, '; ask there');
+        when 'place' then
+            set v_number = 31003;
+            set v_message = concat('no database can be called by a name of ', v_first, ' characters; use 1 to 64');
         when 'killed' then
             set v_number = 1317;
             set v_message = 'the statement was killed; nothing was decided; try again';
@@ -231,5 +237,7 @@ begin
             signal sqlstate 'TG009' set mysql_errno = 31009, message_text = v_message;
         when 31010 then
             signal sqlstate 'TG010' set mysql_errno = 31010, message_text = v_message;
+        when 31011 then
+            signal sqlstate 'TG011' set mysql_errno = 31011, message_text = v_message;
     end case;
 end;

@@ -8,7 +8,7 @@
 -- Locks      the buckets' rows in that order, and but under READ COMMITTED the zones of new ones against their removal,
 --            until the transaction ends; with p_skip_locked it waits for no row but 20 ms for new ones that another
 --            transaction makes too
--- Errors     TG003 a key cannot be stored
+-- Errors     TG003 a key cannot be stored; TG011 a bucket was moved to another database
 create function zone_bucket_hold(p_zone_ids int[], p_bucket_keys text[], p_held boolean[], p_skip_locked boolean)
 returns zone_bucket_lock[]
 language plpgsql
@@ -158,6 +158,9 @@ begin
             end if;
         end loop;
     end if;
+    perform zone_error('elsewhere', h.moved_to)
+    from unnest(v_heads) as h
+    where h.moved_to is not null;
     return v_heads;
 end
 $$;

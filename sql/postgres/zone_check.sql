@@ -97,7 +97,7 @@ begin
         loop
             select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
                 b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-                b.holding, b.bucket_key, b.salt, b.row_hash
+                b.holding, b.bucket_key, b.salt, b.row_hash, b.moved_to
             into v_head
             from zone_bucket_lock b
             where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
@@ -108,13 +108,16 @@ begin
     else
         select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
             b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-            b.holding, b.bucket_key, b.salt, b.row_hash
+            b.holding, b.bucket_key, b.salt, b.row_hash, b.moved_to
         into v_head
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
         if not found then
             v_head := zone_head_new(p_zone_id, p_bucket_key);
         end if;
+    end if;
+    if v_head.moved_to is not null then
+        perform zone_error('elsewhere', v_head.moved_to);
     end if;
 
     -- 3. The clock, after the lock. Time never moves backwards within a bucket.

@@ -4,7 +4,7 @@
 --            p_values  what its message names
 -- Result     none
 -- Locks      nothing
--- Errors     TG001 to TG005 and TG008 to TG010, see docs/sql.md
+-- Errors     TG001 to TG005 and TG008 to TG011, see docs/sql.md
 create function zone_error(p_error text, variadic p_values text[] default '{}')
 returns void
 language plpgsql
@@ -140,6 +140,12 @@ begin
         when 'moved' then
             v_code := 'TG010';
             v_message := 'something else happened meanwhile, and nothing was appended; decide again';
+        when 'elsewhere' then
+            v_code := 'TG011';
+            v_message := 'the bucket was moved to %s; ask there';
+        when 'place' then
+            v_code := 'TG003';
+            v_message := 'no database can be called by a name of %s characters; use 1 to 64';
         when 'algorithm' then
             v_code := 'TG008';
             v_message := '%s is no algorithm that these routines know; run: tallygate migrate';

@@ -55,6 +55,8 @@ pub(super) struct Checking<'z> {
     /// The number of the last row, by the head that was read before the rows.
     head_seq: i64,
     holding: bool,
+    /// Another database has the bucket, or what is here is its copy on the way: the head decides nothing.
+    moved: bool,
     /// The head's row was met and compared.
     met_head: bool,
 }
@@ -101,6 +103,7 @@ impl<'z> Checking<'z> {
             now_us,
             head_seq: head.as_ref().map_or(0, |head| head.head.seq),
             holding: head.as_ref().is_some_and(|head| head.holding),
+            moved: head.as_ref().is_some_and(|head| head.moved_to.is_some()),
             head,
             met_head: false,
         };
@@ -265,7 +268,7 @@ impl<'z> Checking<'z> {
         let head = &stored.head;
         let mut wrong = unlike(&stored, &left_by(row), &row.row_hash);
         let mut same = |column: &'static str, same: bool| wrong.extend((!same).then_some(column));
-        if self.replay.is_whole() {
+        if self.replay.is_whole() && !self.moved {
             let derived = self.replay.head();
             // The row of a ban comes with the check that brought it about.
             same("banned_until", head.banned_until_us == derived.banned_until_us);
@@ -304,7 +307,7 @@ impl<'z> Checking<'z> {
 
     /// True when the head knows of holds, or should.
     pub fn holds(&self) -> bool {
-        !self.replay.holds().is_empty() || self.holding
+        !self.moved && (self.holding || !self.replay.holds().is_empty())
     }
 
     /// True when the head must be read once more: it is missing, or not that of the last row.

@@ -180,7 +180,15 @@ impl Auditor {
         if let Some(last) = last {
             let (key, head) = (of.1, left_by(&last));
             let (salt, row_hash) = (last.salt, last.row_hash);
-            return Ok(Some(StoredHead { key, head, override_seq: None, holding: false, salt, row_hash }));
+            return Ok(Some(StoredHead {
+                key,
+                head,
+                override_seq: None,
+                holding: false,
+                salt,
+                row_hash,
+                moved_to: None,
+            }));
         }
         Ok(self.page(|store| store.dropped(&only, 1)).await?.pop())
     }

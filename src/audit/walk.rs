@@ -76,7 +76,11 @@ pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<
     walking.end(checking.take()).await?;
     walking.dropped_up_to(None, &mut heads).await?;
     // Heads without rows: their rows are gone, unless there never were any.
-    for head in heads.into_values().filter(|head| head.head.seq > 0) {
+    for head in heads.into_values() {
+        if head.head.seq == 0 {
+            walking.left(head).await?;
+            continue;
+        }
         if let Some(dropped) = walking.dropped_now(&head.key).await? {
             walking.closed(dropped, Some(head)).await?;
             continue;
@@ -212,6 +216,16 @@ impl<'w> Walking<'w> {
             }
         };
         self.fault(&dropped.key, seq, what, detail).await
+    }
+
+    /// A bucket without rows that was left to another database says to which.
+    async fn left(&self, head: &StoredHead) -> Result<()> {
+        if head.follows(&chain::bucket(head.salt.as_ref(), self.zone.id, &head.key)) {
+            return Ok(());
+        }
+        let why =
+            "the head of a bucket without rows is not what was hashed: its moved_to was changed".to_owned();
+        self.fault(&head.key, None, FaultKind::WrongHead, why).await
     }
 
     /// Rows up to this one were dropped: by a run of upkeep that was recorded?

@@ -35,7 +35,7 @@ const SQLITE: Files = files!("migrations/sqlite":
 const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
     "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hash.sql"
-    "zone_bucket_hold.sql" "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_charges.sql"
+    "zone_bucket_hold.sql" "zone_bucket_leave.sql" "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_charges.sql"
     "zone_check.sql" "zone_check_all.sql" "zone_check_held.sql" "zone_check_many.sql"
     "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
     "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
@@ -55,7 +55,7 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
 const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql"
     "tallygate_schema_version.sql" "zone_answer.sql" "zone_bring.sql" "zone_bucket_back.sql"
-    "zone_bucket_hold.sql" "zone_bucket_open.sql" "zone_calendar_period.sql" "zone_charges.sql"
+    "zone_bucket_hold.sql" "zone_bucket_leave.sql" "zone_bucket_open.sql" "zone_calendar_period.sql" "zone_charges.sql"
     "zone_check.sql" "zone_check_all.sql" "zone_check_all_own.sql" "zone_check_many.sql"
     "zone_check_many_own.sql" "zone_check_own.sql" "zone_checks_hold.sql" "zone_checks_read.sql"
     "zone_checks_tell.sql" "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql"

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::chain::{Hash, Salt};
+use crate::chain::{self, Hash, Salt};
 use crate::decide::{Head, Override, Undo};
 use crate::entry::{Cursor, History, Kind};
 use crate::error::{Error, Result};
@@ -212,7 +212,18 @@ pub(crate) struct StoredHead {
     pub holding: bool,
     /// None once it is erased.
     pub salt: Option<Salt>,
+    /// Over that of its last row and the name, where the bucket was moved.
     pub row_hash: Hash,
+    /// The database that has the bucket now.
+    pub moved_to: Option<String>,
+}
+
+impl StoredHead {
+    /// Is its hash that of a head behind a row with this one?
+    pub fn follows(&self, row_hash: &Hash) -> bool {
+        let moved = self.moved_to.as_ref().map(|to| chain::moved(row_hash, to));
+        self.row_hash == moved.unwrap_or(*row_hash)
+    }
 }
 
 /// A version of a zone, with its hash and its clock as they are stored.

@@ -1,6 +1,7 @@
 //! From a driver's error to ours: which are the caller's, which pass, and what to do about the others.
 
 use std::error::Error as _;
+use std::fmt;
 
 use crate::error::Error;
 
@@ -12,6 +13,8 @@ pub(super) enum Fault {
     UnknownZone,
     /// The transaction was decided with another cost.
     Conflict,
+    /// Another database has the bucket.
+    Elsewhere,
     /// Trying again may help.
     Transient,
     /// Tables or routines are missing.
@@ -34,6 +37,7 @@ pub(super) fn translate(
                 Fault::Invalid => Error::invalid(message),
                 Fault::UnknownZone => Error::unknown_zone(message),
                 Fault::Conflict => Error::conflict(message),
+                Fault::Elsewhere => return Error::refused(message).caused_by(Elsewhere),
                 Fault::Transient => {
                     Error::transient(format!("the database could not finish now: {message}; try again"))
                 }
@@ -64,6 +68,29 @@ pub(super) fn translate(
         _ => Error::database(format!("the database's answer could not be used: {error}")),
     };
     translated.caused_by(error)
+}
+
+/// What stands behind the error of a bucket that was moved to another database.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another database has the bucket")
+    }
+}
+
+impl std::error::Error for Elsewhere {}
+
+/// The error of a bucket that was moved to another database, where no routine raises it.
+pub(super) fn elsewhere(to: &str) -> Error {
+    Error::refused(format!("the bucket was moved to {to}; ask there")).caused_by(Elsewhere)
+}
+
+/// True when nothing happened because another database has the bucket.
+#[allow(dead_code, reason = "whoever knows several databases asks it")]
+pub(crate) fn is_moved(error: &Error) -> bool {
+    error.source().is_some_and(|source| source.is::<Elsewhere>())
 }
 
 /// True of what passes when the server itself told it, and so took the call back. What became of a call whose connection

@@ -8,6 +8,7 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+pub(super) mod moving;
 mod removal;
 mod routine;
 mod upkeep;
@@ -315,6 +316,7 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         31001 => Fault::UnknownZone,
         31003 | 31004 | 31006 => Fault::Invalid,
         31002 => Fault::Conflict,
+        31011 => Fault::Elsewhere,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many
         // sessions, a node that only reads, was cut off from the others, left them or does not catch up with them.
         31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031

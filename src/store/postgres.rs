@@ -7,6 +7,7 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+pub(super) mod moving;
 mod removal;
 mod routine;
 mod upkeep;
@@ -175,6 +176,7 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "TG001" => Fault::UnknownZone,
         "TG003" | "TG004" => Fault::Invalid,
         "TG002" => Fault::Conflict,
+        "TG011" => Fault::Elsewhere,
         "TG009" | "TG010" => Fault::Transient,
         // Conflicts and lock waits, a statement that was killed or took longer than it may, a server that ends or begins, a
         // session that idled, a node that only reads, and 53200: no room for the locks of SERIALIZABLE, which a smaller

@@ -21,6 +21,7 @@ mod erase;
 mod evidence;
 mod ledger;
 mod lines;
+pub(super) mod moving;
 mod place;
 mod relaxed;
 mod removal;

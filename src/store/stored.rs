@@ -94,6 +94,7 @@ macro_rules! stored_head {
             holding: get!($row, "holding"),
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
+            moved_to: get!($row, "moved_to"),
         })
     }};
 }
@@ -116,6 +117,7 @@ macro_rules! dropped {
             holding: false,
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
+            moved_to: None,
         })
     };
 }

@@ -83,7 +83,7 @@ pub(in crate::audit) fn left_by(row: &LedgerRow) -> Head {
 pub(in crate::audit) fn unlike(stored: &StoredHead, left: &Head, row_hash: &Hash) -> Vec<&'static str> {
     let head = &stored.head;
     let same = [
-        ("row_hash", stored.row_hash == *row_hash),
+        ("row_hash", stored.follows(row_hash)),
         ("last_at", head.last_us == left.last_us),
         ("spent_total", head.spent_total == left.spent_total),
         ("level", head.level == left.level),

@@ -28,6 +28,7 @@ join (
     union all select 13, 'app', 'execute', 'procedure ', 'zone_charges'
     union all select 14, 'app', 'execute', 'procedure ', 'zone_unchecked'
     union all select 15, 'app', 'execute', 'procedure ', 'zone_unchecked_own'
+    union all select 15, 'app,engine', 'execute', 'procedure ', 'zone_bucket_leave'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_hold'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_versions'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_ask'

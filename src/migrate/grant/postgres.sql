@@ -15,6 +15,7 @@ from (
         ('{app,engine,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
         ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
+        ('{app,engine}', 'execute', '{zone_bucket_leave}'),
         ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
         ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_append}'),
         ('{operator}', 'execute', '{zone_mark}')

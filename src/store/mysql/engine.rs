@@ -14,6 +14,7 @@ use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written,
 };
+use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
 use crate::store::{hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
@@ -165,6 +166,8 @@ fn loaded(row: &MySqlRow) -> Result<Loaded> {
     if seq.is_none() {
         return Ok(Loaded::default());
     }
+    let moved_to: Option<&str> = get!(row, "moved_to");
+    moved_to.map_or(Ok(()), |to| Err(elsewhere(to)))?;
     let mut loaded = back(row)?;
     loaded.removed = false;
     let head = &mut loaded.head;

@@ -75,7 +75,7 @@ impl MySql {
 }
 
 /// Locks the bucket's row, which is made as its ledger left it when it was removed, and reads its salt.
-async fn hold(connection: &mut MySqlConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
+pub(super) async fn hold(connection: &mut MySqlConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
     let open = sqlx::query("call zone_bucket_open(?, ?)").bind(zone_id).bind(key);
     open.execute(&mut *connection).await.map_err(error)?;
     let lock = "select b.salt from zone_bucket_lock b where b.zone_id = ? and b.bucket_key = ? for update";

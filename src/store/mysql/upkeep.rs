@@ -115,7 +115,7 @@ pub(super) async fn heads_go(connection: &mut MySqlConnection, zone_id: i32) -> 
     sqlx::query(go).bind(zone_id).execute(connection).await.map_err(error).map(drop)
 }
 
-async fn run(connection: &mut MySqlConnection, sql: &str) -> Result<()> {
+pub(super) async fn run(connection: &mut MySqlConnection, sql: &str) -> Result<()> {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map_err(error).map(drop)
 }
 

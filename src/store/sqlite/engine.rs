@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
 };
+use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
 
@@ -142,6 +143,8 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     }
     let list = List::of(more.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
     for row in rows(connection, include_str!("heads_more.sql"), list).await? {
+        let moved_to: Option<&str> = get!(row, "moved_to");
+        moved_to.map_or(Ok(()), |to| Err(elsewhere(to)))?;
         let Loaded { head, holding, .. } = &mut heads[more[place(&row)?]];
         *holding = get!(row, "holding");
         head.banned_until_us = get!(row, "banned_until");

@@ -14,7 +14,7 @@ use crate::store::erase::{Erased, Erasing};
 use crate::store::salt_of;
 
 /// How long the file's write lock is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Sqlite {
     /// Under the file's write lock, row by row: SQLite has no SHA-256.

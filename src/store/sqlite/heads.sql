@@ -6,11 +6,11 @@ select group_concat(
             ' ',
             j.key,
             b.seq,
-            b.last_at,
+            coalesce(b.last_at, 0),
             b.spent_total,
-            b.zone_version,
+            coalesce(b.zone_version, 0),
             b.strikes,
-            coalesce(b.banned_until, b.carried_at, b.override_seq) is not null
+            coalesce(b.banned_until, b.carried_at, b.override_seq, b.moved_to) is not null
                 or b.bans + b.ban_strikes + b.holding > 0,
             b.level
         ) || ';' || hex(b.row_hash) || hex(b.salt)

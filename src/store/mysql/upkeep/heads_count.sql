@@ -9,3 +9,4 @@ where b.zone_id = ?
     and b.carried is null
     and b.override_seq is null
     and not b.holding
+    and b.moved_to is null

@@ -11,6 +11,7 @@ where b.zone_id = ?
     and b.carried is null
     and b.override_seq is null
     and not b.holding
+    and b.moved_to is null
 order by b.bucket_key
 limit 100
 for update skip locked

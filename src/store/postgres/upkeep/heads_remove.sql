@@ -12,6 +12,7 @@ with idle as (
         and b.carried is null
         and b.override_seq is null
         and not b.holding
+        and b.moved_to is null
         and (
             exists (
                 select

@@ -1,0 +1,375 @@
+//! A bucket goes from one database to another, with its chain unbroken.
+//!
+//! A head with `moved_to` decides nothing: every call about its bucket is refused. From before its first row arrives until
+//! the source says that it has gone, the target's head has that mark, with the source's name. So the two never decide both:
+//! at first only the source does, then for a moment neither, and in the end only the target. The steps, each committed
+//! before the next begins, so that whoever is cut off between two goes on from there:
+//!
+//! 1. The target makes the mark, where there is nothing of the bucket.
+//! 2. Rows are copied page by page, while the source goes on deciding.
+//! 3. The source's row is locked; what came since is copied, with the head and what the bucket holds.
+//! 4. The source makes the mark, and lets go of the row.
+//! 5. The target takes the mark away.
+//!
+//! The rows stay where they were, as a chain that is closed: a ledger is only appended to.
+
+mod arriving;
+
+#[cfg(feature = "mysql")]
+use super::mysql;
+#[cfg(feature = "postgres")]
+use super::postgres;
+#[cfg(feature = "sqlite")]
+use super::sqlite;
+use super::{At, Bucket, Range, Store, StoredHead, beginning, ending};
+use crate::chain::{self, Hash};
+use crate::decide::{Exception, Head, Hold};
+use crate::entry::LedgerRow;
+use crate::error::{Error, Result};
+
+pub(super) use arriving::{Arriving, Lists, head};
+
+/// Rows that are copied at a time. The longest that there can be fit into one argument of a statement.
+const PAGE: u32 = 1_000;
+
+/// A bucket that is to be moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moving<'m> {
+    pub zone_id: i32,
+    pub zone: &'m str,
+    pub key: &'m str,
+    /// The names of the two databases.
+    pub from: &'m str,
+    pub to: &'m str,
+}
+
+/// The row of a bucket, which is locked at the source until this is dropped, or the mark is made.
+enum Holding<'s> {
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::moving::Holding, std::marker::PhantomData<&'s ()>),
+    #[cfg(feature = "mysql")]
+    MySql(mysql::moving::Holding, std::marker::PhantomData<&'s ()>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlite::moving::Holding<'s>),
+}
+
+impl Store {
+    /// Leaves a bucket of which there is nothing here to another database, and tells whether it is left to that one: false
+    /// where it is here. Nothing happens in it here any more. Once it is left, the same again tells the same.
+    pub async fn leave(&self, bucket: &Bucket, to: &str) -> Result<bool> {
+        match *self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref store) => store.leave(bucket, to).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(ref store) => store.leave(bucket, to).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(ref store) => store.leave(bucket, to).await,
+        }
+    }
+
+    /// Moves a bucket to another database, and tells how many rows were copied. One that was moved there before is let be;
+    /// a move that was cut off is finished.
+    pub async fn move_bucket(&self, to: &Self, moving: &Moving<'_>) -> Result<u64> {
+        let bucket = (moving.zone_id, moving.key.to_owned());
+        same_zone(self, to, moving).await?;
+        if self.has_left(&bucket, moving).await? {
+            to.take(&bucket, self).await?;
+            return Ok(0);
+        }
+        if self.ledger_bucket(&bucket, beginning(), 1).await?.is_empty()
+            && self.dropped_row(&bucket).await?.is_none()
+        {
+            let Moving { zone, key, from, .. } = moving;
+            return Err(Error::invalid(format!(
+                "there is no bucket {key:?} in zone {zone:?} of {from}; look at its name, and the zone's"
+            )));
+        }
+        let mut copy = Copying { from: self, to, moving, bucket: &bucket, copied: 0 };
+        let mut head = copy.begin().await?;
+        while let Some(next) = copy.page(&head).await? {
+            head = next;
+        }
+        let holding = self.hold(&bucket).await?;
+        // Somebody else may have finished it.
+        if self.has_left(&bucket, moving).await? {
+            drop(holding);
+            to.take(&bucket, self).await?;
+            return Ok(copy.copied);
+        }
+        while let Some(next) = copy.page(&head).await? {
+            head = next;
+        }
+        let last = copy.end(head).await?;
+        holding.mark(&bucket, moving.to, &chain::moved(&last, moving.to)).await?;
+        to.take(&bucket, self).await?;
+        Ok(copy.copied)
+    }
+
+    /// Has the bucket been moved to where it is to go?
+    async fn has_left(&self, bucket: &Bucket, moving: &Moving<'_>) -> Result<bool> {
+        match self.head_row(bucket).await?.and_then(|head| head.moved_to) {
+            Some(moved_to) if moved_to == moving.to => Ok(true),
+            Some(moved_to) => Err(super::fault::elsewhere(&moved_to)),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes the mark away from a bucket of which all is here, since the source has made its own.
+    async fn take(&self, bucket: &Bucket, from: &Self) -> Result<()> {
+        let incomplete = || {
+            Error::database(
+                "the source says that the bucket was moved, and not all of it is here; verify both ledgers",
+            )
+        };
+        if from.head_row(bucket).await?.is_some_and(|left| left.head.seq == 0) {
+            // It was left: there never was anything of it.
+            return Ok(());
+        }
+        let here = self.head_row(bucket).await?.ok_or_else(incomplete)?;
+        if here.moved_to.is_none() {
+            return Ok(());
+        }
+        let last = self.last_hash(bucket).await?.filter(|last| here.follows(last)).ok_or_else(incomplete)?;
+        let open = match *self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
+        };
+        open
+    }
+
+    async fn hold(&self, bucket: &Bucket) -> Result<Holding<'_>> {
+        Ok(match *self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref store) => {
+                Holding::Postgres(store.hold(bucket).await?, std::marker::PhantomData)
+            }
+            #[cfg(feature = "mysql")]
+            Self::MySql(ref store) => Holding::MySql(store.hold(bucket).await?, std::marker::PhantomData),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(ref store) => Holding::Sqlite(store.hold(bucket).await?),
+        })
+    }
+
+    async fn arrive(&self, arriving: &Arriving<'_>) -> Result<()> {
+        match *self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref store) => store.arrive(arriving).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(ref store) => store.arrive(arriving).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(ref store) => store.arrive(arriving).await,
+        }
+    }
+
+    async fn head_row(&self, bucket: &Bucket) -> Result<Option<StoredHead>> {
+        Ok(self.heads(&Range::only(bucket), 1).await?.pop())
+    }
+
+    async fn dropped_row(&self, bucket: &Bucket) -> Result<Option<StoredHead>> {
+        Ok(self.dropped(&Range::only(bucket), 1).await?.pop())
+    }
+
+    /// The hash of the bucket's last row.
+    async fn last_hash(&self, bucket: &Bucket) -> Result<Option<Hash>> {
+        if let Some(last) = self.ledger_before(bucket, ending()).await? {
+            return Ok(Some(last.row_hash));
+        }
+        Ok(self.dropped_row(bucket).await?.map(|dropped| dropped.row_hash))
+    }
+}
+
+impl Holding<'_> {
+    async fn mark(self, bucket: &Bucket, to: &str, hash: &Hash) -> Result<()> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(holding, _) => holding.mark(bucket, to, hash).await,
+            #[cfg(feature = "mysql")]
+            Self::MySql(holding, _) => holding.mark(bucket, to, hash).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(holding) => holding.mark(bucket, to, hash).await,
+        }
+    }
+}
+
+/// A bucket that is being copied.
+struct Copying<'c> {
+    from: &'c Store,
+    to: &'c Store,
+    moving: &'c Moving<'c>,
+    bucket: &'c Bucket,
+    copied: u64,
+}
+
+impl Copying<'_> {
+    /// The head at the target, which has the mark: how far an earlier move has come, or nothing yet.
+    async fn begin(&self) -> Result<StoredHead> {
+        let Moving { zone, key, from, to, .. } = self.moving;
+        let both = || {
+            Error::invalid(format!(
+                "bucket {key:?} of zone {zone:?} has decided in {from} and in {to}; no one history can be made of two"
+            ))
+        };
+        if self.to.head_row(self.bucket).await?.is_none_or(|head| head.moved_to.is_none())
+            && !self.to.leave(self.bucket, from).await?
+        {
+            return Err(both());
+        }
+        let head = self.to.head_row(self.bucket).await?;
+        head.filter(|head| head.moved_to.is_some()).ok_or_else(both)
+    }
+
+    /// Copies the rows behind the target's head, at most a page of them, and tells where it is then; None when there are none.
+    async fn page(&mut self, head: &StoredHead) -> Result<Option<StoredHead>> {
+        let (rows, dropped) = self.behind(head).await?;
+        let Some(last) = rows.last() else {
+            let Some(dropped) = dropped else { return Ok(None) };
+            let next = self.marked(dropped.clone());
+            self.arrive(head, &next, Some(&dropped), &rows, None).await?;
+            return Ok(Some(next));
+        };
+        let salt = match &dropped {
+            Some(dropped) => dropped.salt,
+            None if head.head.seq > 0 => head.salt,
+            None => rows.first().and_then(|first| first.salt),
+        };
+        let left = StoredHead {
+            key: head.key.clone(),
+            head: left_by(last),
+            override_seq: None,
+            holding: false,
+            salt,
+            row_hash: last.row_hash,
+            moved_to: None,
+        };
+        let next = self.marked(left);
+        self.arrive(head, &next, dropped.as_ref(), &rows, None).await?;
+        self.copied += rows.len() as u64;
+        Ok(Some(next))
+    }
+
+    /// Once all rows are there: the head as it is at the source, and what the bucket holds; the hash of the last row.
+    async fn end(&self, head: StoredHead) -> Result<Hash> {
+        let left = self.from.head_row(self.bucket).await?;
+        let left = left.filter(|left| left.head.seq == head.head.seq && head.follows(&left.row_hash));
+        let left = left.ok_or_else(|| self.gone())?;
+        let last = left.row_hash;
+        let (_, holds) = self.from.bucket_holds(self.bucket).await?;
+        self.arrive(&head, &self.marked(left), None, &[], Some(&holds)).await?;
+        Ok(last)
+    }
+
+    /// The source's rows behind a head of the target; and what rows left behind that were dropped before the first of them.
+    async fn behind(&self, head: &StoredHead) -> Result<(Vec<LedgerRow>, Option<StoredHead>)> {
+        let seq = head.head.seq;
+        if seq == 0 {
+            let rows = self.from.ledger_bucket(self.bucket, beginning(), PAGE).await?;
+            let first = rows.first().map_or(0, |first| first.seq);
+            let dropped = if first == 1 { None } else { self.from.dropped_row(self.bucket).await? };
+            let before = dropped.as_ref().map_or(0, |dropped| dropped.head.seq);
+            self.follow(&rows, before)?;
+            return Ok((rows, dropped));
+        }
+        // With the row that is there already: is it the same?
+        let time = |us| chrono::DateTime::from_timestamp_micros(us).unwrap_or_default();
+        let at: At = (time(head.head.last_us), seq - 1);
+        let mut rows = self.from.ledger_bucket(self.bucket, at, PAGE).await?;
+        let here = rows.first().filter(|row| row.seq == seq).map(|row| row.row_hash);
+        let same = match here {
+            Some(hash) => {
+                rows.remove(0);
+                head.follows(&hash)
+            }
+            None => {
+                let dropped = self.from.dropped_row(self.bucket).await?;
+                dropped.is_some_and(|dropped| dropped.head.seq == seq && head.follows(&dropped.row_hash))
+            }
+        };
+        let Moving { zone, key, from, to, .. } = self.moving;
+        if !same {
+            return Err(Error::invalid(format!(
+                "what {to} has of bucket {key:?} in zone {zone:?} is no beginning of what {from} has: rows were dropped \
+                 meanwhile, or it is another bucket; nothing was decided in it: erase it in {to}, and move again"
+            )));
+        }
+        self.follow(&rows, seq)?;
+        Ok((rows, None))
+    }
+
+    /// Rows may go while they are read.
+    fn follow(&self, rows: &[LedgerRow], before: i64) -> Result<()> {
+        let whole = rows.iter().zip(before + 1..).all(|(row, seq)| row.seq == seq);
+        if whole { Ok(()) } else { Err(self.gone()) }
+    }
+
+    fn gone(&self) -> Error {
+        let Moving { zone, key, from, .. } = self.moving;
+        Error::transient(format!(
+            "rows of bucket {key:?} in zone {zone:?} of {from} came or went while they were copied; move it again"
+        ))
+    }
+
+    async fn arrive(
+        &self,
+        was: &StoredHead,
+        head: &StoredHead,
+        dropped: Option<&StoredHead>,
+        rows: &[LedgerRow],
+        holds: Option<&[Hold]>,
+    ) -> Result<()> {
+        let overrides: Vec<Exception> = match rows {
+            [] => Vec::new(),
+            [first, .., last] | [first @ last] => {
+                let all = self.from.bucket_overrides(&Range::only(self.bucket)).await?;
+                let all = all.into_iter().map(|(_, own)| own);
+                all.filter(|own| (first.seq..=last.seq).contains(&own.seq)).collect()
+            }
+        };
+        let begins = was.head.seq == 0;
+        let arriving = Arriving {
+            bucket: self.bucket,
+            was: &was.row_hash,
+            begins,
+            head,
+            dropped,
+            rows,
+            overrides,
+            holds,
+        };
+        self.to.arrive(&arriving).await
+    }
+
+    /// With the mark that the bucket is still at the source.
+    fn marked(&self, head: StoredHead) -> StoredHead {
+        let from = self.moving.from;
+        StoredHead { row_hash: chain::moved(&head.row_hash, from), moved_to: Some(from.to_owned()), ..head }
+    }
+}
+
+/// Both must know the zone by the same number, and every version of it, to the hash.
+async fn same_zone(from: &Store, to: &Store, moving: &Moving<'_>) -> Result<()> {
+    let Moving { zone_id, zone, from: from_name, to: to_name, .. } = *moving;
+    let hashes =
+        |versions: Vec<super::Chained>| versions.into_iter().map(|version| version.row_hash).collect();
+    let here: Vec<Hash> = hashes(from.zone_chain(zone_id).await?);
+    let there: Vec<Hash> = hashes(to.zone_chain(zone_id).await?);
+    if here == there {
+        return Ok(());
+    }
+    let same = here.iter().zip(&there).take_while(|(here, there)| here == there).count();
+    Err(Error::invalid(format!(
+        "zone {zone:?}, number {zone_id}, has {} versions in {from_name} and {} in {to_name}, of which the first {same} are the \
+         same; a bucket moves between databases that have the same zone, see docs/operations.md",
+        here.len(),
+        there.len()
+    )))
+}
+
+/// What a row leaves behind, as far as the row says it.
+fn left_by(row: &LedgerRow) -> Head {
+    let LedgerRow { seq, at_us, spent_total, level, zone_version, strikes, .. } = *row;
+    Head { seq, last_us: at_us, spent_total, level, zone_version, strikes, ..Head::default() }
+}

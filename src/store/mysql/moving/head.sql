@@ -1,0 +1,43 @@
+-- The head of a bucket that arrives. The argument lists the columns in this order, behind zone_id and bucket_key.
+update json_table(?, '$[*]' columns (
+    zone_id int path '$[0]',
+    bucket_key varchar(255) character set utf8mb4 path '$[1]',
+    seq bigint path '$[2]',
+    last_at bigint path '$[3]',
+    spent_total bigint path '$[4]',
+    level bigint path '$[5]',
+    zone_version int path '$[6]',
+    strikes bigint path '$[7]',
+    banned_until bigint path '$[8]',
+    bans int path '$[9]',
+    ban_strikes bigint path '$[10]',
+    carried bigint path '$[11]',
+    carried_at bigint path '$[12]',
+    carried_total bigint path '$[13]',
+    carried_seq bigint path '$[14]',
+    override_seq bigint path '$[15]',
+    holding int path '$[16]',
+    salt varchar(32) character set ascii path '$[17]',
+    row_hash varchar(64) character set ascii path '$[18]',
+    moved_to varchar(64) character set utf8mb4 path '$[19]'
+)) j
+straight_join zone_bucket_lock b force index (primary)
+    on b.zone_id = j.zone_id and b.bucket_key = left(cast(j.bucket_key as binary), 255)
+set b.seq = j.seq,
+    b.last_at = date_add(timestamp'1970-01-01 00:00:00', interval j.last_at microsecond),
+    b.spent_total = j.spent_total,
+    b.level = j.level,
+    b.zone_version = j.zone_version,
+    b.strikes = j.strikes,
+    b.banned_until = date_add(timestamp'1970-01-01 00:00:00', interval j.banned_until microsecond),
+    b.bans = j.bans,
+    b.ban_strikes = j.ban_strikes,
+    b.carried = j.carried,
+    b.carried_at = date_add(timestamp'1970-01-01 00:00:00', interval j.carried_at microsecond),
+    b.carried_total = j.carried_total,
+    b.carried_seq = j.carried_seq,
+    b.override_seq = j.override_seq,
+    b.holding = j.holding,
+    b.salt = unhex(j.salt),
+    b.row_hash = unhex(j.row_hash),
+    b.moved_to = j.moved_to
