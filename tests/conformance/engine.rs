@@ -396,6 +396,7 @@ pub async fn an_engine_touches_no_table(db: Db) {
     };
     let mut expected = vec![
         "tallygate_schema_version",
+        "zone_bucket_leave",
         "zone_engine_append",
         "zone_engine_ask",
         "zone_engine_charges",

@@ -33,6 +33,7 @@ mod limits;
 mod locks;
 mod maintain;
 mod model;
+mod moving;
 #[path = "../core/naive.rs"]
 #[allow(dead_code)]
 mod naive;
@@ -229,6 +230,14 @@ fn main() -> std::process::ExitCode {
         maintain::what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before,
         maintain::what_is_old_is_dropped_and_what_is_left_still_closes,
         locks::a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it,
+        moving::every_algorithm_goes_on_where_it_was_and_comes_back,
+        moving::nothing_happens_behind_the_mark,
+        moving::a_move_that_was_cut_off_is_finished_by_the_next,
+        moving::callers_who_follow_the_mark_are_decided_exactly,
+        moving::a_bucket_is_left_or_decided_in_and_never_both,
+        moving::a_bucket_without_its_oldest_rows_or_its_head_moves_too,
+        moving::each_change_of_what_was_moved_is_found,
+        moving::what_cannot_be_moved_is_refused,
         patience::a_held_bucket_and_a_short_deadline_are_no_outage,
         patience::a_leaky_queue_tells_each_caller_when_its_turn_is,
         patience::those_who_wait_pass_in_the_order_of_their_coming,

@@ -25,6 +25,7 @@ pub async fn an_app_executes_the_public_routines_and_touches_no_table(db: Db) {
     used(&db).await;
     let mut routines = vec!["check_velocity", "rate_limiting_request", "zone_charges"];
     routines.extend(["zone_check", "zone_check_all", "zone_check_many", "zone_undo", "zone_unchecked"]);
+    routines.push("zone_bucket_leave");
     may(&db, Role::App, &routines, &[]).await;
 }
 

@@ -62,7 +62,7 @@ _KINDS: dict[str, type[TallygateError]] = {
     # conflicts and lock waits; a statement or session that was ended; a server that begins or ends, is full,
     # or only reads
     **_codes(Transient, "40001 40P01 55P03 57014 25P03 57P01 57P02 57P03 57P05 53200 53300 25006"),
-    **_codes(Refused, "28000 28P01 3D000 42501"),
+    **_codes(Refused, "TG011 28000 28P01 3D000 42501"),
     # MySQL and MariaDB
     **_codes(UnknownZone, "31001"),
     **_codes(Conflict, "31002"),
@@ -74,7 +74,7 @@ _KINDS: dict[str, type[TallygateError]] = {
     **_codes(Transient, "31007 1205 1213 1020 3572 2003 2006 2013 3101 1053 1927 4031 1040 1290 1836"),
     # a statement that was killed or found no memory, of which a routine makes several numbers
     **_codes(Transient, "1317 1105 1329 3547 3024 1969 1037 1038 1041 1568"),
-    **_codes(Refused, "1044 1045 1046 1049 1142 1370"),
+    **_codes(Refused, "31011 1044 1045 1046 1049 1142 1370"),
     # tallygate serve
     **_codes(UnknownZone, "unknown_zone"),
     **_codes(Conflict, "conflict"),
