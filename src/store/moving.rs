@@ -130,15 +130,14 @@ impl Store {
             return Ok(());
         }
         let last = self.last_hash(bucket).await?.filter(|last| here.follows(last)).ok_or_else(incomplete)?;
-        let open = match *self {
+        match *self {
             #[cfg(feature = "postgres")]
             Self::Postgres(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
             #[cfg(feature = "mysql")]
             Self::MySql(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
-        };
-        open
+        }
     }
 
     async fn hold(&self, bucket: &Bucket) -> Result<Holding<'_>> {

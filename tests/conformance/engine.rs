@@ -382,7 +382,7 @@ pub async fn an_engine_touches_no_table(db: Db) {
     let mut engine = db.connect_as(Role::Engine).await;
     let (may, relations) = match db.engine {
         Engine::Postgres => (
-            "select p.proname::text from pg_proc p
+            "select distinct p.proname::text from pg_proc p
             where p.pronamespace = current_schema()::regnamespace and has_function_privilege(p.oid, 'execute')
             order by 1",
             "select c.relname::text from pg_class c
