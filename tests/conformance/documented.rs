@@ -142,7 +142,7 @@ pub async fn the_examples_show_what_they_print(db: Db) {
         assert_eq!(lasting(&shows), lasting(example.shows), "{}", example.code);
         run += 1;
     }
-    assert_eq!(run, 12, "one for each routine, and a report");
+    assert_eq!(run, 13, "one for each routine, and a report");
     db.assert_ledger_is_whole().await;
 }
 
