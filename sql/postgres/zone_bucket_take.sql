@@ -8,10 +8,24 @@ create function zone_bucket_take(p_zone_id int, p_bucket_key text, p_lock_wait_m
 returns zone_bucket_lock
 language plpgsql
 as $$
+declare
+    v_head zone_bucket_lock;
 begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    return (zone_bucket_hold(array[p_zone_id], array[p_bucket_key], array[true], false))[1];
+    -- One that was removed while this call waited is made again.
+    loop
+        select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
+            b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
+            b.holding, b.bucket_key, b.salt, b.row_hash
+        into v_head
+        from zone_bucket_lock b
+        where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
+        for no key update;
+        exit when found;
+        perform zone_bucket_open(p_zone_id, p_bucket_key);
+    end loop;
+    return v_head;
 end
 $$;

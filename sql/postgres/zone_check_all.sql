@@ -42,7 +42,7 @@ declare
     -- the limits in the byte order of their buckets: their positions, and whether they leave a row
     v_order     int[];
     v_held      boolean[];
-    v_heads     zone_bucket_lock[];
+    v_head      zone_bucket_lock;
     v_position  int;
     v_cost      bigint;
     v_version   int;
@@ -92,16 +92,23 @@ begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    v_heads := zone_bucket_hold(
-        array(
-            select p_zone_ids[o.position] from unnest(v_order) with ordinality as o (position, nth) order by o.nth
-        ),
-        array(
-            select p_bucket_keys[o.position] from unnest(v_order) with ordinality as o (position, nth) order by o.nth
-        ),
-        v_held,
-        false
-    );
+    for v_nth in 1 .. c_count loop
+        v_position := v_order[v_nth];
+        if v_held[v_nth] then
+            v_head := zone_bucket_take(p_zone_ids[v_position], p_bucket_keys[v_position], null);
+        else
+            select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
+                b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
+                b.holding, b.bucket_key, b.salt, b.row_hash
+            into v_head
+            from zone_bucket_lock b
+            where b.zone_id = p_zone_ids[v_position] and b.bucket_key = p_bucket_keys[v_position];
+            if not found then
+                v_head := zone_head_new(p_zone_ids[v_position], p_bucket_keys[v_position]);
+            end if;
+        end if;
+        v_states[v_position] := v_head;
+    end loop;
 
     -- 3. The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
@@ -109,12 +116,8 @@ begin
     -- 4. What was decided before: of all of them, or of none.
     for v_nth in 1 .. c_count loop
         v_position := v_order[v_nth];
-        v_states[v_position] := v_heads[v_nth];
         v_recorded[v_position] := v_held[v_nth];
-        if v_heads[v_nth] is null then
-            v_states[v_position] := zone_head_new(p_zone_ids[v_position], p_bucket_keys[v_position]);
-        end if;
-        if v_held[v_nth] and p_txn_id is not null and (v_heads[v_nth]).seq > 0 then
+        if v_held[v_nth] and p_txn_id is not null and (v_states[v_position]).seq > 0 then
             v_past := zone_past(
                 p_zone_ids[v_position], p_bucket_keys[v_position], p_txn_id, p_costs[v_position], p_members[v_position]
             );

@@ -27,11 +27,8 @@ returns setof zone_decision
 language plpgsql
 security definer
 set search_path from current
--- For the reasons that are given in zone_engine_hold.
-set plan_cache_mode = force_generic_plan
+-- For the reasons that are given in zone_check.
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 set enable_sort = off
 set enable_incremental_sort = off
 set jit = off
@@ -45,8 +42,11 @@ declare
     );
     -- by check, which of the buckets it is of
     v_places   int[];
-    -- by bucket, in byte order: its row; null for one that somebody else holds
-    v_heads    zone_bucket_lock[];
+    -- the buckets in byte order, and whether nobody else holds them
+    v_zone_ids int[];
+    v_keys     text[];
+    v_free     boolean[];
+    v_lock_timeout text;
     v_decision zone_decision;
 begin
     perform zone_error('arrays', c_count::text)
@@ -65,20 +65,56 @@ begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
+    v_lock_timeout := current_setting('lock_timeout');
     select array_agg(c.place order by c.position)
     into v_places
     from (
         select dense_rank() over (order by c.zone_id, c.bucket_key collate "C") as place, c.position
         from unnest(p_zone_ids, p_bucket_keys) with ordinality as c (zone_id, bucket_key, position)
     ) c;
-    select zone_bucket_hold(array_agg(b.zone_id), array_agg(b.bucket_key), array_agg(b.held), p_skip_locked)
-    into v_heads
+    select array_agg(b.zone_id order by b.place), array_agg(b.bucket_key order by b.place),
+        array_agg(not b.held order by b.place)
+    into v_zone_ids, v_keys, v_free
     from (
-        select c.zone_id, c.bucket_key collate "C" as bucket_key, bool_or(c.held) as held
+        select c.zone_id, c.bucket_key collate "C" as bucket_key, bool_or(c.held) as held,
+            row_number() over (order by c.zone_id, c.bucket_key collate "C") as place
         from unnest(p_zone_ids, p_bucket_keys, v_recorded) as c (zone_id, bucket_key, held)
         group by c.zone_id, c.bucket_key collate "C"
-        order by c.zone_id, c.bucket_key collate "C"
     ) b;
+    -- One by one, since Citus finds a bucket's shard by a statement about that bucket. Twice where some are missing: a row
+    -- that somebody has made and not committed can be waited for only.
+    for v_try in 1 .. 2 loop
+        for v_place in 1 .. coalesce(cardinality(v_free), 0) loop
+            continue when v_free[v_place];
+            if p_skip_locked then
+                perform
+                from zone_bucket_lock b
+                where b.zone_id = v_zone_ids[v_place] and b.bucket_key = v_keys[v_place]
+                for no key update skip locked;
+                v_free[v_place] := found;
+            else
+                perform zone_bucket_take(v_zone_ids[v_place], v_keys[v_place], null);
+                v_free[v_place] := true;
+            end if;
+        end loop;
+        exit when v_try = 2 or (false = any(v_free)) is not true;
+        perform set_config('lock_timeout', '20', true);
+        begin
+            for v_place in 1 .. cardinality(v_free) loop
+                continue when v_free[v_place];
+                perform
+                from zone_bucket_lock b
+                where b.zone_id = v_zone_ids[v_place] and b.bucket_key = v_keys[v_place];
+                if not found then
+                    perform zone_bucket_open(v_zone_ids[v_place], v_keys[v_place]);
+                end if;
+            end loop;
+        exception
+            when lock_not_available then
+                null; -- Then none is made, and those that are missing are left out.
+        end;
+        perform set_config('lock_timeout', v_lock_timeout, true);
+    end loop;
     if p_own and not exists (
         select
         from zone_master z
@@ -87,7 +123,7 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
     for v_position in 1 .. c_count loop
-        if v_recorded[v_position] and (v_heads[v_places[v_position]]).seq is null then
+        if v_recorded[v_position] and not v_free[v_places[v_position]] then
             v_decision := null;
             v_decision.txn_id := p_txn_ids[v_position];
             v_decision.zone_id := p_zone_ids[v_position];
