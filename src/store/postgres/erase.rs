@@ -40,14 +40,14 @@ impl Postgres {
             .await
             .map_err(error)?
             .rows_affected();
-        for statement in [
-            "update zone_txn_dropped set bucket_key = $3, salt = null where zone_id = $1 and bucket_key = $2",
-            "update zone_override set bucket_key = $3 where zone_id = $1 and bucket_key = $2",
-        ] {
+        for statement in [include_str!("erase/dropped.sql"), include_str!("erase/overrides.sql")] {
             let statement = sqlx::query(statement).bind(zone_id).bind(key).bind(&tombstone);
             statement.execute(&mut *tx).await.map_err(error)?;
         }
         for statement in [
+            "delete from zone_txn where zone_id = $1 and bucket_key = $2",
+            "delete from zone_txn_dropped where zone_id = $1 and bucket_key = $2",
+            "delete from zone_override where zone_id = $1 and bucket_key = $2",
             "delete from zone_hold where zone_id = $1 and bucket_key = $2",
             "delete from zone_bucket_lock where zone_id = $1 and bucket_key = $2",
         ] {
