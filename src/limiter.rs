@@ -158,7 +158,8 @@ impl Limiter {
     async fn open(store: Store, config: Config, until: Instant) -> Result<Self> {
         dated(SystemTime::now())?;
         migrate::gate(in_time(until, store.schema()).await?)?;
-        Ok(Self::over(store, config))
+        let batch = if in_time(until, store.is_distributed()).await? { None } else { config.batch };
+        Ok(Self::over(store, Config { batch, ..config }))
     }
 
     fn over(store: Store, config: Config) -> Self {

@@ -5,6 +5,7 @@
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod adapter;
+mod distribute;
 mod grant;
 #[cfg(feature = "mysql")]
 mod lock;

@@ -320,6 +320,16 @@ impl Store {
         each!(self, s => s.schema().await)
     }
 
+    /// Whether calls about several buckets are dearer than one call about each.
+    pub async fn is_distributed(&self) -> Result<bool> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => store.is_distributed().await,
+            #[cfg(any(feature = "mysql", feature = "sqlite"))]
+            _ => Ok(false),
+        }
+    }
+
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         each!(self, s => s.find_zone(name).await)
     }

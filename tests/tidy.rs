@@ -111,8 +111,7 @@ fn no_lock_is_skipped() {
         "src/store/mysql/upkeep/alone.sql",
         "src/store/mysql/upkeep/heads_idle.sql",
         "src/store/mysql/upkeep/holding.sql",
-        "src/store/postgres/upkeep/heads_remove.sql",
-        "src/store/postgres/upkeep/holding.sql",
+        "src/store/postgres/upkeep/free.sql",
     ];
     let on_demand = [
         (

@@ -2,6 +2,7 @@
 
 mod action;
 mod check;
+mod distributed;
 mod engine;
 mod erase;
 mod evidence;
@@ -148,6 +149,11 @@ async fn end<T>(tx: Transaction<'_, sqlx::Postgres>, result: Result<T>) -> Resul
     let ended = if result.is_ok() { tx.commit().await } else { tx.rollback().await };
     ended.map_err(error)?;
     result
+}
+
+/// The database's clock.
+async fn clock(connection: &mut PgConnection) -> Result<DateTime<Utc>> {
+    sqlx::query_scalar("select pg_catalog.clock_timestamp()").fetch_one(connection).await.map_err(error)
 }
 
 fn time(row: &PgRow, column: &str) -> Result<DateTime<Utc>> {

@@ -373,6 +373,7 @@ fn main() -> std::process::ExitCode {
         joined::two_checks_in_one_transaction_both_count,
         together::many_who_leave_before_their_turn_are_passed_over,
         schema::a_database_that_is_not_in_utf8_is_refused_in_one_sentence,
+        schema::what_cannot_be_distributed_says_what_it_lacks,
         rights::no_routine_is_everybodys_and_each_has_a_fixed_search_path,
         seeds::serializable_by_default_changes_nothing,
     );

@@ -89,3 +89,10 @@ pub async fn a_migrator_waits_for_one_at_another_node(db: Db) {
     db.execute("delete from tallygate_schema_lock").await;
     assert_eq!(timeout(soon, waiting).await.unwrap().unwrap().unwrap(), []);
 }
+
+pub async fn what_cannot_be_distributed_says_what_it_lacks(db: Db) {
+    let migrator = Migrator::new(&db.url).unwrap();
+    for refused in [migrator.undistributed().await.unwrap_err(), migrator.distribute().await.unwrap_err()] {
+        assert!(refused.is_invalid() && refused.to_string().contains("create extension citus"), "{refused}");
+    }
+}

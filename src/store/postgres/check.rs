@@ -4,6 +4,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
+use super::distributed::is_distributed;
 use super::engine::Session;
 use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
@@ -86,7 +87,8 @@ struct Server<'c> {
 impl engine::Server for Server<'_> {
     async fn may_append(&mut self) -> Result<bool> {
         let may = sqlx::query_scalar(include_str!("engine_may.sql"));
-        may.fetch_one(&mut *self.connection).await.map_err(error)
+        let may: bool = may.fetch_one(&mut *self.connection).await.map_err(error)?;
+        Ok(may && !is_distributed(self.connection).await?)
     }
 
     async fn once(

@@ -6,7 +6,8 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use super::{Postgres, error, removal, time_if};
+use super::distributed::is_distributed;
+use super::{Postgres, clock, error, removal, time_if};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::store::upkeep::{
@@ -31,7 +32,7 @@ impl Postgres {
     /// The database's time, and what is known of its zones.
     pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
         let mut lease = self.lease().await?;
-        let now = sqlx::query_scalar("select pg_catalog.clock_timestamp()").fetch_one(&mut *lease).await;
+        let now = clock(&mut lease).await?;
         let rows = sqlx::query(include_str!("upkeep/facts.sql")).fetch_all(&mut *lease).await;
         let facts = rows.map_err(error)?.into_iter().map(|row| {
             Ok(Facts {
@@ -40,7 +41,7 @@ impl Postgres {
                 open: time_if(&row, "open")?,
             })
         });
-        Ok((now.map_err(error)?, facts.collect::<Result<_>>()?))
+        Ok((now, facts.collect::<Result<_>>()?))
     }
 
     pub async fn maintenance(&self) -> Result<Maintenance> {
@@ -97,8 +98,10 @@ impl Alone {
     }
 
     async fn finish(mut self) -> Result<()> {
-        run(&mut self.0, "update zone_upkeep_lock set finished_at = pg_catalog.clock_timestamp(); commit")
-            .await
+        let now = clock(&mut self.0).await?;
+        let finished = sqlx::query("update zone_upkeep_lock set finished_at = $1").bind(now);
+        finished.execute(&mut self.0).await.map_err(error)?;
+        run(&mut self.0, "commit").await
     }
 }
 
@@ -113,17 +116,25 @@ pub(super) async fn run(connection: &mut PgConnection, sql: &str) -> Result<()> 
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map_err(error).map(drop)
 }
 
-/// Runs statements that take a lock for which all others would wait, until they get it: all of one text are one
-/// transaction.
-async fn step(connection: &mut PgConnection, statements: &str) -> Result<()> {
+/// Runs statements that take a lock for which all others would wait, until they get it, in one transaction. One after the
+/// other, since Citus hands each text on as it comes.
+async fn step(connection: &mut PgConnection, statements: &[String]) -> Result<()> {
     run(connection, LOCK_WAIT).await?;
     let mut tries = Tries::new(TRIES, Instant::now() + Duration::from_secs(120));
     loop {
-        match run(connection, statements).await {
+        match run_together(connection, statements).await {
             Err(failed) if tries.again(&failed).await => {}
             result => return result,
         }
     }
+}
+
+async fn run_together(connection: &mut PgConnection, statements: &[String]) -> Result<()> {
+    let mut tx = connection.begin().await.map_err(error)?;
+    for statement in statements {
+        run(&mut tx, statement).await?;
+    }
+    tx.commit().await.map_err(error)
 }
 
 async fn partitions(connection: &mut PgConnection) -> Result<Vec<Found>> {
@@ -170,17 +181,21 @@ async fn ahead(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained
     };
     let Some(mut from) = last.from else { return Ok(()) };
     let name = last.partition.name;
-    let is_empty = format!("select not exists (select from {name})");
+    let is_empty = format!("select not exists (select 1 from {name})");
     let is_empty = sqlx::query_scalar(AssertSqlSafe(is_empty)).fetch_one(&mut *connection);
     if is_empty.await.map_err(error)? {
         for (month, to) in months(from, plan.ahead_until) {
             if !plan.dry_run {
-                let split = format!(
-                    "lock table zone_txn in access exclusive mode;
-                    alter table zone_txn detach partition {name};
-                    create table {month} partition of zone_txn for values from ('{from}') to ('{to}');
-                    alter table zone_txn attach partition {name} for values from ('{to}') to (maxvalue)"
-                );
+                let split = [
+                    "lock table zone_txn in access exclusive mode".to_owned(),
+                    format!("alter table zone_txn detach partition {name}"),
+                    format!(
+                        "create table {month} partition of zone_txn for values from ('{from}') to ('{to}')"
+                    ),
+                    format!(
+                        "alter table zone_txn attach partition {name} for values from ('{to}') to (maxvalue)"
+                    ),
+                ];
                 step(connection, &split).await?;
             }
             done.partitions_made.push(month);
@@ -195,22 +210,26 @@ async fn ahead(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained
             // That its rows are within its new bounds is proven beforehand, while others go on writing.
             step(
                 connection,
-                &format!(
-                    "alter table {name} drop constraint if exists zone_txn_bounds_ck;
-                    alter table {name} add constraint zone_txn_bounds_ck
+                &[
+                    format!("alter table {name} drop constraint if exists zone_txn_bounds_ck"),
+                    format!(
+                        "alter table {name} add constraint zone_txn_bounds_ck
                         check (created_at >= '{from}' and created_at < '{to}') not valid"
-                ),
+                    ),
+                ],
             )
             .await?;
             run(connection, &format!("alter table {name} validate constraint zone_txn_bounds_ck")).await?;
-            let split = format!(
-                "lock table zone_txn in access exclusive mode;
-                alter table zone_txn detach partition {name};
-                alter table {name} rename to {month};
-                alter table zone_txn attach partition {month} for values from ('{from}') to ('{to}');
-                alter table {month} drop constraint zone_txn_bounds_ck;
-                create table {name} partition of zone_txn for values from ('{to}') to (maxvalue)"
-            );
+            let split = [
+                "lock table zone_txn in access exclusive mode".to_owned(),
+                format!("alter table zone_txn detach partition {name}"),
+                format!("alter table {name} rename to {month}"),
+                format!(
+                    "alter table zone_txn attach partition {month} for values from ('{from}') to ('{to}')"
+                ),
+                format!("alter table {month} drop constraint zone_txn_bounds_ck"),
+                format!("create table {name} partition of zone_txn for values from ('{to}') to (maxvalue)"),
+            ];
             step(connection, &split).await?;
         }
         done.partitions_made.push(month);
@@ -235,12 +254,19 @@ async fn drop_before(
         announce(connection, until).await?;
         record(connection, until).await?;
     }
+    // Citus does not detach concurrently.
+    let is_distributed = is_distributed(connection).await?;
     for (name, _) in old {
         if !plan.dry_run {
             run(connection, LONG_WAIT).await?;
             run(connection, &format!("comment on table {name} is 'Taken from zone_txn to be dropped.'"))
                 .await?;
-            run(connection, &format!("alter table zone_txn detach partition {name} concurrently")).await?;
+            if is_distributed {
+                step(connection, &[format!("alter table zone_txn detach partition {name}")]).await?;
+            } else {
+                run(connection, &format!("alter table zone_txn detach partition {name} concurrently"))
+                    .await?;
+            }
             run(connection, &format!("drop table {name}")).await?;
         }
         done.partitions_dropped.push(name);
@@ -284,15 +310,24 @@ async fn announce(connection: &mut PgConnection, until: DateTime<Utc>) -> Result
 async fn record(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
     let (mut zone_id, mut key) = (i32::MIN, String::new());
     loop {
-        let last = sqlx::query(include_str!("upkeep/drop_record.sql"))
+        let last = sqlx::query_as(include_str!("upkeep/drop_until.sql"))
             .bind(zone_id)
             .bind(&key)
             .bind(until)
             .fetch_optional(&mut *connection)
             .await
             .map_err(error)?;
-        let Some(last) = last else { return Ok(()) };
-        (zone_id, key) = (get!(last, "zone_id"), get!(last, "bucket_key"));
+        let Some((last_zone_id, last_key)): Option<(i32, String)> = last else { return Ok(()) };
+        sqlx::query(include_str!("upkeep/drop_record.sql"))
+            .bind(zone_id)
+            .bind(&key)
+            .bind(until)
+            .bind(last_zone_id)
+            .bind(&last_key)
+            .execute(&mut *connection)
+            .await
+            .map_err(error)?;
+        (zone_id, key) = (last_zone_id, last_key);
     }
 }
 
@@ -308,6 +343,7 @@ async fn remove_holds(connection: &mut PgConnection, zone: &Needed) -> Result<u6
             .map_err(error)?;
         let Some(last) = keys.last() else { return Ok(removed) };
         after.clone_from(last);
+        let keys = free(&mut tx, zone.zone_id, keys).await?;
         removed += sqlx::query(include_str!("upkeep/holds_remove.sql"))
             .bind(zone.zone_id)
             .bind(&keys)
@@ -324,6 +360,16 @@ async fn remove_holds(connection: &mut PgConnection, zone: &Needed) -> Result<u6
             .map_err(error)?;
         tx.commit().await.map_err(error)?;
     }
+}
+
+/// Locks those of the buckets that nobody else holds.
+async fn free(connection: &mut PgConnection, zone_id: i32, keys: Vec<String>) -> Result<Vec<String>> {
+    let mut free = Vec::new();
+    for key in keys {
+        let lock = sqlx::query_scalar(include_str!("upkeep/free.sql")).bind(zone_id).bind(key);
+        free.extend(lock.fetch_optional(&mut *connection).await.map_err(error)?);
+    }
+    Ok(free)
 }
 
 async fn remove_heads(
@@ -344,15 +390,25 @@ async fn remove_heads(
     heads_go(connection, zone.zone_id).await?;
     let (mut removed, mut after) = (0, String::new());
     loop {
-        let keys: Vec<String> = sqlx::query_scalar(include_str!("upkeep/heads_remove.sql"))
+        let mut tx = connection.begin().await.map_err(error)?;
+        let keys: Vec<String> = sqlx::query_scalar(include_str!("upkeep/heads_quiet.sql"))
             .bind(zone.zone_id)
             .bind(&after)
             .bind(since)
-            .fetch_all(&mut *connection)
+            .fetch_all(&mut *tx)
             .await
             .map_err(error)?;
-        let Some(last) = keys.iter().max() else { return Ok(removed) };
+        let Some(last) = keys.last() else { return Ok(removed) };
         after.clone_from(last);
-        removed += keys.len() as u64;
+        let keys = free(&mut tx, zone.zone_id, keys).await?;
+        removed += sqlx::query(include_str!("upkeep/heads_remove.sql"))
+            .bind(zone.zone_id)
+            .bind(&keys)
+            .bind(since)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?
+            .rows_affected();
+        tx.commit().await.map_err(error)?;
     }
 }

@@ -23,5 +23,5 @@ set description = $1,
     durability = $22,
     blocked_rows = $23,
     version = z.version + 1,
-    updated_at = greatest(pg_catalog.clock_timestamp(), z.updated_at)
+    updated_at = greatest($25, z.updated_at)
 where z.id = $24

@@ -3,7 +3,7 @@
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use super::{Postgres, error, time};
+use super::{Postgres, clock, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
@@ -39,6 +39,8 @@ impl Postgres {
             "set local lock_timeout = '100ms'",
             "lock table zone_bucket_lock in share row exclusive mode",
             "set local lock_timeout = '5s'",
+            // Of Citus, for what is on every node; elsewhere nobody reads it.
+            "set local citus.multi_shard_modify_mode = 'sequential'",
         ] {
             sqlx::query(statement).execute(&mut *tx).await.map_err(error)?;
         }
@@ -69,7 +71,9 @@ async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<
     if setting.changes(&zone) {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
-        bind_policy!(set, policy).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
+        // After the lock, and beside the statement: what is on every node of Citus is set to values only.
+        let now = clock(tx).await?;
+        bind_policy!(set, policy).bind(zone.id).bind(now).execute(&mut *tx).await.map_err(error)?;
         zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     }
     keep_version!(

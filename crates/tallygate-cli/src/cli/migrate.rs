@@ -14,6 +14,7 @@ Examples:
   tallygate migrate                                       make or upgrade the schema
   tallygate migrate --check || echo \"not up to date\"      for a health check
   tallygate --database postgres://db/app migrate --print  read the SQL before it runs
+  tallygate migrate --distribute citus                    and spread it over the nodes of Citus
 
 Any number may run at once: one works, the others wait and find nothing to do. The role that \
 migrates needs the right to create tables and routines; the role that checks needs only EXECUTE.";
@@ -23,46 +24,69 @@ migrates needs the right to create tables and routines; the role that checks nee
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Print the SQL of every migration for this database; connects to nothing
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with_all = ["check", "distribute"])]
     print: bool,
     /// Change nothing; exit 1 when something is unapplied
     #[arg(long)]
     check: bool,
+    /// Spread the schema over the nodes of this extension of PostgreSQL, at its coordinator; buckets by their keys
+    #[arg(long, value_name = "EXTENSION")]
+    distribute: Option<Extension>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Extension {
+    Citus,
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
     let migrator = Migrator::new(url)?;
     if args.print {
-        print(&migrator, url)
-    } else if args.check {
-        check(&migrator).await
-    } else {
-        apply(&migrator).await
+        return print(&migrator, url);
     }
+    // Before anything is changed: fails where that cannot be.
+    let undistributed = match args.distribute {
+        Some(Extension::Citus) => migrator.undistributed().await?,
+        None => Vec::new(),
+    };
+    if args.check { check(&migrator, &undistributed).await } else { apply(&migrator, args.distribute).await }
 }
 
-async fn apply(migrator: &Migrator) -> Result {
+async fn apply(migrator: &Migrator, distribute: Option<Extension>) -> Result {
     let applied = migrator.apply().await?;
+    let distributed = match distribute {
+        Some(Extension::Citus) => migrator.distribute().await?,
+        None => Vec::new(),
+    };
     let mut out = stdout().lock();
     for migration in &applied {
         writeln!(out, "{}  V{} {}", green("applied"), migration.version, migration.name)?;
     }
-    if applied.is_empty() {
+    for object in &distributed {
+        writeln!(out, "{}  {object}", green("distributed"))?;
+    }
+    if applied.is_empty() && distributed.is_empty() {
         writeln!(out, "nothing to do: {}", up_to_date(migrator))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn check(migrator: &Migrator) -> Result {
+async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
     let pending = migrator.pending().await?;
-    if pending.is_empty() {
+    if pending.is_empty() && undistributed.is_empty() {
         let told = writeln!(stdout(), "{}", up_to_date(migrator));
         return verdict(told.map_err(Failure::from), ExitCode::SUCCESS);
     }
     let line =
         |migration: &Migration| format!("{}  V{} {}\n", red("unapplied"), migration.version, migration.name);
-    let lines: String = pending.iter().map(line).collect();
-    let told = writeln!(stdout(), "{lines}{}", dim("run: tallygate migrate"));
+    let mut lines: String = pending.iter().map(line).collect();
+    lines.extend(undistributed.iter().map(|object| format!("{}  {object}\n", red("undistributed"))));
+    let run = if undistributed.is_empty() {
+        "run: tallygate migrate"
+    } else {
+        "run: tallygate migrate --distribute citus"
+    };
+    let told = writeln!(stdout(), "{lines}{}", dim(run));
     verdict(told.map_err(Failure::from), ExitCode::from(1))
 }
 

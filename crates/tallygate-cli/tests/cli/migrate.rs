@@ -49,6 +49,17 @@ fn rights_are_refused_where_there_are_none_to_give() {
 }
 
 #[test]
+fn what_has_no_citus_is_not_distributed_and_nothing_is_made() {
+    let program = Program::new();
+    for arguments in
+        [&["migrate", "--distribute", "citus"][..], &["migrate", "--check", "--distribute", "citus"]]
+    {
+        program.run(arguments).assert_refused("only PostgreSQL has the extension citus");
+    }
+    assert!(!program.path("tallygate.db").exists());
+}
+
+#[test]
 fn print_and_check_exclude_each_other() {
     Program::new().run(&["migrate", "--print", "--check"]).assert_refused("--check");
 }

@@ -1,14 +1,15 @@
-select z.id,
-    (
-        select max(o.window_us)
-        from zone_override o
-        join zone_bucket_lock b on b.zone_id = o.zone_id and b.bucket_key = o.bucket_key and b.override_seq = o.seq
-        where o.zone_id = z.id
-    ) as override_us,
-    (
-        select min(h.charged_at)
-        from zone_hold h
-        where h.zone_id = z.id and h.ends_at > pg_catalog.clock_timestamp()
-    ) as open
+select z.id, o.override_us, h.open
 from zone_master z
+left join (
+    select o.zone_id, max(o.window_us) as override_us
+    from zone_override o
+    join zone_bucket_lock b on b.zone_id = o.zone_id and b.bucket_key = o.bucket_key and b.override_seq = o.seq
+    group by o.zone_id
+) o on o.zone_id = z.id
+left join (
+    select h.zone_id, min(h.charged_at) as open
+    from zone_hold h
+    where h.ends_at > pg_catalog.clock_timestamp()
+    group by h.zone_id
+) h on h.zone_id = z.id
 order by z.id

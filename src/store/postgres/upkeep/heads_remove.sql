@@ -1,36 +1,26 @@
--- Removes rows of idle buckets that say no more than the last row of their ledger, and skips what others hold: it is
--- not idle. $1 the zone, $2 the key before, $3 since when they were quiet.
-with idle as (
-    select b.zone_id, b.bucket_key
-    from zone_bucket_lock b
-    where b.zone_id = $1
-        and b.bucket_key > $2
-        and b.last_at < $3
-        and b.banned_until is null
-        and b.bans = 0
-        and b.ban_strikes = 0
-        and b.carried is null
-        and b.override_seq is null
-        and not b.holding
-        and b.moved_to is null
-        and (
-            exists (
-                select
-                from zone_txn t
-                where t.zone_id = b.zone_id and t.bucket_key = b.bucket_key and t.created_at = b.last_at
-                    and t.seq = b.seq
-            )
-            or exists (
-                select
-                from zone_txn_dropped d
-                where d.zone_id = b.zone_id and d.bucket_key = b.bucket_key and d.seq = b.seq
-            )
-        )
-    order by b.bucket_key
-    limit 500
-    for update of b skip locked
-)
+-- Removes those rows of idle buckets that say no more than the last row of their ledger. $1 the zone, $2 the buckets, which are
+-- locked, $3 since when they were quiet.
 delete from zone_bucket_lock b
-using idle i
-where b.zone_id = i.zone_id and b.bucket_key = i.bucket_key
-returning b.bucket_key
+where b.zone_id = $1
+    and b.bucket_key = any($2)
+    and b.last_at < $3
+    and b.banned_until is null
+    and b.bans = 0
+    and b.ban_strikes = 0
+    and b.carried is null
+    and b.override_seq is null
+    and not b.holding
+    and b.moved_to is null
+    and (
+        exists (
+            select
+            from zone_txn t
+            where t.zone_id = b.zone_id and t.bucket_key = b.bucket_key and t.created_at = b.last_at
+                and t.seq = b.seq
+        )
+        or exists (
+            select
+            from zone_txn_dropped d
+            where d.zone_id = b.zone_id and d.bucket_key = b.bucket_key and d.seq = b.seq
+        )
+    )

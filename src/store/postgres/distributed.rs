@@ -1,0 +1,24 @@
+//! Whether the schema is spread over the nodes of Citus. There a call about one bucket is decided on the node that has it, in
+//! one round trip from the coordinator; a call about several is not.
+
+use sqlx::PgConnection;
+
+use super::{Postgres, error};
+use crate::error::Result;
+
+impl Postgres {
+    pub async fn is_distributed(&self) -> Result<bool> {
+        is_distributed(&mut *self.lease().await?).await
+    }
+}
+
+pub(super) async fn is_distributed(connection: &mut PgConnection) -> Result<bool> {
+    // Where there is no extension there is no such table, and a statement that names it fails.
+    let known = "select to_regclass('pg_catalog.pg_dist_partition') is not null";
+    let known: bool = sqlx::query_scalar(known).fetch_one(&mut *connection).await.map_err(error)?;
+    if !known {
+        return Ok(false);
+    }
+    let asked = sqlx::query_scalar(include_str!("distributed.sql"));
+    asked.fetch_one(connection).await.map_err(error)
+}
