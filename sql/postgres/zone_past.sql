@@ -27,7 +27,8 @@ begin
         select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
             t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.kind, t.member
         from zone_txn t
-        where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
             and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
         order by t.zone_id, t.bucket_key, t.txn_id
         limit 1

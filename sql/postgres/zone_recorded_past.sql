@@ -21,7 +21,8 @@ begin
         select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t.cost, t.spent, t.remaining,
             t.ends_at, t.created_at
         from zone_txn t
-        where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
         order by t.zone_id, t.bucket_key, t.txn_id
         limit 12
     ) t

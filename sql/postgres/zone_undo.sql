@@ -78,7 +78,8 @@ begin
     from (
         select t.zone_id, t.bucket_key, t.txn_id, t.seq, t.kind, t.blocked, t.spent, t.member, t.ends_at, t.created_at
         from zone_txn t
-        where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
             and t.kind in ('check', 'reserve', 'unchecked')
         order by t.zone_id, t.bucket_key, t.txn_id
         limit 1
