@@ -120,13 +120,6 @@ impl Db {
     async fn migrate(&self) {
         let migrator = Migrator::new(&self.url).unwrap();
         migrator.apply().await.unwrap();
-        // On the shared server, which is then the coordinator of Citus.
-        if self.engine == Engine::Postgres
-            && self.server.is_none()
-            && std::env::var_os("TALLYGATE_TEST_DISTRIBUTE").is_some()
-        {
-            migrator.distribute().await.unwrap();
-        }
         if self.engine != Engine::Sqlite {
             for role in [Role::App, Role::Auditor, Role::Operator] {
                 migrator.grant(role, &server::user(role)).await.unwrap();
