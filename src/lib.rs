@@ -68,6 +68,7 @@ mod names;
 #[cfg(feature = "pages")]
 pub mod page;
 mod retry;
+mod shard;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,0 +1,129 @@
+//! Which of several databases decides a key: the one whose weight for it is the highest.
+//!
+//! Rendezvous hashing, by Thaler and Ravishankar, *Using name-based mappings to increase hit rates*, IEEE/ACM Transactions on
+//! Networking 6(1), 1998. Every process that has the same names finds the same database, without asking anybody; a database
+//! that is added takes its share of the keys from all others, and no other key moves. The bytes are told in
+//! `docs/sharding.md`.
+
+use crate::chain::sha256;
+use crate::error::{Error, Result};
+
+/// The longest name of a database, in bytes.
+const NAME_MAX: usize = 63;
+
+/// Where in the list the database of a key is; None of an empty list. All limits of a key meet there, whatever their zones.
+pub(crate) fn owner<'n>(names: impl IntoIterator<Item = &'n str>, key: &str) -> Option<usize> {
+    let weighed = names.into_iter().enumerate().map(|(place, name)| (weight(name, key), name, place));
+    // Of equals the name that comes first.
+    weighed.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, _, place)| place)
+}
+
+/// The first 8 bytes of SHA-256 over the length of the name, the name and the key, as a number.
+fn weight(name: &str, key: &str) -> u64 {
+    // No name is longer than 63 bytes, so its length is a byte.
+    let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+    let [a, b, c, d, e, f, g, h, ..] = sha256(&[&[length], name.as_bytes(), key.as_bytes()]);
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Whether a database may be called so: it is written in files, on command lines and before `=`.
+pub(crate) fn validate_shard(name: &str) -> Result<()> {
+    let good = (1..=NAME_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    match good {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "{name:?} is no name of a database; use letters, digits, _, - and ., at most {NAME_MAX}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 5] = ["eu-1", "eu-2", "eu-3", "us-1", "us-2"];
+
+    fn keys() -> impl Iterator<Item = String> {
+        (0..20_000).map(|number| format!("user:{number}"))
+    }
+
+    fn owner_of<'n>(names: &[&'n str], key: &str) -> &'n str {
+        names[owner(names.iter().copied(), key).unwrap()]
+    }
+
+    #[test]
+    fn the_vectors_of_another_implementation_agree() {
+        let vectors: serde_json::Value =
+            serde_json::from_str(include_str!("../tests/data/sharding.json")).unwrap();
+        let mut seen = 0;
+        for vector in vectors.as_array().unwrap() {
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            let key = text(&vector["key"]);
+            let weights = vector["weights"].as_object().unwrap();
+            for (name, expected) in weights {
+                assert_eq!(format!("{:016x}", weight(name, &key)), text(expected), "{name} {key}");
+                seen += 1;
+            }
+            let names: Vec<&str> = weights.keys().map(String::as_str).collect();
+            assert_eq!(owner_of(&names, &key), text(&vector["owner"]), "{key}");
+        }
+        assert!(seen > 100, "{seen}");
+    }
+
+    #[test]
+    fn keys_are_spread_evenly() {
+        for count in 1..=NAMES.len() {
+            let names = &NAMES[..count];
+            for name in names {
+                let own = keys().filter(|key| owner_of(names, key) == *name).count();
+                let (even, off) = (20_000 / count, 20_000 / count / 20);
+                assert!(own.abs_diff(even) <= off, "{name} has {own} of {even}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_more_database_takes_its_share_and_moves_nothing_else() {
+        for count in 1..NAMES.len() {
+            let (before, after) = (&NAMES[..count], &NAMES[..=count]);
+            let moved: Vec<String> =
+                keys().filter(|key| owner_of(before, key) != owner_of(after, key)).collect();
+            assert!(moved.iter().all(|key| owner_of(after, key) == NAMES[count]));
+            let share = 20_000 / (count + 1);
+            assert!(moved.len().abs_diff(share) <= share / 20, "{} moved instead of {share}", moved.len());
+        }
+    }
+
+    #[test]
+    fn one_less_gives_its_keys_away_and_moves_nothing_else() {
+        for gone in NAMES {
+            let left: Vec<&str> = NAMES.into_iter().filter(|name| *name != gone).collect();
+            for key in keys() {
+                let before = owner_of(&NAMES, &key);
+                assert!(before == gone || owner_of(&left, &key) == before, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_list_is_irrelevant() {
+        let mut names = NAMES;
+        for _ in 0..NAMES.len() {
+            names.rotate_left(1);
+            assert!(keys().take(1_000).all(|key| owner_of(&names, &key) == owner_of(&NAMES, &key)));
+        }
+        assert_eq!(owner([], "user:1"), None);
+    }
+
+    #[test]
+    fn a_name_is_letters_digits_and_little_else() {
+        let long = "a".repeat(NAME_MAX);
+        for name in ["a", "eu-1", "A_b.9", &long] {
+            validate_shard(name).unwrap();
+        }
+        for name in ["", "a b", "a=b", "a:b", "é", "a/b", "a\n", &format!("{long}a")] {
+            assert!(validate_shard(name).unwrap_err().is_invalid(), "{name:?}");
+        }
+    }
+}
