@@ -79,7 +79,7 @@ pub use crate::{
     decision::{Decision, Reason, Velocity},
     entry::Recorded,
     error::{Error, ErrorKind, Result},
-    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, Load},
+    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, Load, Spanning},
     store::{Isolation, Joined, Pool},
     zone::Policy,
 };
@@ -126,3 +126,6 @@ struct Policies;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/backtest.md")]
 struct BacktestPage;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/sharding.md")]
+struct Sharding;

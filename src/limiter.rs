@@ -11,9 +11,12 @@ mod moving;
 mod operator;
 mod owner;
 mod routines;
+mod shards;
+mod spanning;
 mod trace;
 mod wait;
 mod zones;
+mod zones_alike;
 
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime};
@@ -26,6 +29,7 @@ use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::migrate;
+use crate::shard::databases;
 use crate::store::{Address, Joined, Pool, Store, in_time};
 #[cfg(feature = "testing")]
 use crate::store::{Isolation, Terms};
@@ -33,11 +37,12 @@ use crate::zone::{Policy, validate_name};
 use calls::{Passing, call, ended, flat, only, until};
 use combiner::Combiner;
 use floods::Floods;
+use shards::Shards;
 use wait::Waiters;
 use zones::Zones;
 
 pub use action::{Charged, Combined};
-pub use config::{BatchConfig, Config};
+pub use config::{BatchConfig, Config, Spanning};
 pub use journal::Journal;
 pub use load::Load;
 pub use moving::Moved;
@@ -78,7 +83,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 /// ```
 #[derive(Clone)]
 pub struct Limiter {
-    inner: Arc<Inner>,
+    shards: Shards,
     /// Whose rights are used for what an app may not do, where they are not its own.
     others: Others,
     /// What passes while the database does not answer.
@@ -87,12 +92,14 @@ pub struct Limiter {
 
 #[derive(Clone, Default)]
 struct Others {
-    operator: Option<Arc<Inner>>,
-    auditor: Option<Arc<Inner>>,
-    owner: Option<Arc<Inner>>,
+    operator: Option<Shards>,
+    auditor: Option<Shards>,
+    owner: Option<Shards>,
 }
 
 struct Inner {
+    /// Among several databases.
+    name: Option<String>,
     store: Store,
     config: Config,
     combiner: Arc<Combiner>,
@@ -108,6 +115,9 @@ impl Limiter {
     /// Several servers of the same data are named together, `postgres://user@one:5432,two:5432/name?target=primary`: the first of
     /// them that takes writes (`primary`, the default), only reads (`replica`) or answers (`any`) is worked with, and calls go on at
     /// another one when it is gone.
+    ///
+    /// Databases that [decide together](Self::sharded) are named each before its URL, with white space between them:
+    /// `eu-1=postgres://… eu-2=mysql://…`.
     ///
     /// A SQLite file that is not there is made, with its schema, unless [`Config::create`] says otherwise. Any other
     /// database must have been migrated.
@@ -126,6 +136,9 @@ impl Limiter {
     /// (`tokio::time::pause`), under which every wait for a database is over at once; for tests that move time there is
     /// `testing::Clock`, behind the feature `testing`.
     pub async fn connect_with(url: &str, config: Config) -> Result<Self> {
+        if let Some(databases) = databases(url)? {
+            return Self::sharded(databases, config).await;
+        }
         let address = Address::parse(url)?;
         let began = (Instant::now(), time::Instant::now());
         Self::connect_to(&address, config).await.map_err(|error| match began.0.elapsed() > 2 * began.1.elapsed() {
@@ -140,9 +153,14 @@ impl Limiter {
 
     async fn connect_to(address: &Address, config: Config) -> Result<Self> {
         let until = until(config.deadline);
+        let store = Self::store_at(address, &config, until).await?;
+        Self::open(store, config, until).await
+    }
+
+    async fn store_at(address: &Address, config: &Config, until: Instant) -> Result<Store> {
         let store = Store::connect(address, config.connections.max(1), config.create, until).await?;
         migrate::embed(&store).await?;
-        Self::open(store, config, until).await
+        Ok(store)
     }
 
     /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
@@ -157,25 +175,17 @@ impl Limiter {
 
     async fn open(store: Store, config: Config, until: Instant) -> Result<Self> {
         dated(SystemTime::now())?;
-        migrate::gate(in_time(until, store.schema()).await?)?;
+        migrate::gate(in_time(until, store.schema()).await?.as_ref())?;
         let batch = if in_time(until, store.is_distributed()).await? { None } else { config.batch };
         Ok(Self::over(store, Config { batch, ..config }))
     }
 
     fn over(store: Store, config: Config) -> Self {
-        let combiner = Combiner::new(store.clone(), &config);
-        Self {
-            inner: Arc::new(Inner {
-                store,
-                config,
-                combiner,
-                floods: Floods::default(),
-                zones: Zones::default(),
-                waiters: Waiters::default(),
-            }),
-            others: Others::default(),
-            journal: None,
-        }
+        Self::of(Shards::one(Inner::new(None, store, config)))
+    }
+
+    fn of(shards: Shards) -> Self {
+        Self { shards, others: Others::default(), journal: None }
     }
 
     /// Decides one check and records it; the answer is a committed ledger row.
@@ -192,11 +202,13 @@ impl Limiter {
     /// conflicts did not end.
     pub async fn check(&self, check: Check) -> Result<Decision> {
         check.validate()?;
-        let deadline = check.deadline.unwrap_or(self.inner.config.deadline);
+        let inner = self.shards.of(&check.key);
+        let deadline = check.deadline.unwrap_or(inner.config.deadline);
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
         let until = until(deadline);
         let asked = self.journal.is_some().then(|| check.clone());
-        let decision = ended(timeout_at(until, self.inner.check(check, txn, until)).await, deadline, txn);
+        let decision =
+            inner.told(ended(timeout_at(until, inner.check(check, txn, until)).await, deadline, txn));
         match (decision, asked) {
             // Boxed: it is rare, and larger than all the rest.
             (Err(error), Some(check)) if error.is_transient() => {
@@ -216,20 +228,22 @@ impl Limiter {
     /// Each is decided by itself: one that is blocked does not hold back the others. Locks all their buckets
     /// in one order, so that callers with overlapping buckets cannot deadlock.
     ///
+    /// Of [several databases](Self::sharded) each decides its own in a transaction of its own, all at the same time.
+    ///
     /// # Errors
-    /// Those of [`check`](Self::check); then none of them happened.
+    /// Those of [`check`](Self::check); then none of them happened. Of several databases, those of one that did not fail may
+    /// have happened: what became of them is learned by asking again with the same transactions.
     pub async fn check_many(&self, checks: Vec<Check>) -> Result<Vec<Decision>> {
         for check in &checks {
             check.validate()?;
         }
-        let deadline =
-            checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
+        let deadline = self.shards.deadline(&checks);
         let until = until(deadline);
         let txns = checks.iter().map(|check| check.txn.unwrap_or_else(Uuid::now_v7)).collect::<Vec<_>>();
         let first = txns.first().copied().unwrap_or_default();
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
-        let inner = Arc::clone(&self.inner);
-        let work = tokio::spawn(async move { inner.check_many(checks, txns, Passing::Each, until).await });
+        let shards = self.shards.clone();
+        let work = tokio::spawn(async move { shards.check_many(checks, txns, until).await });
         ended(timeout_at(until, work).await.map(flat), deadline, first)
     }
 
@@ -273,7 +287,7 @@ impl Limiter {
         check.validate()?;
         let Joined(caller) = transaction.into();
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
-        self.inner.check_in(caller, vec![check], vec![txn], Passing::Each).await.and_then(only)
+        self.shards.joined()?.check_in(caller, vec![check], vec![txn], Passing::Each).await.and_then(only)
     }
 
     /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
@@ -308,7 +322,16 @@ impl Limiter {
     /// ```
     pub async fn policy(&self, zone: &str) -> Result<(i32, Policy)> {
         validate_name(zone)?;
-        let found = self.inner.within(self.inner.zone(zone)).await?;
+        let asked = zone.to_owned();
+        let zone_of = move |inner: Arc<Inner>| {
+            let zone = asked.clone();
+            async move { inner.within(inner.zone(&zone)).await }
+        };
+        let found = match self.shards.all().find_map(|inner| inner.zones.known(zone)) {
+            Some(known) => known,
+            // Boxed, as it is rare and large.
+            None => Box::pin(self.shards.any(zone_of)).await?,
+        };
         let newer =
             || Error::schema(format!("zone {zone:?} has a policy of a newer tallygate; install that"));
         Ok((found.version, found.policy.ok_or_else(newer)?))
@@ -323,54 +346,61 @@ impl Limiter {
     /// followed. Every bucket is tried; the first error is told, and what could not be recorded is not tried again.
     pub async fn flush(&self) -> Result<()> {
         let mut result = Ok(());
-        for bucket in self.inner.floods.buckets() {
-            result = result.and(self.inner.record(&bucket).await);
+        for inner in self.shards.all() {
+            for bucket in inner.floods.buckets() {
+                result = result.and(inner.record(&bucket).await);
+            }
         }
         result
     }
 
     /// What an operator may do: zones, bans, overrides.
     pub fn operator(&self) -> Operator {
-        Operator { inner: Arc::clone(self.others.operator.as_ref().unwrap_or(&self.inner)) }
+        Operator { shards: self.others.operator.as_ref().unwrap_or(&self.shards).clone() }
     }
 
     /// What an auditor may do: read the ledger, verify it, report on it.
     pub fn auditor(&self) -> Auditor {
-        let Inner { store, config, .. } = &**self.others.auditor.as_ref().unwrap_or(&self.inner);
-        Auditor::new(store.clone(), config.attempts, config.deadline)
+        let shards = self.others.auditor.as_ref().unwrap_or(&self.shards);
+        let one = |inner: &Arc<Inner>| {
+            let Inner { name, store, config, .. } = &**inner;
+            (name.clone(), Auditor::new(store.clone(), config.attempts, config.deadline))
+        };
+        Auditor::of(one(shards.first()).1, shards.all().map(one).collect())
     }
 
     /// What the owner of the tables may do: upkeep, and erasing.
     pub fn owner(&self) -> Owner {
-        Owner { inner: Arc::clone(self.others.owner.as_ref().unwrap_or(&self.inner)) }
+        Owner { shards: self.others.owner.as_ref().unwrap_or(&self.shards).clone() }
     }
 
     /// The same limiter, whose [`operator`](Self::operator) works with the connections and the rights of another one.
     /// A service that checks as *app* and sets zones needs it: an app may not.
     #[must_use]
     pub fn with_operator(mut self, operator: &Self) -> Self {
-        self.others.operator = Some(Arc::clone(&operator.inner));
+        self.others.operator = Some(operator.shards.clone());
         self
     }
 
     /// As [`with_operator`](Self::with_operator), for the [`auditor`](Self::auditor).
     #[must_use]
     pub fn with_auditor(mut self, auditor: &Self) -> Self {
-        self.others.auditor = Some(Arc::clone(&auditor.inner));
+        self.others.auditor = Some(auditor.shards.clone());
         self
     }
 
     /// As [`with_operator`](Self::with_operator), for the [`owner`](Self::owner).
     #[must_use]
     pub fn with_owner(mut self, owner: &Self) -> Self {
-        self.others.owner = Some(Arc::clone(&owner.inner));
+        self.others.owner = Some(owner.shards.clone());
         self
     }
 
     /// Asks the database whether it is there and has a schema that this program can work with: what a service is asked
     /// before it gets traffic. Works with the rights of any role.
     ///
-    /// One round trip. Takes no lock.
+    /// One round trip. Takes no lock. Of [several databases](Self::sharded) one that answers is enough: where one is down, the
+    /// buckets of the others are decided all the same.
     ///
     /// # Errors
     /// Transient: the database did not answer within the deadline. Schema: it was not migrated, or too far. Refused: the
@@ -384,8 +414,11 @@ impl Limiter {
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
     pub async fn ping(&self) -> Result<()> {
-        let schema = self.inner.within(self.inner.store.schema()).await?;
-        migrate::fits(schema).map(drop)
+        let fits = |inner: Arc<Inner>| async move {
+            let schema = inner.within(inner.store.schema()).await?;
+            migrate::fits(schema.as_ref()).map(drop)
+        };
+        self.shards.any(fits).await
     }
 
     /// Ends well: records what is known from memory only, as [`flush`](Self::flush) does, and closes the connections. A pool
@@ -395,7 +428,9 @@ impl Limiter {
     /// Those of [`flush`](Self::flush); the connections are closed nevertheless.
     pub async fn close(self) -> Result<()> {
         let flushed = self.flush().await;
-        self.inner.store.close().await;
+        for inner in self.shards.all() {
+            inner.store.close().await;
+        }
         flushed
     }
 
@@ -405,9 +440,12 @@ impl Limiter {
     /// Invalid: it is not on the embedded engine. Every other database decides by its own clock, which no client can set.
     #[cfg(all(feature = "sqlite", feature = "testing"))]
     pub fn with_clock(self, clock: &crate::testing::Clock) -> Result<Self> {
-        let mut store = self.inner.store.clone();
-        store.set_clock(clock)?;
-        Ok(Self::over(store, self.inner.config))
+        let shards = self.shards.try_map(|inner| {
+            let mut store = inner.store.clone();
+            store.set_clock(clock)?;
+            Ok(Inner::new(inner.name.clone(), store, inner.config))
+        });
+        Ok(Self::of(shards?))
     }
 
     /// What is remembered is decided by this clock, which a test has put in the place of the database's as well; for this
@@ -415,7 +453,7 @@ impl Limiter {
     #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     #[doc(hidden)]
     pub fn assume_clock(&self, clock: &crate::testing::Clock) {
-        self.inner.store.assume_clock(clock);
+        self.shards.all().for_each(|inner| inner.store.assume_clock(clock));
     }
 
     /// A row for so many blocked checks, as a flood leaves it; for this project's own tests.
@@ -431,7 +469,22 @@ impl Limiter {
     ) -> Result<()> {
         let request = calls::request(Check::new("", key).cost(cost).txn(txn), zone_id, txn);
         let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
-        self.inner.store.record_blocked(&request, checks, terms).await
+        self.shards.of(key).store.record_blocked(&request, checks, terms).await
+    }
+}
+
+impl Inner {
+    fn new(name: Option<String>, store: Store, config: Config) -> Arc<Self> {
+        let combiner = Combiner::new(store.clone(), &config);
+        Arc::new(Self {
+            name,
+            store,
+            config,
+            combiner,
+            floods: Floods::default(),
+            zones: Zones::default(),
+            waiters: Waiters::default(),
+        })
     }
 }
 

@@ -11,11 +11,19 @@ mod grant;
 mod lock;
 mod plan;
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::error::{Error, Result};
-use crate::store::{Address, Engine, Schema, Store};
+use crate::shard::{databases, validate_shard};
+use crate::store::{Address, Engine, Schema, Store, in_time};
 use plan::{Plan, latest};
 
 pub use grant::Role;
+
+/// How long writing down a database's name may take.
+const CLAIM: Duration = Duration::from_secs(10);
 
 /// One step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +51,8 @@ pub struct Migration {
 pub struct Migrator {
     address: Address,
     plan: Plan,
+    /// Its name among several databases.
+    shard: Option<String>,
 }
 
 impl Migrator {
@@ -53,7 +63,40 @@ impl Migrator {
     pub fn new(url: &str) -> Result<Self> {
         let address = Address::parse(url)?;
         let plan = Plan::of(address.engine());
-        Ok(Self { address, plan })
+        Ok(Self { address, plan, shard: None })
+    }
+
+    /// One for each database of a text: a URL, or [several](crate::Limiter::sharded) that decide together, each with its name.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new) and [`named`](Self::named).
+    ///
+    /// ```
+    /// let several = tallygate::schema::Migrator::each("eu-1=postgres://one/app eu-2=mysql://two/app")?;
+    /// assert_eq!(several[1].0.as_deref(), Some("eu-2"));
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    pub fn each(text: &str) -> Result<Vec<(Option<String>, Self)>> {
+        let Some(named) = databases(text)? else { return Ok(vec![(None, Self::new(text)?)]) };
+        named
+            .into_iter()
+            .map(|(name, url)| Ok((Some(name.clone()), Self::new(&url)?.named(&name)?)))
+            .collect()
+    }
+
+    /// True where [`migrations`](Self::migrations) are read by a client of MySQL or MariaDB.
+    pub fn is_for_mysql(&self) -> bool {
+        self.address.engine() == Engine::MySql
+    }
+
+    /// The same for a database that is one of several, by the name that it has there: [`apply`](Self::apply) writes it down, and
+    /// nobody connects to it by another one.
+    ///
+    /// # Errors
+    /// Invalid: a name has letters, digits, `_`, `-` and `.`, 63 at most.
+    pub fn named(self, shard: &str) -> Result<Self> {
+        validate_shard(shard)?;
+        Ok(Self { shard: Some(shard.to_owned()), ..self })
     }
 
     /// Every migration for this database, in order.
@@ -73,9 +116,9 @@ impl Migrator {
     /// Schema: a newer program has changed the schema so that this one cannot work with it.
     pub async fn pending(&self) -> Result<Vec<Migration>> {
         let schema = self.schema().await?;
-        is_newer(schema, self.plan.latest())?;
+        is_newer(schema.as_ref(), self.plan.latest())?;
         let mut all = self.migrations();
-        all.retain(|migration| schema.is_none_or(|schema| migration.version > schema.version));
+        all.retain(|migration| schema.as_ref().is_none_or(|schema| migration.version > schema.version));
         Ok(all)
     }
 
@@ -83,7 +126,8 @@ impl Migrator {
     /// what is new.
     ///
     /// # Errors
-    /// Those of [`pending`](Self::pending). Transient: another migrator was at work for too long.
+    /// Those of [`pending`](Self::pending). Transient: another migrator was at work for too long. Invalid: the database is
+    /// known by another name than it was [given](Self::named).
     pub async fn apply(&self) -> Result<Vec<Migration>> {
         let all = self.migrations();
         let applied: Vec<i32> = match self.address.engine() {
@@ -96,6 +140,13 @@ impl Migrator {
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
             engine => Err(engine.missing()),
         }?;
+        if let Some(name) = &self.shard {
+            let until = Instant::now() + CLAIM;
+            let store = Store::connect(&self.address, 1, false, until).await?;
+            let claimed = in_time(until, claim(&store, name)).await;
+            store.close().await;
+            claimed?;
+        }
         Ok(all.into_iter().filter(|migration| applied.contains(&migration.version)).collect())
     }
 
@@ -125,7 +176,7 @@ impl Migrator {
 /// Says whether a program and a database fit; what every limiter asks before its first check.
 ///
 /// A newer schema is worked with and told in the log, unless a migration since is named as breaking.
-pub(crate) fn gate(schema: Option<Schema>) -> Result<()> {
+pub(crate) fn gate(schema: Option<&Schema>) -> Result<()> {
     if fits(schema)? {
         let (version, known) = (schema.map(|schema| schema.version), latest());
         tracing::warn!(version, known, "the database's schema is newer than this program; it works on");
@@ -134,11 +185,11 @@ pub(crate) fn gate(schema: Option<Schema>) -> Result<()> {
 }
 
 /// Whether the schema is newer than the program, which it may be. Fails where the two do not fit.
-pub(crate) fn fits(schema: Option<Schema>) -> Result<bool> {
+pub(crate) fn fits(schema: Option<&Schema>) -> Result<bool> {
     let known = latest();
     match schema {
         None => Err(Error::schema("the database has no tallygate schema; run: tallygate migrate")),
-        Some(Schema { version, .. }) if version < known => Err(Error::schema(format!(
+        Some(&Schema { version, .. }) if version < known => Err(Error::schema(format!(
             "the database's schema is version {version} and this program needs {known}; run: tallygate migrate"
         ))),
         Some(_) => is_newer(schema, known),
@@ -146,13 +197,35 @@ pub(crate) fn fits(schema: Option<Schema>) -> Result<bool> {
 }
 
 /// True when the schema has migrations that a program which knows so many does not. Fails when one of them is breaking.
-fn is_newer(schema: Option<Schema>, known: i32) -> Result<bool> {
-    let Some(Schema { version, breaking }) = schema else { return Ok(false) };
+fn is_newer(schema: Option<&Schema>, known: i32) -> Result<bool> {
+    let Some(&Schema { version, breaking, .. }) = schema else { return Ok(false) };
     match breaking.filter(|&breaking| breaking > known) {
         None => Ok(version > known),
         Some(breaking) => Err(Error::schema(format!(
             "the database's schema is version {version}, and since version {breaking} programs that know only {known} \
              cannot work with it; install a newer tallygate"
+        ))),
+    }
+}
+
+/// Writes down the name of a database among several, unless it has one already.
+pub(crate) async fn claim(store: &Store, name: &str) -> Result<()> {
+    store.claim(name).await?;
+    is_called(store.schema().await?.as_ref(), name)
+}
+
+/// Whether a database knows itself by the name that it is called here. Under another one it would be sent buckets that
+/// another database decides, and what both have room for would pass.
+pub(crate) fn is_called(schema: Option<&Schema>, name: &str) -> Result<()> {
+    match schema.and_then(|schema| schema.shard.as_deref()) {
+        Some(own) if own == name => Ok(()),
+        Some(own) => Err(Error::invalid(format!(
+            "the database that is called {name:?} here is {own:?} by its own table tallygate_shard; a name stays with its \
+             database wherever that goes, so look at the list"
+        ))),
+        None => Err(Error::schema(format!(
+            "the database that is called {name:?} here has no name yet; give it that once by: tallygate migrate, with the \
+             whole list"
         ))),
     }
 }

@@ -38,6 +38,23 @@ pub(crate) fn validate_shard(name: &str) -> Result<()> {
     }
 }
 
+/// The databases that a text names, each before its URL, with white space between them; None where it is one URL. In a URL of
+/// the list white space is written `%20`.
+pub(crate) fn databases(text: &str) -> Result<Option<Vec<(String, String)>>> {
+    // In a URL a colon comes first, behind its scheme.
+    if text.split_once('=').is_none_or(|(before, _)| before.contains(':')) {
+        return Ok(None);
+    }
+    let named = |(place, part): (usize, &str)| match part.split_once('=') {
+        Some((name, url)) if !name.contains(':') => Ok((name.to_owned(), url.to_owned())),
+        _ => Err(Error::invalid(format!(
+            "database {} of the list has no name; a list is: eu-1=postgres://… eu-2=mysql://…",
+            place + 1
+        ))),
+    };
+    text.split_ascii_whitespace().enumerate().map(named).collect::<Result<_>>().map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +131,19 @@ mod tests {
             assert!(keys().take(1_000).all(|key| owner_of(&names, &key) == owner_of(&NAMES, &key)));
         }
         assert_eq!(owner([], "user:1"), None);
+    }
+
+    #[test]
+    fn a_text_names_one_database_or_each_of_several() {
+        let list = databases(" eu-1=postgres://a:b@c/d?e=f\n eu-2=sqlite:x.db ").unwrap().unwrap();
+        let named = [("eu-1", "postgres://a:b@c/d?e=f"), ("eu-2", "sqlite:x.db")];
+        assert_eq!(list, named.map(|(name, url)| (name.to_owned(), url.to_owned())));
+        for one in ["postgres://a:b@c/d?e=f", "sqlite:my file.db", "sqlite:a=b", ""] {
+            assert_eq!(databases(one).unwrap(), None, "{one}");
+        }
+        let error = databases("eu-1=sqlite:x postgres://a:secret@c/d").unwrap_err();
+        assert!(error.is_invalid() && !error.to_string().contains("secret"), "{error}");
+        assert!(databases("eu 1=sqlite:x").unwrap_err().to_string().starts_with("database 1 "));
     }
 
     #[test]

@@ -38,7 +38,7 @@ use uuid::Uuid;
 use crate::decision::{Decision, Velocity};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::zone::{Zone, ZoneVersion};
+use crate::zone::{Policy, Zone, ZoneVersion};
 
 pub(crate) use asked::{
     Action, At, Bucket, Chained, Found, Of, Range, Request, Schema, Setting, Span, Spending, StoredHead,
@@ -286,6 +286,16 @@ impl Store {
         each!(self, s => s.close().await);
     }
 
+    /// A file of this process, which nobody else prepares.
+    pub fn is_embedded(&self) -> bool {
+        #[cfg(feature = "sqlite")]
+        #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
+        if let Self::Sqlite(_) = self {
+            return true;
+        }
+        false
+    }
+
     /// How many connections it may open.
     pub fn connections(&self) -> u32 {
         each!(self, s => s.connections())
@@ -328,6 +338,11 @@ impl Store {
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => Ok(false),
         }
+    }
+
+    /// Writes down its name among several databases, unless it has one.
+    pub async fn claim(&self, name: &str) -> Result<()> {
+        each!(self, s => s.claim(name).await)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -433,6 +448,23 @@ impl Store {
     /// Makes zones or changes them, all in one transaction; what changes nothing makes no version.
     pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
         each!(self, s => s.set_zones(settings, by).await)
+    }
+
+    /// Makes a zone and its versions as another database has them: the number, the policies and the times are the same, who was
+    /// logged in is this database's own. Those that are there already stay.
+    pub async fn copy_zone(&self, zone: &Zone, versions: &[ZoneVersion]) -> Result<()> {
+        each!(self, s => s.copy_zone(zone, versions).await)
+    }
+
+    /// Fails where zones of this policy cannot be kept.
+    pub fn keeps(&self, policy: &Policy) -> Result<()> {
+        #[cfg(feature = "mysql")]
+        #[allow(irrefutable_let_patterns, reason = "with MySQL alone it always is one")]
+        if let Self::MySql(_) = self {
+            return mysql::keeps(policy);
+        }
+        let _ = policy;
+        Ok(())
     }
 
     /// Removes a zone with its versions, unless anything names it.

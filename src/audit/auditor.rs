@@ -1,5 +1,6 @@
 //! The face of the audit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -10,6 +11,7 @@ use super::verify::{self, Verified, Verify, Verifying};
 use crate::entry::{History, Page};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
+use crate::shard::owner;
 use crate::store::{Maintenance, Store};
 use crate::zone::{Zone, validate_name};
 
@@ -23,24 +25,63 @@ pub struct Auditor {
     pub(super) store: Store,
     attempts: u32,
     deadline: Duration,
+    /// Where several databases decide: each, with its name.
+    shards: Arc<[(String, Self)]>,
 }
 
 impl Auditor {
     pub(crate) fn new(store: Store, attempts: u32, deadline: Duration) -> Self {
-        Self { store, attempts, deadline }
+        Self { store, attempts, deadline, shards: Arc::default() }
+    }
+
+    /// Over all of several databases; what is the same in all is read in the first.
+    pub(crate) fn of(first: Self, all: Vec<(Option<String>, Self)>) -> Self {
+        if all.len() < 2 {
+            return first;
+        }
+        Self { shards: all.into_iter().map(|(name, one)| (name.unwrap_or_default(), one)).collect(), ..first }
+    }
+
+    /// Each of several databases with its name; empty where there is one.
+    pub(super) fn shards(&self) -> &[(String, Self)] {
+        &self.shards
+    }
+
+    /// Each database by itself.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Self> {
+        let alone = self.shards.is_empty().then_some(self);
+        alone.into_iter().chain(self.shards.iter().map(|(_, one)| one))
+    }
+
+    /// The database that decides a key.
+    pub(super) fn of_key(&self, key: &str) -> &Self {
+        let place = owner(self.shards.iter().map(|(name, _)| name.as_str()), key);
+        place.and_then(|place| self.shards.get(place)).map_or(self, |(_, one)| one)
+    }
+
+    /// Fails where there are several databases, for what is asked of each by itself.
+    pub(super) fn alone(&self, what: &str) -> Result<()> {
+        match self.shards.is_empty() {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "{what} is of one database, and this is a list of {}; do it for each by itself, with its own URL",
+                self.shards.len()
+            ))),
+        }
     }
 
     /// Reads the ledger, newest row first, a page at a time.
     ///
     /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
-    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages.
+    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages. Of [several databases](crate::Limiter::sharded) a
+    /// page has a few rows more where rows of the same time and number would else be parted.
     ///
     /// # Errors
     /// Unknown zone. Invalid: a key without its zone, a limit out of range, `since` after `until`. Transient: the
     /// database did not answer within the deadline.
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;
-        self.page(|store| super::history::page(store, history)).await
+        super::history::pages(self, history).await
     }
 
     /// How far the server is behind whose data it shows, where it is a replica that can tell: the age of the last transaction
@@ -56,7 +97,7 @@ impl Auditor {
     /// When upkeep last came to its end, and how far partitions reach: what is watched of
     /// [`Owner::maintain`](crate::schema::Owner::maintain).
     ///
-    /// One round trip. Takes no lock.
+    /// One round trip. Takes no lock. Of several databases, what is told is that of the one that lags.
     ///
     /// # Errors
     /// Transient: the database did not answer within the deadline. Refused: the connection has not the rights of an auditor.
@@ -71,7 +112,12 @@ impl Auditor {
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
     pub async fn maintenance(&self) -> Result<Maintenance> {
-        self.page(|store| store.maintenance()).await
+        let mut all: Option<Maintenance> = None;
+        for one in self.each() {
+            let stands = one.page(|store| store.maintenance()).await?;
+            all = Some(all.map_or(stands.clone(), |all| all.and(stands)));
+        }
+        Ok(all.unwrap_or_default())
     }
 
     /// Why a transaction was decided as it was: each of its rows with the policy, the charges, the level, the ban and the
@@ -98,7 +144,7 @@ impl Auditor {
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
     pub async fn explain(&self, txn: Uuid, charges: usize) -> Result<Explained> {
-        explain::explain(self, txn, charges).await
+        explain::explain_all(self, txn, charges).await
     }
 
     /// Walks every bucket and tells what in it is not as the library left it: rows that were edited, removed, inserted or
@@ -106,11 +152,14 @@ impl Auditor {
     /// whose versions were changed. Where nothing is told, no window ever held more than its limit, since every decision
     /// follows from the rows before it.
     ///
+    /// Of [several databases](crate::Limiter::sharded) each is walked, one after the other, and held to have the zones of the first;
+    /// a fault says which one it is in.
+    ///
     /// Takes no lock and holds no snapshot: each page of rows is a statement of its own, and buckets may be in use. Reads
     /// every row once, on as many connections as there are jobs. Has no deadline; dropping the call ends it.
     ///
     /// # Errors
-    /// Unknown zone. Invalid: a key without its zone.
+    /// Unknown zone. Invalid: a key without its zone; of several databases a place to go on from.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
@@ -136,7 +185,7 @@ impl Auditor {
         if what.key.is_some() && what.zone.is_none() {
             return Err(Error::invalid("a key names a bucket only inside a zone; name the zone too"));
         }
-        verify::verify(self, what, tell).await
+        verify::verify_all(self, what, tell).await
     }
 
     pub(super) async fn zones(&self) -> Result<Vec<Zone>> {

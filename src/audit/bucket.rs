@@ -356,6 +356,7 @@ impl<'z> Checking<'z> {
             return;
         }
         self.faults.push(Fault {
+            shard: None,
             zone: self.zone.to_owned(),
             key: Some(self.key.clone()),
             seq: row.map(|row| row.seq).or(seq),

@@ -46,6 +46,7 @@ impl Auditor {
         heads: Option<&Path>,
         mut progress: impl FnMut(u64),
     ) -> Result<Checkpoint> {
+        self.alone("a checkpoint")?;
         checkpoint::take(self, margin, heads, &mut progress).await
     }
 
@@ -63,6 +64,7 @@ impl Auditor {
         heads: Option<&Path>,
         mut progress: impl FnMut(u64),
     ) -> Result<Comparison> {
+        self.alone("a checkpoint")?;
         checkpoint::check(self, checkpoint, heads, &mut progress).await
     }
 
@@ -82,6 +84,7 @@ impl Auditor {
         disclose: bool,
         rows_max: u32,
     ) -> Result<Proof> {
+        self.alone("a proof")?;
         checkpoint::prove(self, txn, checkpoint, disclose, rows_max).await
     }
 
@@ -96,6 +99,7 @@ impl Auditor {
     /// # Errors
     /// Unknown zone. Invalid: `since` after `until`, a folder that cannot be written or has an export of something else.
     pub async fn export(&self, export: &Export, mut progress: impl FnMut(u64)) -> Result<Manifest> {
+        self.alone("an export")?;
         export::export(self, export, &mut progress).await
     }
 }

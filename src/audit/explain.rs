@@ -24,7 +24,24 @@ pub use super::explained::{
 /// Rows that are read at a time.
 const PAGE: u32 = 2_000;
 
-pub(crate) async fn explain(auditor: &Auditor, txn: Uuid, charges: usize) -> Result<Explained> {
+/// In every database that knows the transaction.
+pub(crate) async fn explain_all(auditor: &Auditor, txn: Uuid, charges: usize) -> Result<Explained> {
+    let mut known: Option<Explained> = None;
+    let mut unknown = None;
+    for one in auditor.each() {
+        match (explain(one, txn, charges).await, &mut known) {
+            (Ok(more), Some(known)) => known.rows.extend(more.rows),
+            (Ok(first), known) => *known = Some(first),
+            (Err(error), _) if error.is_invalid() => unknown = Some(error),
+            (Err(error), _) => return Err(error),
+        }
+    }
+    let missing = || unknown.unwrap_or_else(|| Error::database("there is no database to ask"));
+    let known = known.ok_or_else(missing)?;
+    Ok(Explained { binding: binding(&known.rows), ..known })
+}
+
+async fn explain(auditor: &Auditor, txn: Uuid, charges: usize) -> Result<Explained> {
     let mut wanted = auditor.read(|store| store.ledger_txn(txn)).await?.into_iter().peekable();
     if wanted.peek().is_none() {
         return Err(Error::invalid(format!(

@@ -7,6 +7,9 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Fault {
+    /// The database that it is in, among several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// The zone's name; `number 7` where there is none.
     pub zone: String,
     /// The bucket's key; None for what concerns the zone.
@@ -50,7 +53,7 @@ pub enum FaultKind {
 
 impl Fault {
     pub(super) fn of_zone(zone: &str, what: FaultKind, detail: String) -> Self {
-        Self { zone: zone.to_owned(), key: None, seq: None, txn_id: None, what, detail }
+        Self { shard: None, zone: zone.to_owned(), key: None, seq: None, txn_id: None, what, detail }
     }
 }
 

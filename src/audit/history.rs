@@ -1,8 +1,46 @@
 //! Pages of the ledger.
 
-use crate::entry::{Cursor, History, Page};
+use super::Auditor;
+use crate::entry::{Cursor, Entry, History, Page};
 use crate::error::{Error, Result};
 use crate::store::{Of, Span, Store};
+
+/// Of several databases each gives a page, of which the first rows are taken.
+pub(super) async fn pages(auditor: &Auditor, history: &History) -> Result<Page> {
+    let one = |one: &'_ Auditor| -> Vec<Auditor> { vec![one.clone()] };
+    let asked = match &history.key {
+        Some(key) if history.txn.is_none() => one(auditor.of_key(key)),
+        _ => auditor.each().cloned().collect(),
+    };
+    let mut pages = Vec::with_capacity(asked.len());
+    for one in &asked {
+        pages.push(one.page(|store| page(store, history)).await?);
+    }
+    match pages.len() {
+        1 => Ok(pages.remove(0)),
+        _ => Ok(merge(pages, history)),
+    }
+}
+
+/// Rows of the same time and number stay on one page: the place to go on from is behind all of them.
+fn merge(pages: Vec<Page>, history: &History) -> Page {
+    let more = pages.iter().any(|page| page.next.is_some());
+    let place = |row: &Entry| (row.decided_at, row.id);
+    let mut rows: Vec<Entry> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.sort_by(|a, b| match history.oldest_first {
+        true => place(a).cmp(&place(b)),
+        false => place(b).cmp(&place(a)),
+    });
+    let limit = history.limit as usize;
+    let last = limit.checked_sub(1).and_then(|last| rows.get(last)).map(place);
+    let full = last.is_some();
+    if let Some(last) = last {
+        let same = rows.iter().skip(limit).take_while(|row| place(row) == last).count();
+        rows.truncate(limit + same);
+    }
+    let next = if full || more { rows.last().map(Cursor::from) } else { None };
+    Page { rows, next }
+}
 
 pub(super) async fn page(store: &Store, history: &History) -> Result<Page> {
     let zone_id = match &history.zone {

@@ -66,20 +66,25 @@ impl Auditor {
         let mut report = on.empty()?;
         let (since, until, top) = (report.since, report.until, on.top as usize);
         let zones = self.zones_of(on).await?;
+        let databases: Vec<&Self> = self.each().collect();
         for (n, zone) in zones.iter().enumerate() {
             let changes = changes::changes(zone, &self.page(|store| store.zone_versions(zone.id)).await?)?;
             report
                 .changes
                 .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
             let mut tally = Tally::new(&zone.name, report.grain, top);
-            let mut after = Cursor { at: since, id: 0 };
-            loop {
-                let lines = self.page(|store| store.lines(Lines { zone_id: zone.id, after, until })).await?;
-                let Some(last) = lines.last() else { break };
-                after = Cursor { at: last.decided_at, id: last.id };
-                lines.into_iter().for_each(|line| tally.add(line));
-                let part = (after.at - since).as_seconds_f64() / (until - since).as_seconds_f64();
-                progress((n as f64 + part) / zones.len() as f64);
+            for (k, one) in databases.iter().enumerate() {
+                let mut after = Cursor { at: since, id: 0 };
+                loop {
+                    let lines =
+                        one.page(|store| store.lines(Lines { zone_id: zone.id, after, until })).await?;
+                    let Some(last) = lines.last() else { break };
+                    after = Cursor { at: last.decided_at, id: last.id };
+                    lines.into_iter().for_each(|line| tally.add(line));
+                    let part = (after.at - since).as_seconds_f64() / (until - since).as_seconds_f64();
+                    let read = (n * databases.len() + k) as f64 + part;
+                    progress(read / (zones.len() * databases.len()) as f64);
+                }
             }
             tally.join(&mut report);
         }

@@ -108,9 +108,10 @@ impl Auditor {
     /// ```
     pub async fn bucket(&self, zone: &str, key: &str) -> Result<Option<Standing>> {
         validate_key(key)?;
-        let zone = self.zone(zone).await?;
-        let Some(head) = self.head(&zone, key).await? else { return Ok(None) };
-        self.standing(&zone, head).await.map(Some)
+        let one = self.of_key(key);
+        let zone = one.zone(zone).await?;
+        let Some(head) = one.head(&zone, key).await? else { return Ok(None) };
+        one.standing(&zone, head).await.map(Some)
     }
 
     /// The buckets of a zone by key, behind `after`, at most `limit` of them.
@@ -124,8 +125,12 @@ impl Auditor {
         let zone = self.zone(zone).await?;
         let range = Range::all(zone.id);
         let range = after.map_or_else(|| range.clone(), |after| range.behind(after));
-        let heads = self.page(|store| store.heads(&range, limit)).await?;
-        heads.iter().map(|head| listed(&zone, head)).collect()
+        let mut heads = Vec::new();
+        for one in self.each() {
+            heads.extend(one.page(|store| store.heads(&range, limit)).await?);
+        }
+        heads.sort_by(|a, b| a.key.cmp(&b.key));
+        heads.iter().take(limit as usize).map(|head| listed(&zone, head)).collect()
     }
 
     /// The buckets of a zone that are banned now, by key. [`bucket`](Self::bucket) and the
@@ -136,21 +141,12 @@ impl Auditor {
     /// # Errors
     /// Unknown zone. Transient: the database did not answer.
     pub async fn bans(&self, zone: &str) -> Result<Vec<Bucket>> {
-        let zone = self.zone(zone).await?;
-        let now = self.page(Store::now).await?;
-        let (mut range, mut banned) = (Range::all(zone.id), Vec::new());
-        loop {
-            let heads = self.read(|store| store.heads(&range, PAGE)).await?;
-            for head in &heads {
-                let bucket = listed(&zone, head)?;
-                if bucket.banned_until.is_some_and(|until| until > now) {
-                    banned.push(bucket);
-                }
-            }
-            let full = heads.len() == PAGE as usize;
-            let Some(last) = heads.last().filter(|_| full) else { return Ok(banned) };
-            range = range.behind(&last.key);
+        let mut banned = Vec::new();
+        for one in self.each() {
+            banned.extend(one.banned(&one.zone(zone).await?).await?);
         }
+        banned.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(banned)
     }
 
     /// The buckets of this key in all zones, by the zones' names.
@@ -162,10 +158,28 @@ impl Auditor {
     pub async fn find(&self, key: &str) -> Result<Vec<Bucket>> {
         validate_key(key)?;
         let mut found = Vec::new();
-        for zone in self.zones().await? {
-            found.extend(self.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
+        let one = self.of_key(key);
+        for zone in one.zones().await? {
+            found.extend(one.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
         }
         Ok(found)
+    }
+
+    async fn banned(&self, zone: &Zone) -> Result<Vec<Bucket>> {
+        let now = self.page(Store::now).await?;
+        let (mut range, mut banned) = (Range::all(zone.id), Vec::new());
+        loop {
+            let heads = self.read(|store| store.heads(&range, PAGE)).await?;
+            for head in &heads {
+                let bucket = listed(zone, head)?;
+                if bucket.banned_until.is_some_and(|until| until > now) {
+                    banned.push(bucket);
+                }
+            }
+            let full = heads.len() == PAGE as usize;
+            let Some(last) = heads.last().filter(|_| full) else { return Ok(banned) };
+            range = range.behind(&last.key);
+        }
     }
 
     /// The head of a bucket: where upkeep has removed it, or all rows too, as the last of them left it.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::Auditor;
 use super::walk::walk;
-use super::zones::Stored;
+use super::zones::{Stored, unlike};
 use crate::error::{Error, Result};
 use crate::store::{Range, StoredHead};
 use crate::zone::Zone;
@@ -150,6 +150,43 @@ impl AddAssign for Gone {
 }
 
 pub(super) type Says = mpsc::Sender<Result<Told>>;
+
+/// Every database by itself, and whether the zones of all are those of the first.
+pub(crate) async fn verify_all(
+    auditor: &Auditor,
+    what: &Verify,
+    mut tell: impl FnMut(Verifying),
+) -> Result<Verified> {
+    if auditor.shards().is_empty() {
+        return verify(auditor, what, tell).await;
+    }
+    if what.after.is_some() {
+        return auditor.alone("a place to go on from").map(|()| Verified::default());
+    }
+    let mut all = Verified::default();
+    for (name, one) in auditor.shards() {
+        let is_asked = what.key.as_deref().is_none_or(|key| std::ptr::eq(auditor.of_key(key), one));
+        let mut say = |told| match told {
+            Verifying::Fault(fault) => tell(Verifying::Fault(Fault { shard: Some(name.clone()), ..fault })),
+            // Elsewhere, other buckets come before it.
+            Verifying::Passed(..) => {}
+            told => tell(told),
+        };
+        if is_asked {
+            let verified = verify(one, what, &mut say).await.map_err(|error| error.at(name))?;
+            all.zones = all.zones.max(verified.zones);
+            all.buckets += verified.buckets;
+            all.rows += verified.rows;
+            all.faults += verified.faults;
+            all.not_derivable += verified.not_derivable;
+        }
+        for fault in unlike(auditor, one, what).await.map_err(|error| error.at(name))? {
+            all.faults += 1;
+            say(Verifying::Fault(fault));
+        }
+    }
+    Ok(all)
+}
 
 pub(crate) async fn verify(
     auditor: &Auditor,

@@ -86,6 +86,7 @@ pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<
             continue;
         }
         let fault = Fault {
+            shard: None,
             zone: zone.name.clone(),
             key: Some(head.key.clone()),
             seq: Some(1),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Auditor;
 use super::fault::{Fault, FaultKind};
 use super::removals::Removals;
+use super::verify::Verify;
 use crate::chain;
 use crate::decide::Version;
 use crate::error::Result;
@@ -102,4 +103,35 @@ impl Stored {
     fn fault(&mut self, detail: String) {
         self.faults.push(Fault::of_zone(&self.name, FaultKind::WrongZone, detail));
     }
+}
+
+/// The zones of a database that are not as in the first of several: a bucket would not be decided alike in both.
+pub(super) async fn unlike(first: &Auditor, one: &Auditor, what: &Verify) -> Result<Vec<Fault>> {
+    let (expected, found) = (first.zones().await?, one.zones().await?);
+    let is_asked = |zone: &&Zone| what.zone.as_ref().is_none_or(|name| *name == zone.name);
+    let mut faults = Vec::new();
+    for zone in expected.iter().chain(&found).filter(is_asked) {
+        let of = |zones: &[Zone]| zones.iter().find(|other| other.name == zone.name).map(|zone| zone.id);
+        let told = match (of(&expected), of(&found)) {
+            (Some(id), Some(own)) if id == own => {
+                let expected = first.read(|store| store.zone_versions(id)).await?;
+                let found = one.read(|store| store.zone_versions(id)).await?;
+                let same = |(a, b): (&ZoneVersion, &ZoneVersion)| {
+                    ZoneVersion { login: None, ..a.clone() } == ZoneVersion { login: None, ..b.clone() }
+                };
+                if expected.len() == found.len() && expected.iter().zip(&found).all(same) {
+                    continue;
+                }
+                "its versions are not those of the first database; set it again in all at once"
+            }
+            (Some(_), Some(_)) => "it has another number than in the first database",
+            (Some(_), None) => "it is in the first database and not here; set it again in all at once",
+            _ => "it is here and not in the first database; set it again in all at once",
+        };
+        let fault = Fault::of_zone(&zone.name, FaultKind::WrongZone, told.to_owned());
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+    Ok(faults)
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
-use super::{Inner, Limiter, Passing, call, ended, flat, trace, until};
+use super::shards::Shards;
+use super::{Inner, Limiter, Passing, Spanning, call, ended, flat, trace, until};
 use crate::check::{Check, validate_key};
 use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
@@ -101,14 +102,11 @@ impl Limiter {
     /// Those of [`check`](Self::check); invalid, if two checks name the same bucket or different transactions.
     pub async fn check_all(&self, checks: Vec<Check>) -> Result<Combined> {
         let (checks, txn) = together(checks)?;
-        let txns = vec![txn; checks.len()];
-        let deadline =
-            checks.iter().filter_map(|check| check.deadline).min().unwrap_or(self.inner.config.deadline);
+        let deadline = self.shards.deadline(&checks);
         let until = until(deadline);
         // A task of its own, as for `check_many`.
-        let inner = Arc::clone(&self.inner);
-        let work =
-            tokio::spawn(async move { inner.check_many(checks, txns, Passing::Together, until).await });
+        let shards = self.shards.clone();
+        let work = tokio::spawn(async move { shards.check_all(checks, txn, until).await });
         ended(timeout_at(until, work).await.map(flat), deadline, txn).map(Combined::of)
     }
 
@@ -128,7 +126,7 @@ impl Limiter {
         let (checks, txn) = together(checks)?;
         let Joined(caller) = transaction.into();
         let txns = vec![txn; checks.len()];
-        self.inner.check_in(caller, checks, txns, Passing::Together).await.map(Combined::of)
+        self.shards.joined()?.check_in(caller, checks, txns, Passing::Together).await.map(Combined::of)
     }
 
     /// Reserves the check's cost for `ttl` (1 µs to 10 years): charged now, and given back by itself exactly then,
@@ -164,7 +162,7 @@ impl Limiter {
     /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, or it is a reservation or a
     /// slot, or it was ended otherwise.
     pub async fn refund(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(None, charged.into(), Undo::Refund).await
+        self.shards.undo(charged.into(), Undo::Refund).await
     }
 
     /// As [`refund`](Self::refund), inside the caller's own transaction, which also sees what it charged itself just
@@ -180,7 +178,7 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Refund).await
+        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Refund).await
     }
 
     /// Turns a reservation into a charge of `cost` units, 0 to 2^40. What it held beyond is given back. What is lacking
@@ -193,7 +191,7 @@ impl Limiter {
     /// or ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives. And those of
     /// [`Limiter`].
     pub async fn settle(&self, charged: impl Into<Charged>, cost: i64) -> Result<Vec<Recorded>> {
-        self.inner.undo(None, charged.into(), Undo::Settle(cost)).await
+        self.shards.undo(charged.into(), Undo::Settle(cost)).await
     }
 
     /// As [`settle`](Self::settle), inside the caller's own transaction; on the terms of
@@ -207,7 +205,7 @@ impl Limiter {
         charged: impl Into<Charged>,
         cost: i64,
     ) -> Result<Vec<Recorded>> {
-        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Settle(cost)).await
+        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Settle(cost)).await
     }
 
     /// Gives a reservation back.
@@ -217,7 +215,7 @@ impl Limiter {
     /// is over, or it was ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives.
     /// And those of [`Limiter`].
     pub async fn cancel(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(None, charged.into(), Undo::Cancel).await
+        self.shards.undo(charged.into(), Undo::Cancel).await
     }
 
     /// As [`cancel`](Self::cancel), inside the caller's own transaction; on the terms of
@@ -230,7 +228,7 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Cancel).await
+        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Cancel).await
     }
 
     /// Gives a slot back, in a zone that counts concurrency.
@@ -240,7 +238,7 @@ impl Limiter {
     /// over, or it was ended otherwise. Unknown zone: there is none of the name that [`Charged::in_bucket`] gives. And
     /// those of [`Limiter`].
     pub async fn release(&self, charged: impl Into<Charged>) -> Result<Vec<Recorded>> {
-        self.inner.undo(None, charged.into(), Undo::Release).await
+        self.shards.undo(charged.into(), Undo::Release).await
     }
 
     /// As [`release`](Self::release), inside the caller's own transaction; on the terms of
@@ -253,7 +251,7 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.inner.undo(Some(transaction.into().0), charged.into(), Undo::Release).await
+        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Release).await
     }
 }
 
@@ -277,6 +275,42 @@ fn together(checks: Vec<Check>) -> Result<(Vec<Check>, Uuid)> {
     let named = !txns.is_empty();
     let checks = checks.into_iter().map(|check| Check { txn: named.then_some(txn), ..check }).collect();
     Ok((checks, txn))
+}
+
+impl Shards {
+    /// Without the name of a bucket, in every database that knows the transaction.
+    async fn undo(&self, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
+        if let Some((_, key)) = &charged.bucket {
+            let inner = self.of(key);
+            return inner.told(inner.undo(None, charged, undo).await);
+        }
+        if !self.are_several() {
+            return self.first().undo(None, charged, undo).await;
+        }
+        let (txn, mut known, mut failed) = (charged.txn, Vec::new(), None);
+        let charges = |inner: Arc<Inner>| async move { inner.within(inner.store.charges(txn)).await };
+        for (inner, charges) in self.each(charges).await {
+            match charges {
+                Ok(charges) if charges.is_empty() => {}
+                Ok(_) => known.push(inner),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        // A transaction is in one database, unless it may span them: then one that is silent may know it too.
+        if let Some(error) = failed
+            && (known.is_empty() || self.first().config.spanning != Spanning::Refused)
+        {
+            return Err(error.at("where the transaction is cannot be told; name its bucket, or try again"));
+        }
+        if known.is_empty() {
+            return Err(unknown(txn));
+        }
+        let mut recorded = Vec::new();
+        for inner in known {
+            recorded.extend(inner.told(inner.undo(None, charged.clone(), undo).await)?);
+        }
+        Ok(recorded)
+    }
 }
 
 impl Inner {
@@ -326,9 +360,7 @@ impl Inner {
             None => self.within(self.store.charges(txn)).await?,
         };
         if charges.is_empty() {
-            return Err(Error::invalid(format!(
-                "there is no transaction {txn} in the ledger; look at its name"
-            )));
+            return Err(unknown(txn));
         }
         // Those that it does not concern are left out, unless there is no other: then one says why.
         if charges.iter().any(|row| concerns(undo, row)) {
@@ -383,6 +415,10 @@ impl Inner {
         }
         Ok(recorded)
     }
+}
+
+fn unknown(txn: Uuid) -> Error {
+    Error::invalid(format!("there is no transaction {txn} in the ledger; look at its name"))
 }
 
 /// Is this how such a charge ends?

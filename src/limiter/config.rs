@@ -23,8 +23,26 @@ pub struct Config {
     pub create: bool,
     /// Checks of [`Limiter::check_until`](crate::Limiter::check_until) that wait at once, at most. Default: 1,024.
     pub waiters: usize,
+    /// What becomes of several limits at once that are in [several databases](crate::Limiter::sharded). Default: they are refused.
+    pub spanning: Spanning,
     /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
     pub batch: Option<BatchConfig>,
+}
+
+/// What becomes of [`check_all`](crate::Limiter::check_all) over keys of several databases: no transaction spans these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spanning {
+    /// It is an error, and nothing is decided.
+    #[default]
+    Refused,
+    /// Each database decides its part by itself, one after the other in the order of their names, and when one blocks, what
+    /// those before it took is given back: refunded, cancelled or released.
+    ///
+    /// **What is lost.** Until it is given back it counts, so that others may be blocked by it. A database that fails in
+    /// between, or a process that ends, leaves what was taken before; asking again with the same transaction goes on from
+    /// there. In the ledger of a database that came first, what was given back is a row that passed and one that undoes it.
+    InOrder,
 }
 
 /// How concurrent checks of one process travel together.
@@ -61,6 +79,7 @@ impl Default for Config {
             connections: 16,
             create: true,
             waiters: 1_024,
+            spanning: Spanning::Refused,
             batch: Some(BatchConfig::default()),
         }
     }

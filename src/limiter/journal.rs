@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::shards::Shards;
 use super::{Inner, Limiter, flat};
 use crate::check::Check;
 use crate::decision::{Decision, Reason};
@@ -212,10 +213,10 @@ impl Limiter {
     /// `.refused`.
     pub async fn reconcile(&self) -> Result<usize> {
         let Some(journal) = self.journal.clone() else { return Ok(0) };
-        let inner = Arc::clone(&self.inner);
+        let shards = self.shards.clone();
         let work = async move {
             let _turn = journal.inner.reconciling.lock().await;
-            inner.reconcile(&journal).await
+            shards.reconcile(&journal).await
         };
         flat(tokio::spawn(work).await)
     }
@@ -225,10 +226,11 @@ impl Limiter {
     /// A bucket that is held, a queue that is full or a short deadline are no outage, or whoever floods a zone would open
     /// it: so the database is asked for something that waits for no lock, and only if it is silent the check passes.
     pub(super) async fn outage(&self, passed: Check, txn: Uuid, error: Error) -> Result<Decision> {
-        let zone = self.inner.zones.known(&passed.zone).filter(|zone| zone.on_outage == OnOutage::Open);
+        let inner = self.shards.of(&passed.key);
+        let zone = inner.zones.known(&passed.zone).filter(|zone| zone.on_outage == OnOutage::Open);
         let (Some(zone), Some(journal)) = (zone, self.journal.clone()) else { return Err(error) };
         let peeks = passed.cost == 0 && !passed.record;
-        let asks = timeout(PROBE, self.inner.store.find_zone(&passed.zone)).await;
+        let asks = timeout(PROBE, inner.store.find_zone(&passed.zone)).await;
         let answered = asks.is_ok_and(|answer| answer.map_or_else(|error| !error.is_transient(), |_| true));
         if peeks || answered {
             return Err(error);
@@ -264,11 +266,11 @@ impl Limiter {
     /// The database answered: what passed before is brought there, without anybody waiting.
     pub(super) fn catch_up(&self) {
         if let Some(journal) = self.journal.clone().filter(|journal| !journal.is_empty()) {
-            let inner = Arc::clone(&self.inner);
+            let shards = self.shards.clone();
             tokio::spawn(async move {
                 // Whoever is at it already does it all.
                 if let Ok(_turn) = journal.inner.reconciling.try_lock()
-                    && let Err(error) = inner.reconcile(&journal).await
+                    && let Err(error) = shards.reconcile(&journal).await
                 {
                     tracing::warn!(%error, "what passed unchecked is not in the ledger yet");
                 }
@@ -277,15 +279,15 @@ impl Limiter {
     }
 }
 
-impl Inner {
-    async fn reconcile(self: &Arc<Self>, journal: &Journal) -> Result<usize> {
+impl Shards {
+    async fn reconcile(&self, journal: &Journal) -> Result<usize> {
         let unreadable = |error: io::Error| {
             Error::invalid(format!("the journal {} cannot be read: {error}", journal.inner.path.display()))
         };
         let mut recorded = 0;
         while let Some(passed) = journal.set_aside().map_err(unreadable)? {
             for passed in passed {
-                match self.note(&passed).await {
+                match self.of(&passed.key).note(&passed).await {
                     Ok(rows) => recorded += rows.iter().filter(|row| !row.replayed).count(),
                     Err(error) if error.is_transient() => return Err(error),
                     Err(error) => {
@@ -298,7 +300,9 @@ impl Inner {
         }
         Ok(recorded)
     }
+}
 
+impl Inner {
     async fn note(self: &Arc<Self>, passed: &Passed) -> Result<Vec<Recorded>> {
         let Passed { zone, key, txn, cost, at } = passed.clone();
         let zone_id = self.zone(&zone).await?.id;

@@ -1,6 +1,6 @@
 //! How much a limiter has to do now.
 
-use super::Limiter;
+use super::{Inner, Limiter};
 
 /// How much a limiter has to do at this moment, see [`Limiter::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +32,12 @@ impl Limiter {
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
     pub fn load(&self) -> Load {
-        let store = &self.inner.store;
-        let (connections_in_use, connections_idle) = store.in_use_and_idle();
+        let sum = |of: fn(&Inner) -> u32| self.shards.all().map(|inner| of(inner)).sum();
         Load {
-            connections_in_use,
-            connections_idle,
-            connections_most: store.connections(),
-            checks_waiting: self.inner.combiner.waiting(),
+            connections_in_use: sum(|inner| inner.store.in_use_and_idle().0),
+            connections_idle: sum(|inner| inner.store.in_use_and_idle().1),
+            connections_most: sum(|inner| inner.store.connections()),
+            checks_waiting: self.shards.all().map(|inner| inner.combiner.waiting()).sum(),
             journal_bytes: self.journal.as_ref().map(|journal| journal.bytes()),
             journal_most_bytes: self.journal.as_ref().map(|journal| journal.most_bytes()),
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Inner, until};
+use super::Inner;
+use super::shards::Shards;
 use crate::check::validate_key;
 use crate::decide::Override;
 use crate::entry::{Overridden, Recorded};
@@ -19,7 +20,7 @@ use crate::zone::{
 /// [`Limiter::operator`](crate::Limiter::operator); its connections need the rights of the role *operator*.
 #[derive(Clone)]
 pub struct Operator {
-    pub(super) inner: Arc<Inner>,
+    pub(super) shards: Shards,
 }
 
 impl Operator {
@@ -45,9 +46,14 @@ impl Operator {
 
     /// Makes zones or changes them, all in one transaction: every one or none. Returns them in the same order.
     ///
+    /// Of [several databases](crate::Limiter::sharded) the first by name is changed so, and each other one is then given the same
+    /// zones, under the same numbers and with the same versions, in a transaction of its own. One that is new, or was down, gets
+    /// what it lacks.
+    ///
     /// # Errors
     /// Invalid, and nothing is changed: a name or a text that cannot be stored, a policy whose options do not go
-    /// together.
+    /// together. Of several databases, an error says which of them have the zones as they shall be and which have not; the same
+    /// again finishes it.
     pub async fn set_zones(&self, zones: Vec<ZoneSetting>, by: &str) -> Result<Vec<Zone>> {
         validate_text("the name of who changes the zone", by)?;
         let mut settings = Vec::with_capacity(zones.len());
@@ -57,17 +63,7 @@ impl Operator {
             policy.validate()?;
             settings.push(Setting { name, policy, description });
         }
-        self.inner
-            .within(async {
-                let mut tries = self.inner.tries(until(self.inner.config.deadline));
-                loop {
-                    match self.inner.store.set_zones(&settings, by).await {
-                        Err(error) if tries.again(&error).await => {}
-                        result => return result,
-                    }
-                }
-            })
-            .await
+        self.shards.set_zones(settings, by).await
     }
 
     /// Every zone, by name.
@@ -75,7 +71,7 @@ impl Operator {
     /// # Errors
     /// Those of [`Limiter`](crate::Limiter).
     pub async fn zones(&self) -> Result<Vec<Zone>> {
-        self.inner.within(self.inner.store.zones()).await
+        self.shards.any(|inner| async move { inner.within(inner.store.zones()).await }).await
     }
 
     /// One zone; None when there is none of this name.
@@ -84,7 +80,7 @@ impl Operator {
     /// Invalid: a name that no zone can have. And those of [`Limiter`](crate::Limiter).
     pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
         validate_name(name)?;
-        self.inner.within(self.inner.store.zone(name)).await
+        self.shards.any(|inner| async move { inner.within(inner.store.zone(name)).await }).await
     }
 
     /// Every version of a zone, oldest first.
@@ -92,7 +88,7 @@ impl Operator {
     /// # Errors
     /// Those of [`Limiter`](crate::Limiter).
     pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
-        self.inner.within(self.inner.store.zone_versions(zone.id)).await
+        self.shards.any(|inner| async move { inner.within(inner.store.zone_versions(zone.id)).await }).await
     }
 
     /// Bans a bucket for a time (1 µs to 10 years) from now on: no check passes. In place of a ban that it has.
@@ -102,7 +98,7 @@ impl Operator {
     /// be stored. And those of [`Limiter`](crate::Limiter).
     pub async fn ban(&self, zone: &str, key: &str, time: Duration, note: &str, by: &str) -> Result<Recorded> {
         validate_time("a ban", micros(time))?;
-        self.inner.mark(zone, key, What::Ban(micros(time)), note, by).await
+        self.mark(zone, key, What::Ban(micros(time)), note, by).await
     }
 
     /// Ends a bucket's ban, and forgets those before it.
@@ -111,7 +107,7 @@ impl Operator {
     /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
     /// stored. And those of [`Limiter`](crate::Limiter).
     pub async fn unban(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.inner.mark(zone, key, What::Unban, note, by).await
+        self.mark(zone, key, What::Unban, note, by).await
     }
 
     /// Gives a bucket a limit of its own, in place of one that it has.
@@ -135,7 +131,7 @@ impl Operator {
                 "the override changes nothing; give it a rate, or exempt it from bans",
             ));
         }
-        self.inner.mark(zone, key, What::Override(Some(over)), note, by).await
+        self.mark(zone, key, What::Override(Some(over)), note, by).await
     }
 
     /// Ends a bucket's override.
@@ -144,7 +140,7 @@ impl Operator {
     /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
     /// stored. And those of [`Limiter`](crate::Limiter).
     pub async fn remove_override(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.inner.mark(zone, key, What::Override(None), note, by).await
+        self.mark(zone, key, What::Override(None), note, by).await
     }
 
     /// The overrides in force in a zone, by bucket.
@@ -154,8 +150,25 @@ impl Operator {
     /// [`Limiter`](crate::Limiter).
     pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
         validate_name(zone)?;
-        let found = self.inner.zone(zone).await?;
-        self.inner.within(self.inner.store.overrides(&Range::all(found.id))).await
+        let zone = zone.to_owned();
+        let overrides = move |inner: Arc<Inner>| {
+            let zone = zone.clone();
+            async move {
+                let found = inner.zone(&zone).await?;
+                inner.within(inner.store.overrides(&Range::all(found.id))).await
+            }
+        };
+        let mut all = Vec::new();
+        for (_, overridden) in self.shards.each(overrides).await {
+            all.extend(overridden?);
+        }
+        all.sort_by(|a: &Overridden, b| a.key.cmp(&b.key));
+        Ok(all)
+    }
+
+    async fn mark(&self, zone: &str, key: &str, what: What, note: &str, by: &str) -> Result<Recorded> {
+        let inner = self.shards.of(key);
+        inner.told(inner.mark(zone, key, what, note, by).await)
     }
 }
 

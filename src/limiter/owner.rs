@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Inner, until};
+use super::Inner;
+use super::shards::Shards;
 use crate::check::validate_key;
 use crate::error::{Error, Result};
 use crate::store::{Erased, Erasing, Maintained, Needed, Plan, Upkeep, ZoneRemoved};
@@ -15,12 +16,14 @@ use crate::zone::{validate_name, validate_text};
 /// [`Limiter::owner`](crate::Limiter::owner); its connections need the owner's rights.
 #[derive(Clone)]
 pub struct Owner {
-    pub(super) inner: Arc<Inner>,
+    pub(super) shards: Shards,
 }
 
 impl Owner {
     /// Keeps the database as small as its zones allow: makes partitions of the ledger ahead, removes those that are
     /// old, what has ended of charges in no window, and rows of idle buckets.
+    ///
+    /// Of [several databases](crate::Limiter::sharded) all are looked after, at the same time; an error says which were.
     ///
     /// For the owner of the tables, one at a time: others are told so. Checks go on; what
     /// each step locks, and for how long, is in `docs/operations.md`. What a run that was cut off has left behind, the
@@ -32,31 +35,10 @@ impl Owner {
     /// checks lead to a ban, and the age of its oldest open reservation. Transient: another one is at work, and nothing
     /// was done here; a lock could not be had.
     pub async fn maintain(&self, upkeep: Upkeep) -> Result<Maintained> {
-        let store = &self.inner.store;
-        let (now, facts) = store.facts().await?;
-        let mut zones = Vec::with_capacity(facts.len());
-        for zone in store.zones().await? {
-            let versions = store.zone_versions(zone.id).await?;
-            // A zone that was made just now has nothing that is old.
-            if let Some(facts) = facts.iter().find(|facts| facts.zone_id == zone.id) {
-                zones.push(Needed::of(&zone.name, &versions, facts, now));
-            }
-        }
-        let ago = |time: Duration| before(now, time);
-        let keep_from = upkeep.keep.map(ago).transpose()?;
-        let idle_since = upkeep.idle.map(ago).transpose()?;
-        for zone in &zones {
-            keep_from.map_or(Ok(()), |from| zone.allows("keeping rows for", from, now))?;
-            idle_since
-                .map_or(Ok(()), |since| zone.allows("removing buckets that were idle for", since, now))?;
-        }
-        let ahead = TimeDelta::from_std(upkeep.ahead).ok().and_then(|ahead| now.checked_add_signed(ahead));
-        let ahead_until = ahead.filter(|_| upkeep.ahead <= Duration::from_secs(10 * 366 * 86_400));
-        let ahead_until = ahead_until.ok_or_else(|| {
-            Error::invalid(format!("{}s ahead is too far; use up to 10 years", upkeep.ahead.as_secs()))
-        })?;
-        let plan = Plan { dry_run: upkeep.dry_run, keep_from, ahead_until, idle_since, zones };
-        store.maintain(&plan).await
+        let work = move |inner: Arc<Inner>| async move { inner.maintain(upkeep).await };
+        let done = self.shards.done("was looked after", self.shards.each(work).await)?;
+        let names = self.shards.all().map(|inner| inner.name.as_deref());
+        Ok(names.zip(done).fold(Maintained::default(), |all, (name, one)| all.and(name, one)))
     }
 
     /// Erases the personal data of a bucket: its key, its members, and the notes and the authors of its rows. In their
@@ -91,10 +73,11 @@ impl Owner {
         }
         validate_text("a note", note)?;
         validate_text("the name of who does it", by)?;
-        let zone_id = self.inner.zone(zone).await?.id;
+        let inner = self.shards.of(key);
+        let zone_id = inner.told(inner.zone(zone).await)?.id;
         // What is known from memory only is erased with the rest.
-        self.inner.record(&(zone_id, key.to_owned())).await?;
-        let erased = self.inner.store.erase(&Erasing { zone_id, zone, key, note, by }).await?;
+        inner.record(&(zone_id, key.to_owned())).await?;
+        let erased = inner.store.erase(&Erasing { zone_id, zone, key, note, by }).await?;
         erased.ok_or_else(|| {
             Error::invalid(format!(
                 "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
@@ -117,20 +100,8 @@ impl Owner {
     /// had.
     pub async fn remove_zone(&self, name: &str) -> Result<()> {
         validate_name(name)?;
-        let removal = self.inner.within(async {
-            let mut tries = self.inner.tries(until(self.inner.config.deadline));
-            loop {
-                match self.inner.store.remove_zone(name).await {
-                    Err(error) if tries.again(&error).await => {}
-                    result => return result,
-                }
-            }
-        });
-        match removal.await? {
-            ZoneRemoved::Removed => {
-                self.inner.zones.forget(name);
-                Ok(())
-            }
+        match self.shards.remove_zone(name).await? {
+            ZoneRemoved::Removed => Ok(()),
             ZoneRemoved::Unknown => Err(Error::unknown_zone(format!(
                 "there is no zone {name:?}; list them with: tallygate zone list"
             ))),
@@ -138,6 +109,36 @@ impl Owner {
                 "zone {name:?} was used, and what the ledger names stays; set it to --mode off instead"
             ))),
         }
+    }
+}
+
+impl Inner {
+    async fn maintain(&self, upkeep: Upkeep) -> Result<Maintained> {
+        let store = &self.store;
+        let (now, facts) = store.facts().await?;
+        let mut zones = Vec::with_capacity(facts.len());
+        for zone in store.zones().await? {
+            let versions = store.zone_versions(zone.id).await?;
+            // A zone that was made just now has nothing that is old.
+            if let Some(facts) = facts.iter().find(|facts| facts.zone_id == zone.id) {
+                zones.push(Needed::of(&zone.name, &versions, facts, now));
+            }
+        }
+        let ago = |time: Duration| before(now, time);
+        let keep_from = upkeep.keep.map(ago).transpose()?;
+        let idle_since = upkeep.idle.map(ago).transpose()?;
+        for zone in &zones {
+            keep_from.map_or(Ok(()), |from| zone.allows("keeping rows for", from, now))?;
+            idle_since
+                .map_or(Ok(()), |since| zone.allows("removing buckets that were idle for", since, now))?;
+        }
+        let ahead = TimeDelta::from_std(upkeep.ahead).ok().and_then(|ahead| now.checked_add_signed(ahead));
+        let ahead_until = ahead.filter(|_| upkeep.ahead <= Duration::from_secs(10 * 366 * 86_400));
+        let ahead_until = ahead_until.ok_or_else(|| {
+            Error::invalid(format!("{}s ahead is too far; use up to 10 years", upkeep.ahead.as_secs()))
+        })?;
+        let plan = Plan { dry_run: upkeep.dry_run, keep_from, ahead_until, idle_since, zones };
+        store.maintain(&plan).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::shards::Shards;
 use super::{Inner, Limiter, call, flat, trace, until};
 use crate::check::validate_key;
 use crate::decision::Velocity;
@@ -27,7 +28,7 @@ impl Limiter {
             let key = asked.clone();
             async move { store.check_velocity(zone_id, &key, terms).await }
         };
-        self.inner.routine((zone_id, key.to_owned()), ask).await
+        self.shards.of(key).routine((zone_id, key.to_owned()), ask).await
     }
 
     /// As [`check_velocity`](Self::check_velocity), inside the caller's own transaction; on the terms of
@@ -43,7 +44,7 @@ impl Limiter {
     ) -> Result<Velocity> {
         validate_key(key)?;
         let Joined(caller) = transaction.into();
-        trace::call(1, self.inner.store.check_velocity_in(caller, zone_id, key)).await
+        trace::call(1, self.shards.joined()?.store.check_velocity_in(caller, zone_id, key)).await
     }
 
     /// Takes one token from the bucket of a caller, and returns how many are left: -1 when there was none to take. Calls
@@ -55,8 +56,8 @@ impl Limiter {
     /// Isolation and retries are those of [`check_velocity`](Self::check_velocity).
     ///
     /// # Errors
-    /// Invalid: a parameter below 1, more than 2,147,483,647 tokens in all, an id that cannot be stored. Transient: as
-    /// for `check_velocity`.
+    /// Invalid: a parameter below 1, more than 2,147,483,647 tokens in all, an id that cannot be stored; a limiter of several
+    /// databases. Transient: as for `check_velocity`.
     pub async fn rate_limiting_request(
         &self,
         rate_id: &str,
@@ -70,7 +71,7 @@ impl Limiter {
             async move { store.rate_limiting_request(&rate_id, refill_per_sec, window_seconds, terms).await }
         };
         // Its zone is known to the routine alone; 0 is no zone's number.
-        self.inner.routine((0, rate_id.to_owned()), ask).await
+        self.shards.alone()?.routine((0, rate_id.to_owned()), ask).await
     }
 
     /// As [`rate_limiting_request`](Self::rate_limiting_request), inside the caller's own transaction; on the terms of
@@ -88,7 +89,7 @@ impl Limiter {
     ) -> Result<i64> {
         validate(rate_id, refill_per_sec, window_seconds)?;
         let Joined(caller) = transaction.into();
-        let store = &self.inner.store;
+        let store = &self.shards.joined()?.store;
         trace::call(1, store.rate_limiting_request_in(caller, rate_id, refill_per_sec, window_seconds)).await
     }
 }
@@ -103,6 +104,19 @@ fn validate(rate_id: &str, refill_per_sec: i32, window_seconds: i32) -> Result<(
         )));
     }
     Ok(())
+}
+
+impl Shards {
+    /// The only one: each of several would make the zone by itself, under a number of its own.
+    fn alone(&self) -> Result<&Arc<Inner>> {
+        match self.are_several() {
+            false => Ok(self.first()),
+            true => Err(Error::invalid(
+                "rate_limiting_request makes its zone in one database, and this limiter has several; set a zone with a token \
+                 bucket, and check it",
+            )),
+        }
+    }
 }
 
 impl Inner {

@@ -55,7 +55,7 @@ impl Limiter {
             )));
         }
         let until = until(wait);
-        let place = self.inner.line_up((check.zone.clone(), check.key.clone()))?;
+        let place = self.shards.of(&check.key).line_up((check.zone.clone(), check.key.clone()))?;
         let Ok(_turn) = timeout_at(until, place.turn()).await else {
             // Others came first all the time. What the bucket says is told, as to anybody.
             return self.check(check).await;

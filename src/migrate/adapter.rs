@@ -142,7 +142,7 @@ pub(super) mod postgres {
         let mut asking = tx.begin().await.map_err(error)?;
         let schema = store::postgres::schema(&mut asking).await?;
         asking.rollback().await.map_err(error)?;
-        if is_newer(schema, plan.latest())? {
+        if is_newer(schema.as_ref(), plan.latest())? {
             return Ok(Vec::new());
         }
         let mut adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };
@@ -235,7 +235,7 @@ pub(super) mod mysql {
         connection: &mut MySqlConnection,
         plan: &Plan,
     ) -> Result<Vec<i32>> {
-        if is_newer(schema_of(connection).await?, plan.latest())? {
+        if is_newer(schema_of(connection).await?.as_ref(), plan.latest())? {
             return Ok(Vec::new());
         }
         let mut rights = Rights::given(address).await?;
@@ -268,7 +268,7 @@ pub(super) mod mysql {
             .fetch_one(connection)
             .await
             .map_err(error)?;
-        Ok(last.map(|version| Schema { version, breaking: None }))
+        Ok(last.map(|version| Schema { version, breaking: None, shard: None }))
     }
 }
 
@@ -291,7 +291,7 @@ pub(crate) mod sqlite {
         let patience = |ms| AssertSqlSafe(format!("pragma busy_timeout = {ms}"));
         sqlx::raw_sql(patience(LOCK_WAIT_S * 1000)).execute(&mut *connection).await.map_err(error)?;
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let applied = match is_newer(store::sqlite::schema(&mut tx).await?, plan.latest())? {
+        let applied = match is_newer(store::sqlite::schema(&mut tx).await?.as_ref(), plan.latest())? {
             true => Vec::new(),
             false => {
                 let mut adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };

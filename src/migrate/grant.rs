@@ -73,7 +73,7 @@ impl Migrator {
         let grantee = Grantee::parse(engine, grantee)?;
         // What is granted is what this program's migrations have made.
         if role != Role::Owner && engine != Engine::Sqlite {
-            gate(self.schema().await?)?;
+            gate(self.schema().await?.as_ref())?;
         }
         match engine {
             #[cfg(feature = "postgres")]

@@ -249,20 +249,24 @@ pub(crate) struct Found {
 }
 
 /// What a database says of its schema.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Schema {
     /// The number of the last migration.
     pub version: i32,
     /// That of the last one which programs that do not know it cannot work with.
     pub breaking: Option<i32>,
+    /// The database's own name among several; None where it is alone.
+    pub shard: Option<String>,
 }
 
 impl Schema {
     /// From the answer to the question: tables or routines that are missing are no schema.
-    pub fn told(answer: Result<(Option<i32>, Option<i32>)>) -> Result<Option<Self>> {
+    pub fn told(answer: Result<(Option<i32>, Option<i32>, Option<String>)>) -> Result<Option<Self>> {
         match answer {
             Err(error) if error.is_schema() => Ok(None),
-            answer => answer.map(|(version, breaking)| Some(Self { version: version?, breaking })),
+            answer => {
+                answer.map(|(version, breaking, shard)| Some(Self { version: version?, breaking, shard }))
+            }
         }
     }
 }

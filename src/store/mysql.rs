@@ -27,6 +27,8 @@ use sqlx::{ConnectOptions, MySqlConnection, MySqlPool, Row, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+pub(super) use zones::keeps;
+
 use self::cluster::Cluster;
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
@@ -82,6 +84,11 @@ impl MySql {
         schema(&mut *self.lease().await?).await
     }
 
+    pub async fn claim(&self, name: &str) -> Result<()> {
+        let claim = sqlx::query("insert ignore into tallygate_shard (name) values (?)").bind(name);
+        claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
@@ -135,7 +142,7 @@ pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Sc
         Err(error) if error.is_schema() => None,
         Err(error) => return Err(error),
     };
-    let told = |row: MySqlRow| Ok((row.try_get(0).map_err(error)?, row.try_get(1).map_err(error)?));
+    let told = |row: MySqlRow| Ok((get!(row, "version"), get!(row, "breaking"), get!(row, "shard")));
     row.map_or(Ok(None), |row| Schema::told(told(row)))
 }
 

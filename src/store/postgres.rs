@@ -76,6 +76,12 @@ impl Postgres {
         schema(&mut *self.lease().await?).await
     }
 
+    pub async fn claim(&self, name: &str) -> Result<()> {
+        let claim =
+            sqlx::query("insert into tallygate_shard (name) values ($1) on conflict do nothing").bind(name);
+        claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
@@ -116,7 +122,7 @@ impl Postgres {
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut PgConnection) -> Result<Option<Schema>> {
-    let ask = "select s.version, s.breaking from tallygate_schema_version() s";
+    let ask = "select s.version, s.breaking, s.shard from tallygate_schema_version() s";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
 

@@ -177,6 +177,13 @@ impl Sqlite {
         schema(&mut *self.lease().await?).await
     }
 
+    pub async fn claim(&self, name: &str) -> Result<()> {
+        let _turn = self.writer.lock().await;
+        let claim =
+            sqlx::query("insert into tallygate_shard (name) values (?) on conflict do nothing").bind(name);
+        claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
@@ -352,8 +359,8 @@ impl Sqlite {
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<Schema>> {
-    let ask =
-        "select max(version), max(iif(name glob 'breaking_*', version, null)) from tallygate_schema_history";
+    let ask = "select max(version), max(iif(name glob 'breaking_*', version, null)), (select name from tallygate_shard)
+        from tallygate_schema_history";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
 

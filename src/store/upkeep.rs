@@ -79,6 +79,20 @@ pub struct Maintained {
     pub heads_removed: u64,
 }
 
+impl Maintained {
+    /// With what was done in another database, of this name.
+    pub(crate) fn and(mut self, name: Option<&str>, other: Self) -> Self {
+        let named = |partition: String| name.map_or(partition.clone(), |name| format!("{name}: {partition}"));
+        self.dry_run |= other.dry_run;
+        self.partitions_made.extend(other.partitions_made.into_iter().map(named));
+        self.partitions_dropped.extend(other.partitions_dropped.into_iter().map(named));
+        self.rows_removed += other.rows_removed;
+        self.holds_removed += other.holds_removed;
+        self.heads_removed += other.heads_removed;
+        self
+    }
+}
+
 /// How upkeep stands, see [`Auditor::maintenance`](crate::audit::Auditor::maintenance).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -88,6 +102,21 @@ pub struct Maintenance {
     /// Up to when the ledger has partitions. Rows of later go to the last one, which has no end. None on SQLite, which has no
     /// partitions, on MySQL and MariaDB before the first upkeep, and where these do not show them to an auditor.
     pub partitions_until: Option<DateTime<Utc>>,
+}
+
+impl Maintenance {
+    /// With another database: as the one of them that lags.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let earlier = |a: Option<DateTime<Utc>>, b: Option<DateTime<Utc>>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            finished_at: self.finished_at.zip(other.finished_at).map(|(a, b)| a.min(b)),
+            // Not every database has partitions.
+            partitions_until: earlier(self.partitions_until, other.partitions_until),
+        }
+    }
 }
 
 /// What is known of a zone besides its versions.

@@ -52,6 +52,7 @@ mod schema;
 mod seeds;
 mod server;
 mod sessions;
+mod sharded;
 mod standing;
 mod together;
 mod upgrade;
@@ -364,6 +365,21 @@ fn main() -> std::process::ExitCode {
         seeds::half_tokens_are_not_lost,
         seeds::a_refused_call_costs_nothing,
         seeds::the_wait_for_the_lock_earns_nothing_twice,
+    );
+    // PostgreSQL stands for itself with MySQL and MariaDB beside it, SQLite for three files.
+    on!([Postgres, Sqlite] =>
+        sharded::a_caller_joins_the_database_of_the_key,
+        sharded::a_database_answers_to_its_own_name_only,
+        sharded::a_transaction_is_found_wherever_it_is,
+        sharded::each_key_is_decided_by_one_database_and_exactly,
+        sharded::limits_of_several_databases_are_refused_unless_that_is_chosen,
+        sharded::owners_look_after_all_and_erase_in_one,
+        sharded::what_is_read_is_read_of_all,
+        sharded::zones_have_one_number_and_one_version_everywhere,
+    );
+    on!([Postgres] =>
+        sharded::a_database_that_is_down_stops_its_own_buckets_only,
+        sharded::what_one_database_cannot_keep_is_set_in_none,
     );
     on!([Postgres] =>
         clock::a_hostile_search_path_changes_nothing,

@@ -96,23 +96,18 @@ impl<'z> Tally<'z> {
             _ => &mut self.actions,
         };
         newest.total += 1;
-        if newest.acts.len() == ACTS {
-            newest.acts.pop_front();
-        }
         let limit = matches!(line.kind, Kind::Override | Kind::OverrideEnd).then_some(line.limit);
         let (zone, Line { decided_at, key, kind, ends_at, note, actor, login, .. }) =
             (self.zone.to_owned(), line);
-        newest.acts.push_back(Act {
-            recorded_at: decided_at,
-            zone,
-            key,
-            kind,
-            ends_at,
-            limit,
-            actor,
-            login,
-            note,
-        });
+        // Of several databases one comes after the other.
+        let place = newest.acts.partition_point(|act| act.recorded_at <= decided_at);
+        newest.acts.insert(
+            place,
+            Act { recorded_at: decided_at, zone, key, kind, ends_at, limit, actor, login, note },
+        );
+        if newest.acts.len() > ACTS {
+            newest.acts.pop_front();
+        }
     }
 
     /// Adds what the zone's rows came to.

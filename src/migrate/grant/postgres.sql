@@ -34,6 +34,9 @@ from (
     ) g (roles, rights, names)
     cross join unnest(g.names::text[]) f (name)
     union all
+    -- Numbers that a zone has elsewhere are not given again.
+    select 3, '{operator}', 'usage', 'sequence', pg_get_serial_sequence(format('%I.%I', current_schema(), 'zone_master'), 'id')
+    union all
     -- All of a bucket but its salt, with which an erased key could be found by trying.
     select 4, '{operator}', format('select (%s)', string_agg(quote_ident(a.attname), ', ' order by a.attnum)), 'table',
         format('%I.%I', current_schema(), 'zone_bucket_lock_view')

@@ -23,5 +23,5 @@ set z.description = ?,
     z.durability = ?,
     z.blocked_rows = ?,
     z.version = z.version + 1,
-    z.updated_at = greatest(utc_timestamp(6), z.updated_at)
+    z.updated_at = greatest(coalesce(?, utc_timestamp(6)), z.updated_at)
 where z.id = ?

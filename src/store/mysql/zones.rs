@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::NaiveDateTime;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 use tokio::time::Instant;
@@ -36,6 +37,16 @@ impl MySql {
         // A node that decides by itself decides by what it was sent: it has the change before that is acknowledged.
         self.connections.catch_up(Instant::now() + EVERY_NODE).await;
         Ok(zones)
+    }
+
+    pub async fn copy_zone(&self, zone: &Zone, versions: &[ZoneVersion]) -> Result<()> {
+        let begin = "set transaction isolation level read committed; start transaction";
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with(begin).await.map_err(error)?;
+        for version in versions {
+            copy_version(&mut tx, zone, version).await?;
+        }
+        tx.commit().await.map_err(error)
     }
 
     /// The first check of a bucket makes its row. With the place of the zone's rows locked, each that has come before
@@ -73,12 +84,7 @@ impl MySql {
 
 async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Result<Zone> {
     let Setting { name, policy, description } = setting;
-    if policy.durability() != Durability::Durable {
-        return Err(Error::invalid(
-            "on MySQL and MariaDB a single zone cannot be relaxed; set innodb_flush_log_at_trx_commit for the whole \
-             server, or leave the zone durable",
-        ));
-    }
+    keeps(policy)?;
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
     let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
@@ -86,7 +92,12 @@ async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Resu
     if setting.changes(&zone) {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
-        bind_policy!(set, policy).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
+        bind_policy!(set, policy)
+            .bind(None::<NaiveDateTime>)
+            .bind(zone.id)
+            .execute(&mut *tx)
+            .await
+            .map_err(error)?;
         zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     }
     keep_version!(
@@ -99,6 +110,54 @@ async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Resu
         include_str!("zone_calendar_add.sql")
     );
     Ok(zone)
+}
+
+/// Unless the zone is as far already.
+async fn copy_version(tx: &mut MySqlConnection, of: &Zone, version: &ZoneVersion) -> Result<()> {
+    keeps(&version.policy)?;
+    match lock_zone(tx, &of.name).await? {
+        Some(there) if there.version >= version.version => return Ok(()),
+        Some(there) => {
+            let set = sqlx::query(include_str!("zone_set.sql")).bind(&version.description);
+            let set =
+                bind_policy!(set, &version.policy).bind(Some(version.changed_at.naive_utc())).bind(there.id);
+            set.execute(&mut *tx).await.map_err(error)?;
+        }
+        None => {
+            let copy = sqlx::query(include_str!("zone_copy.sql"));
+            let copy = copy.bind(of.id).bind(&of.name).bind(&version.description);
+            bind_policy!(copy, &version.policy)
+                .bind(version.version)
+                .bind(of.created_at.naive_utc())
+                .bind(version.changed_at.naive_utc())
+                .execute(&mut *tx)
+                .await
+                .map_err(error)?;
+        }
+    }
+    let gone = || Error::transient(format!("zone {:?} was removed meanwhile; try again", of.name));
+    let zone = lock_zone(tx, &of.name).await?.ok_or_else(gone)?;
+    let by = &version.changed_by;
+    keep_version!(
+        tx,
+        zone,
+        by,
+        "select user()",
+        include_str!("zone_version_last.sql"),
+        include_str!("zone_version_add.sql"),
+        include_str!("zone_calendar_add.sql")
+    );
+    Ok(())
+}
+
+pub(in crate::store) fn keeps(policy: &Policy) -> Result<()> {
+    match policy.durability() {
+        Durability::Durable => Ok(()),
+        _ => Err(Error::invalid(
+            "on MySQL and MariaDB a single zone cannot be relaxed; set innodb_flush_log_at_trx_commit for the whole \
+             server, or leave the zone durable",
+        )),
+    }
 }
 
 async fn lock_zone(connection: &mut MySqlConnection, name: &str) -> Result<Option<Zone>> {

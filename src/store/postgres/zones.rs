@@ -29,6 +29,15 @@ impl Postgres {
         Ok(zones)
     }
 
+    pub async fn copy_zone(&self, zone: &Zone, versions: &[ZoneVersion]) -> Result<()> {
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin().await.map_err(error)?;
+        for version in versions {
+            copy_version(&mut tx, zone, version).await?;
+        }
+        tx.commit().await.map_err(error)
+    }
+
     /// The first check of a bucket makes its row. With the table of those rows locked, each that has come before is
     /// seen, and each that comes later waits and finds no zone.
     pub async fn remove_zone(&self, name: &str) -> Result<ZoneRemoved> {
@@ -86,6 +95,39 @@ async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<
         include_str!("zone_calendar_add.sql")
     );
     Ok(zone)
+}
+
+/// Unless the zone is as far already.
+async fn copy_version(tx: &mut PgConnection, of: &Zone, version: &ZoneVersion) -> Result<()> {
+    let there = lock_zone(tx, &of.name).await?;
+    if there.is_some_and(|there| there.version >= version.version) {
+        return Ok(());
+    }
+    let copy =
+        sqlx::query(include_str!("zone_copy.sql")).bind(of.id).bind(&of.name).bind(&version.description);
+    bind_policy!(copy, &version.policy)
+        .bind(version.version)
+        .bind(of.created_at)
+        .bind(version.changed_at)
+        .execute(&mut *tx)
+        .await
+        .map_err(error)?;
+    // Numbers that zones are given here come after it.
+    let behind = "select pg_catalog.nextval(pg_catalog.pg_get_serial_sequence('zone_master', 'id'))";
+    while sqlx::query_scalar::<_, i64>(behind).fetch_one(&mut *tx).await.map_err(error)? < i64::from(of.id) {}
+    let gone = || Error::transient(format!("zone {:?} was removed meanwhile; try again", of.name));
+    let zone = lock_zone(tx, &of.name).await?.ok_or_else(gone)?;
+    let by = &version.changed_by;
+    keep_version!(
+        tx,
+        zone,
+        by,
+        "select session_user::text",
+        include_str!("zone_version_last.sql"),
+        include_str!("zone_version_add.sql"),
+        include_str!("zone_calendar_add.sql")
+    );
+    Ok(())
 }
 
 async fn lock_zone(tx: &mut PgConnection, name: &str) -> Result<Option<Zone>> {

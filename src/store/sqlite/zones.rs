@@ -24,6 +24,16 @@ impl Sqlite {
         Ok(zones)
     }
 
+    pub async fn copy_zone(&self, zone: &Zone, versions: &[ZoneVersion]) -> Result<()> {
+        let _turn = self.writer.lock().await;
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
+        for version in versions {
+            copy_version(&mut tx, zone, version).await?;
+        }
+        tx.commit().await.map_err(error)
+    }
+
     pub async fn find_zone_in(&self, connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
         let find = sqlx::query(include_str!("zone_find.sql")).bind(name);
         let row = find.fetch_optional(connection).await.map_err(error)?;
@@ -83,6 +93,37 @@ pub(super) async fn set_zone(
         include_str!("zone_calendar_add.sql")
     );
     Ok(zone)
+}
+
+/// Unless the zone is as far already.
+async fn copy_version(tx: &mut SqliteConnection, of: &Zone, version: &ZoneVersion) -> Result<()> {
+    let row =
+        sqlx::query(include_str!("zone.sql")).bind(&of.name).fetch_optional(&mut *tx).await.map_err(error)?;
+    let there = row.as_ref().map(zone).transpose()?;
+    if there.is_some_and(|there| there.version >= version.version) {
+        return Ok(());
+    }
+    let copy =
+        sqlx::query(include_str!("zone_copy.sql")).bind(of.id).bind(&of.name).bind(&version.description);
+    bind_policy!(copy, &version.policy)
+        .bind(version.version)
+        .bind(of.created_at.timestamp_micros())
+        .bind(version.changed_at.timestamp_micros())
+        .execute(&mut *tx)
+        .await
+        .map_err(error)?;
+    let zone = stored_zone(tx, &of.name).await?;
+    let by = &version.changed_by;
+    keep_version!(
+        tx,
+        zone,
+        by,
+        "select null",
+        include_str!("zone_version_last.sql"),
+        include_str!("zone_version_add.sql"),
+        include_str!("zone_calendar_add.sql")
+    );
+    Ok(())
 }
 
 /// Nobody else writes, so there is nothing to lock.

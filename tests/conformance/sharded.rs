@@ -1,0 +1,454 @@
+//! Several databases as one: PostgreSQL, MySQL and MariaDB together, or three files of SQLite.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tallygate::audit::report::ReportOn;
+use tallygate::audit::verify::{FaultKind, Verify, Verifying};
+use tallygate::decide::Override;
+use tallygate::ledger::History;
+use tallygate::policy::{Durability, Zone};
+use tallygate::schema::{Migrator, Role, Upkeep};
+use tallygate::{Charged, Check, Config, Error, Limiter, Reason, Result, Spanning};
+use uuid::Uuid;
+
+use crate::child::{Calls, Child, Work};
+use crate::db::{Db, Engine, log};
+use crate::proxy::Proxy;
+
+const NAMES: [&str; 3] = ["eu-1", "eu-2", "eu-3"];
+
+/// Three databases under their names.
+struct Three([Db; 3]);
+
+impl Three {
+    async fn beside(first: Db) -> Self {
+        let others = match first.engine {
+            Engine::Sqlite => [Engine::Sqlite; 2],
+            _ => [Engine::MySql, Engine::MariaDb],
+        };
+        let [mut second, mut third] =
+            [Db::create(others[0], "sharded::second").await, Db::create(others[1], "sharded::third").await];
+        if first.by_engine && first.engine != Engine::Sqlite {
+            second.grant_engine().await;
+            third.grant_engine().await;
+        }
+        let three = Self([first, second, third]);
+        for (name, db) in NAMES.iter().zip(&three.0) {
+            Migrator::new(&db.url).unwrap().named(name).unwrap().apply().await.unwrap();
+        }
+        three
+    }
+
+    fn urls(&self, role: Role) -> Vec<(&'static str, String)> {
+        NAMES.into_iter().zip(self.0.iter().map(|db| self.url(db, role))).collect()
+    }
+
+    fn url(&self, db: &Db, role: Role) -> String {
+        if role == Role::Owner { db.url.clone() } else { db.url_as(role) }
+    }
+
+    async fn limiter(&self) -> Limiter {
+        self.limiter_with(Config::default()).await
+    }
+
+    async fn limiter_with(&self, config: Config) -> Limiter {
+        house(|role| self.urls(role), config).await.unwrap()
+    }
+
+    /// Keys that one of the databases decides.
+    fn keys(&self, limiter: &Limiter, name: &str, count: usize) -> Vec<String> {
+        let keys = (0..).map(|n| format!("user:{n}"));
+        keys.filter(|key| limiter.shard_of(key).0 == name).take(count).collect()
+    }
+
+    /// Faults of all databases, in words.
+    async fn faults(&self, limiter: &Limiter) -> Vec<String> {
+        let mut faults = Vec::new();
+        let tell = |told| {
+            if let Verifying::Fault(fault) = told {
+                faults.push(format!("{fault:?}"));
+            }
+        };
+        limiter.auditor().verify(&Verify::default(), tell).await.unwrap();
+        faults
+    }
+}
+
+/// A limiter as a house has it, over the databases that are listed for a role.
+async fn house(urls: impl Fn(Role) -> Vec<(&'static str, String)>, config: Config) -> Result<Limiter> {
+    let app = Limiter::sharded(urls(Role::App), config).await?;
+    let operator = Limiter::sharded(urls(Role::Operator), config).await?;
+    let auditor = Limiter::sharded(urls(Role::Auditor), config).await?;
+    Ok(app.with_operator(&operator).with_auditor(&auditor))
+}
+
+async fn set(limiter: &Limiter, zone: &str, rate: i64) -> Zone {
+    limiter.operator().set_zone(zone, &log(rate, 3600), None, "test").await.unwrap()
+}
+
+async fn refusal(limiter: Result<Limiter>) -> Error {
+    match limiter {
+        Ok(_) => panic!("it connected"),
+        Err(error) => error,
+    }
+}
+
+pub async fn each_key_is_decided_by_one_database_and_exactly(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 5).await;
+    let keys: Vec<String> = (0..24).map(|n| format!("user:{n}")).collect();
+    let list: Vec<String> = three.urls(Role::App).iter().map(|(name, url)| format!("{name}={url}")).collect();
+    let work = Work::Calls(Calls {
+        url: list.join(" "),
+        zone: "login".to_owned(),
+        keys: keys.clone(),
+        serializable: false,
+        clients: 2,
+        calls: 3,
+    });
+    let mut children = vec![Child::start(&work).await, Child::start(&work).await];
+    for child in &mut children {
+        child.go().await;
+    }
+    let mine =
+        join_all((0..3).flat_map(|_| keys.iter()).map(|key| limiter.check(Check::new("login", key)))).await;
+    let mut allowed: BTreeMap<String, usize> = BTreeMap::new();
+    let mut count =
+        |key: &str, blocked: bool| *allowed.entry(key.to_owned()).or_default() += usize::from(!blocked);
+    for decision in mine {
+        let decision = decision.unwrap();
+        count(&decision.key, decision.blocked);
+    }
+    let mut asked = 3 * keys.len();
+    for mut child in children {
+        for told in child.answers().await {
+            count(told["key"].as_str().unwrap(), told["blocked"].as_bool().unwrap());
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, (3 + 2 * 2 * 3) * keys.len());
+    assert!(allowed.len() == keys.len() && allowed.values().all(|&allowed| allowed == 5), "{allowed:?}");
+    let mut rows = 0;
+    for (name, db) in NAMES.iter().zip(&three.0) {
+        db.assert_ledger_is_whole().await;
+        let own = three.keys(&limiter, name, 100);
+        let own = keys.iter().filter(|key| own.contains(key)).count();
+        assert!(own > 0);
+        assert_eq!(db.number("select count(*) from zone_bucket_lock").await, own as i64, "{name}");
+        rows += db.rows().await;
+    }
+    assert_eq!(rows, asked as i64);
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
+}
+
+pub async fn zones_have_one_number_and_one_version_everywhere(db: Db) {
+    let three = Three::beside(db).await;
+    // The first in the order of names comes last to the list: it is given all of what the others have.
+    let two = |role| three.urls(role).split_off(1);
+    let limiter = house(two, Config::default()).await.unwrap();
+    set(&limiter, "tried", 1).await;
+    let owner = Limiter::sharded(two(Role::Owner), Config::default()).await.unwrap();
+    owner.owner().remove_zone("tried").await.unwrap();
+    for rate in [5, 6, 7] {
+        set(&limiter, "login", rate).await;
+    }
+    set(&limiter, "search", 3).await;
+    let grown = three.limiter().await;
+    let lacks = three.faults(&grown).await;
+    assert!(!lacks.is_empty() && lacks.iter().all(|fault| fault.contains("WrongZone")), "{lacks:?}");
+    let login = set(&grown, "login", 7).await;
+    assert_eq!((login.id, login.version), (2, 3));
+    assert_eq!(set(&grown, "search", 3).await.version, 1);
+    let more = set(&grown, "more", 1).await;
+    assert_eq!(set(&grown, "login", 8).await.version, 4);
+    let mut seen = Vec::new();
+    for db in &three.0 {
+        let one = db.limiter().await;
+        let mut zones = Vec::new();
+        for zone in one.operator().zones().await.unwrap() {
+            let versions = one.operator().zone_versions(&zone).await.unwrap();
+            let versions: Vec<_> = versions
+                .into_iter()
+                .map(|v| (v.version, v.policy, v.description, v.changed_at, v.changed_by))
+                .collect();
+            zones.push((zone, versions));
+        }
+        seen.push(zones);
+    }
+    assert!(seen[0].len() == 3 && seen[0] == seen[1] && seen[1] == seen[2], "{seen:?}");
+    assert!(more.id > 3, "{more:?}");
+    assert_eq!(three.faults(&grown).await, [""; 0]);
+    // A zone that is set in one of them alone is told of, and not made the same by setting it again.
+    let alone = three.0[1].limiter().await;
+    set(&alone, "login", 9).await;
+    let faults = three.faults(&grown).await;
+    assert!(faults.len() == 1 && faults[0].contains("WrongZone") && faults[0].contains("eu-2"), "{faults:?}");
+    set(&alone, "own", 9).await;
+    let taken = grown.operator().set_zone("other", &log(1, 60), None, "test").await.unwrap_err();
+    assert!(taken.is_invalid() && taken.to_string().contains("apart"), "{taken}");
+}
+
+pub async fn what_one_database_cannot_keep_is_set_in_none(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    let relaxed = log(5, 60).with_durability(Durability::Relaxed);
+    let error = limiter.operator().set_zone("search", &relaxed, None, "test").await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().starts_with("eu-2: "), "{error}");
+    assert_eq!(limiter.operator().zones().await.unwrap(), []);
+}
+
+pub async fn a_database_answers_to_its_own_name_only(db: Db) {
+    let three = Three::beside(db).await;
+    let [(one, first), (two, second), (_, third)] = three.urls(Role::App).try_into().unwrap();
+    let connect = async |list: &[(&str, &str)]| Limiter::sharded(list.to_vec(), Config::default()).await;
+    let swapped = refusal(connect(&[(one, &second), (two, &first)]).await).await;
+    assert!(
+        swapped.is_invalid() && swapped.to_string().contains(r#"is "eu-2" by its own table"#),
+        "{swapped}"
+    );
+    let same = refusal(connect(&[(one, &first), (two, &first)]).await).await;
+    assert!(same.is_invalid() && same.to_string().starts_with("eu-2: "), "{same}");
+    let twice = refusal(connect(&[(one, &first), (one, &second)]).await).await;
+    assert!(twice.is_invalid() && twice.to_string().contains("two databases are called"), "{twice}");
+    let none = refusal(connect(&[]).await).await;
+    assert!(none.is_invalid(), "{none}");
+    let renamed = Migrator::new(&three.0[2].url).unwrap().named("eu-4").unwrap().apply().await.unwrap_err();
+    assert!(renamed.is_invalid(), "{renamed}");
+    let nameless = Db::create(three.0[0].engine, "sharded::nameless").await;
+    let list = [(one, first.as_str()), ("eu-4", &nameless.url_as(Role::App))];
+    match connect(&list).await {
+        // A file is this process's own.
+        Ok(_) => assert_eq!(nameless.engine, Engine::Sqlite),
+        Err(error) => {
+            assert!(error.is_schema() && error.to_string().contains("tallygate migrate"), "{error}")
+        }
+    }
+    // The order of the list says nothing, and alone it is as any other.
+    connect(&[("eu-3", &third), (one, &first), (two, &second)]).await.unwrap();
+    Limiter::connect(&first).await.unwrap();
+}
+
+pub async fn limits_of_several_databases_are_refused_unless_that_is_chosen(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 2).await;
+    let key = |name| three.keys(&limiter, name, 1).remove(0);
+    let keys = NAMES.map(key);
+    let checks = |keys: &[String]| keys.iter().map(|key| Check::new("login", key)).collect::<Vec<_>>();
+    let refused = limiter.check_all(checks(&keys)).await.unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains("eu-3"), "{refused}");
+    assert_eq!(limiter.auditor().history(&History::default()).await.unwrap().rows, []);
+    let one = limiter.check_all(vec![Check::new("login", &keys[0])]).await.unwrap();
+    assert!(one.is_allowed());
+
+    let spanning = three.limiter_with(Config { spanning: Spanning::InOrder, ..Config::default() }).await;
+    let both = spanning.check_all(checks(&keys[1..])).await.unwrap();
+    assert!(both.is_allowed() && both.decisions.iter().all(|decision| decision.remaining == 1), "{both:?}");
+    // The second one has room for no more.
+    spanning.check(Check::new("login", &keys[1])).await.unwrap();
+    let txn = Uuid::now_v7();
+    let asked = || checks(&keys).into_iter().map(|check| check.txn(txn)).collect::<Vec<_>>();
+    for _ in 0..2 {
+        let blocked = spanning.check_all(asked()).await.unwrap();
+        let told: Vec<_> =
+            blocked.decisions.iter().map(|d| (d.key.clone(), d.reason, d.remaining, d.txn_id)).collect();
+        let expected = [(Reason::HeldBack, 1), (Reason::OverLimit, 0), (Reason::HeldBack, 1)];
+        let expected: Vec<_> =
+            keys.iter().zip(expected).map(|(key, (reason, left))| (key.clone(), reason, left, txn)).collect();
+        assert_eq!(told, expected);
+        assert!(blocked.blocked && blocked.retry_after().is_some());
+    }
+    let left = async |key: &str| spanning.peek("login", key).await.unwrap().remaining;
+    assert_eq!([left(&keys[0]).await, left(&keys[1]).await, left(&keys[2]).await], [1, 0, 1]);
+    assert_eq!(three.faults(&spanning).await, [""; 0]);
+}
+
+pub async fn a_transaction_is_found_wherever_it_is(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 5).await;
+    let keys: Vec<String> = (0..9).map(|n| format!("user:{n}")).collect();
+    let txns: Vec<Uuid> = keys.iter().map(|_| Uuid::now_v7()).collect();
+    let checks = || {
+        keys.iter()
+            .zip(&txns)
+            .map(|(key, txn)| Check::new("login", key).cost(2).txn(*txn))
+            .collect::<Vec<_>>()
+    };
+    let first = limiter.check_many(checks()).await.unwrap();
+    let again = limiter.check_many(checks()).await.unwrap();
+    for ((key, first), again) in keys.iter().zip(&first).zip(&again) {
+        assert_eq!((&first.key, first.remaining, first.replayed), (key, 3, false));
+        assert_eq!((&again.key, again.seq, again.replayed), (key, first.seq, true));
+    }
+    for (key, txn) in keys.iter().zip(&txns) {
+        let given = limiter.refund(*txn).await.unwrap();
+        assert_eq!((given.len(), given[0].key.as_str(), given[0].remaining), (1, key.as_str(), 5));
+        let named = limiter.refund(Charged::by(*txn).in_bucket("login", key)).await.unwrap();
+        assert!(named[0].replayed);
+        let explained = limiter.auditor().explain(*txn, 5).await.unwrap();
+        assert_eq!(explained.rows.len(), 2);
+        assert!(explained.rows.iter().all(|row| row.reproduced == Some(true)));
+    }
+    let unknown = limiter.refund(Uuid::now_v7()).await.unwrap_err();
+    assert!(unknown.is_invalid() && unknown.to_string().contains("no transaction"), "{unknown}");
+    let held =
+        limiter.reserve(Check::new("login", "user:3").cost(5), Duration::from_secs(600)).await.unwrap();
+    let settled = limiter.settle(held.txn_id, 1).await.unwrap();
+    assert_eq!(settled[0].remaining, 4);
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
+}
+
+pub async fn what_is_read_is_read_of_all(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 2).await;
+    for round in 0..3 {
+        let checks = (0..12).map(|n| Check::new("login", format!("user:{n}"))).collect();
+        for decision in limiter.check_many(checks).await.unwrap() {
+            assert_eq!(decision.blocked, round == 2);
+        }
+    }
+    for n in 0..6 {
+        let (key, over) = (format!("user:{n}"), Override { limit: None, ban_exempt: true, for_us: None });
+        limiter.operator().ban("login", &key, Duration::from_secs(600), "why", "who").await.unwrap();
+        limiter.operator().set_override("login", &key, over, "why", "who").await.unwrap();
+    }
+    let auditor = limiter.auditor();
+    for (zone, oldest_first) in [(Some("login"), false), (Some("login"), true), (None, false)] {
+        for limit in [1, 7, 100] {
+            let mut history =
+                History { limit, oldest_first, zone: zone.map(str::to_owned), ..History::default() };
+            let mut rows = Vec::new();
+            loop {
+                let page = auditor.history(&history).await.unwrap();
+                rows.extend(page.rows);
+                history.before = page.next;
+                if history.before.is_none() {
+                    break;
+                }
+            }
+            let distinct: BTreeSet<_> = rows.iter().map(|row| (row.key.clone(), row.seq)).collect();
+            assert_eq!((rows.len(), distinct.len()), (48, 48), "{zone:?} {limit}");
+            let times: Vec<_> = rows.iter().map(|row| row.decided_at).collect();
+            assert!(if oldest_first { times.is_sorted() } else { times.iter().rev().is_sorted() });
+        }
+    }
+    let of_key = History::default().zone("login").key("user:3");
+    assert_eq!(auditor.history(&of_key).await.unwrap().rows.len(), 5);
+    let report = auditor.report(&ReportOn::default(), |_| ()).await.unwrap();
+    let counts = report.zones[0].counts;
+    assert_eq!((report.zones.len(), report.rows, counts.allowed, counts.blocked), (1, 48, 24, 12));
+    assert_eq!((report.blocked_most.buckets.len(), report.actions.newest.len()), (12, 12));
+    assert_eq!(limiter.operator().overrides("login").await.unwrap().len(), 6);
+    assert_eq!(auditor.bans("login").await.unwrap().len(), 6);
+    assert_eq!(auditor.buckets("login", None, 100).await.unwrap().len(), 12);
+    assert_eq!(auditor.buckets("login", Some("user:3"), 2).await.unwrap()[1].key, "user:5");
+    assert_eq!(auditor.bucket("login", "user:7").await.unwrap().unwrap().remaining, 0);
+    assert_eq!(auditor.find("user:7").await.unwrap().len(), 1);
+    // A row that was changed is found, and said where.
+    let tampered = three.keys(&limiter, "eu-3", 1).remove(0);
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
+    three.0[2]
+        .execute(&format!("update zone_txn set cost = 7 where seq = 1 and bucket_key = '{tampered}'"))
+        .await;
+    let mut found = BTreeSet::new();
+    let tell = |told| {
+        if let Verifying::Fault(fault) = told {
+            found.insert((fault.shard, fault.what == FaultKind::Edited));
+        }
+    };
+    let verified = auditor.verify(&Verify::default(), tell).await.unwrap();
+    assert_eq!((verified.rows, verified.buckets, verified.zones), (48, 12, 1));
+    assert!(
+        found.contains(&(Some("eu-3".to_owned()), true))
+            && found.iter().all(|(shard, _)| shard.as_deref() == Some("eu-3"))
+    );
+}
+
+pub async fn owners_look_after_all_and_erase_in_one(db: Db) {
+    let three = Three::beside(db).await;
+    let owner = Limiter::sharded(three.urls(Role::Owner), Config::default()).await.unwrap();
+    set(&owner, "login", 2).await;
+    set(&owner, "unused", 2).await;
+    owner.check(Check::new("login", "user:42")).await.unwrap();
+    owner.owner().maintain(Upkeep::default()).await.unwrap();
+    assert!(owner.auditor().maintenance().await.unwrap().finished_at.is_some());
+    let erased = owner.owner().erase("login", "user:42", "asked for", "privacy").await.unwrap();
+    assert_eq!(erased.rows, 1);
+    owner.owner().remove_zone("unused").await.unwrap();
+    let used = owner.owner().remove_zone("login").await.unwrap_err();
+    assert!(used.is_invalid(), "{used}");
+    assert!(owner.owner().remove_zone("unused").await.unwrap_err().is_unknown_zone());
+    // It was used in one of them only, and is there in all.
+    assert_eq!(three.faults(&owner).await, [""; 0]);
+}
+
+pub async fn a_caller_joins_the_database_of_the_key(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 2).await;
+    let key = three.keys(&limiter, "eu-1", 1).remove(0);
+    let (name, one) = limiter.shard_of(&key);
+    assert_eq!(name, "eu-1");
+    let first = &three.0[0];
+    macro_rules! join {
+        ($pool:ty, $begin:expr) => {{
+            let pool = <$pool>::connect(&first.url_as(Role::App)).await.unwrap();
+            let mut tx = pool.begin_with($begin).await.unwrap();
+            let refused = limiter.check_in(&mut *tx, Check::new("login", &key)).await.unwrap_err();
+            assert!(refused.is_invalid() && refused.to_string().contains("shard_of"), "{refused}");
+            assert!(one.check_in(&mut *tx, Check::new("login", &key)).await.unwrap().is_allowed());
+            tx.commit().await.unwrap();
+        }};
+    }
+    match first.engine {
+        Engine::Sqlite => join!(sqlx::SqlitePool, "begin immediate"),
+        _ => join!(sqlx::PgPool, "begin"),
+    }
+    assert_eq!(limiter.peek("login", &key).await.unwrap().remaining, 1);
+}
+
+pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
+    let three = Three::beside(db).await;
+    let proxy = Proxy::before(&three.0[0].url_as(Role::App)).await;
+    let mut urls = three.urls(Role::App);
+    urls[0].1 = proxy.url.clone();
+    let config = Config { deadline: Duration::from_secs(3), ..Config::default() };
+    set(&three.limiter().await, "login", 100).await;
+    let limiter = Limiter::sharded(urls, config).await.unwrap();
+    let keys = NAMES.map(|name| three.keys(&limiter, name, 8));
+    let all = || keys.iter().flatten().map(|key| Check::new("login", key));
+    let txns: Vec<Uuid> = join_all(all().map(|check| limiter.check(check)))
+        .await
+        .into_iter()
+        .map(|decision| decision.unwrap().txn_id)
+        .collect();
+    drop(proxy);
+    for _ in 0..3 {
+        for (decision, check) in
+            join_all(all().map(|check| limiter.check(check))).await.into_iter().zip(all())
+        {
+            match decision {
+                Ok(decision) => {
+                    assert!(decision.is_allowed() && !keys[0].iter().any(|key| key == check.key()))
+                }
+                Err(error) => {
+                    assert!(error.is_transient() && error.to_string().starts_with("eu-1: "), "{error}");
+                    assert!(keys[0].iter().any(|key| key == check.key()));
+                }
+            }
+        }
+    }
+    limiter.ping().await.unwrap();
+    assert!(limiter.check_many(all().collect()).await.unwrap_err().is_transient());
+    let others = keys[1..].iter().flatten().map(|key| Check::new("login", key)).collect();
+    assert_eq!(limiter.check_many(others).await.unwrap().len(), 16);
+    // Where it is found, it is given back; where it may be in the silent one, that is told.
+    assert_eq!(limiter.refund(txns[8]).await.unwrap().len(), 1);
+    let error = limiter.refund(txns[0]).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("eu-1"), "{error}");
+}
