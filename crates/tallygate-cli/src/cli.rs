@@ -67,9 +67,10 @@ output to its end. A verdict that is reached stands also then.";
 struct Cli {
     /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. Several servers of the same data are named together:
     /// postgres://user@one:5432,two:5432/name?target=primary (or replica, any). A SQLite file is made by
-    /// migrate, zone set, apply and bench [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
+    /// migrate, zone set, apply and bench. Databases that decide together are given each as NAME=URL, by this flag once for
+    /// each, or with white space between them [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
     #[arg(long, global = true, value_name = "URL")]
-    database: Option<String>,
+    database: Vec<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -119,31 +120,47 @@ pub async fn run() -> Result {
     if !matches!(cli.command, Command::Serve(_)) {
         trace()?;
     }
+    let database = list(cli.database)?;
     match cli.command {
-        Command::Migrate(args) => migrate::run(&url(cli.database)?, args).await,
-        Command::Grant(args) => grant::run(&url(cli.database)?, args).await,
-        Command::Zone(command) => zone::run(&url(cli.database)?, command).await,
-        Command::Apply(args) => apply::run(&url(cli.database)?, args).await,
-        Command::Check(args) => check::run(&url(cli.database)?, args).await,
-        Command::Reserve(args) => check::reserve(&url(cli.database)?, args).await,
-        Command::Settle(args) => action::settle(&url(cli.database)?, args).await,
-        Command::Cancel(args) => action::cancel(&url(cli.database)?, args).await,
-        Command::Refund(args) => action::refund(&url(cli.database)?, args).await,
-        Command::Release(args) => action::release(&url(cli.database)?, args).await,
-        Command::Ban(args) => action::ban(&url(cli.database)?, args).await,
-        Command::Unban(args) => action::unban(&url(cli.database)?, args).await,
-        Command::Override(command) => action::overrides(&url(cli.database)?, command).await,
-        Command::History(args) => history::run(&url(cli.database)?, args).await,
-        Command::Backtest(args) => backtest::run(cli.database, *args).await,
-        Command::Audit(command) => audit::run(&url(cli.database)?, command).await,
-        Command::Maintain(args) => maintain::run(&url(cli.database)?, args).await,
-        Command::Erase(args) => erase::run(&url(cli.database)?, args).await,
-        Command::Demo(args) => demo::run(cli.database, args).await,
-        Command::Bench(args) => bench::run(&url(cli.database)?, args).await,
-        Command::Serve(args) => serve::run(named_url(cli.database)?, args).await,
+        Command::Migrate(args) => migrate::run(&url(database)?, args).await,
+        Command::Grant(args) => grant::run(&url(database)?, args).await,
+        Command::Zone(command) => zone::run(&url(database)?, command).await,
+        Command::Apply(args) => apply::run(&url(database)?, args).await,
+        Command::Check(args) => check::run(&url(database)?, args).await,
+        Command::Reserve(args) => check::reserve(&url(database)?, args).await,
+        Command::Settle(args) => action::settle(&url(database)?, args).await,
+        Command::Cancel(args) => action::cancel(&url(database)?, args).await,
+        Command::Refund(args) => action::refund(&url(database)?, args).await,
+        Command::Release(args) => action::release(&url(database)?, args).await,
+        Command::Ban(args) => action::ban(&url(database)?, args).await,
+        Command::Unban(args) => action::unban(&url(database)?, args).await,
+        Command::Override(command) => action::overrides(&url(database)?, command).await,
+        Command::History(args) => history::run(&url(database)?, args).await,
+        Command::Backtest(args) => backtest::run(database, *args).await,
+        Command::Audit(command) => audit::run(&url(database)?, command).await,
+        Command::Maintain(args) => maintain::run(&url(database)?, args).await,
+        Command::Erase(args) => erase::run(&url(database)?, args).await,
+        Command::Demo(args) => demo::run(database, args).await,
+        Command::Bench(args) => bench::run(&url(database)?, args).await,
+        Command::Serve(args) => serve::run(named_url(database)?, args).await,
         Command::Token(command) => token::run(command),
         Command::Import(command) => import::run(command),
         Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// One URL, or one text of all that were named.
+fn list(mut flags: Vec<String>) -> Result<Option<String>> {
+    if flags.len() < 2 {
+        return Ok(flags.pop());
+    }
+    let named = |flag: &String| flag.split_once('=').is_some_and(|(name, _)| !name.contains(':'));
+    match flags.iter().position(|flag| !named(flag)) {
+        None => Ok(Some(flags.join(" "))),
+        Some(place) => Err(Failure::new(format!(
+            "--database number {} has no name; databases that decide together are given each as NAME=URL",
+            place + 1
+        ))),
     }
 }
 

@@ -111,6 +111,7 @@ pub async fn run(url: &str, args: Args) -> Result {
 /// Which database, and nothing else of its URL, which may hold a password.
 fn kind(url: &str) -> &str {
     match url.split_once(':') {
+        Some((name, _)) if name.contains('=') => "several databases",
         Some(("postgresql", _)) => "postgres",
         Some((scheme, _)) => scheme,
         None => "",

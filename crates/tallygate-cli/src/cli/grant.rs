@@ -53,12 +53,14 @@ struct Granted {
 
 pub async fn run(url: &str, args: Args) -> Result {
     let Args { role, name, dry_run, format } = args;
-    let migrator = Migrator::new(url)?;
-    let statements = if dry_run {
-        migrator.grant_statements(role, &name).await?
-    } else {
-        migrator.grant(role, &name).await?
-    };
+    let mut statements = Vec::new();
+    for (_, migrator) in Migrator::each(url)? {
+        statements.extend(if dry_run {
+            migrator.grant_statements(role, &name).await?
+        } else {
+            migrator.grant(role, &name).await?
+        });
+    }
     let mut out = stdout().lock();
     match format {
         Answer::Json => {

@@ -15,6 +15,7 @@ Examples:
   tallygate migrate --check || echo \"not up to date\"      for a health check
   tallygate --database postgres://db/app migrate --print  read the SQL before it runs
   tallygate migrate --distribute citus                    and spread it over the nodes of Citus
+  tallygate migrate --database eu-1=postgres://one/app --database eu-2=postgres://two/app
 
 Any number may run at once: one works, the others wait and find nothing to do. The role that \
 migrates needs the right to create tables and routines; the role that checks needs only EXECUTE.";
@@ -40,16 +41,30 @@ enum Extension {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let migrator = Migrator::new(url)?;
+    let mut code = ExitCode::SUCCESS;
+    for (name, migrator) in Migrator::each(url)? {
+        if let Some(name) = name {
+            writeln!(stdout(), "{}", dim(&format!("-- {name}")))?;
+        }
+        let ended = one(&migrator, &args).await?;
+        code = if ended == ExitCode::SUCCESS { code } else { ended };
+    }
+    Ok(code)
+}
+
+async fn one(migrator: &Migrator, args: &Args) -> Result {
     if args.print {
-        return print(&migrator, url);
+        return print(migrator);
     }
     // Before anything is changed: fails where that cannot be.
     let undistributed = match args.distribute {
         Some(Extension::Citus) => migrator.undistributed().await?,
         None => Vec::new(),
     };
-    if args.check { check(&migrator, &undistributed).await } else { apply(&migrator, args.distribute).await }
+    match args.check {
+        true => check(migrator, &undistributed).await,
+        false => apply(migrator, args.distribute).await,
+    }
 }
 
 async fn apply(migrator: &Migrator, distribute: Option<Extension>) -> Result {
@@ -91,8 +106,8 @@ async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
 }
 
 /// The SQL as a client of that database takes it: `tallygate migrate --print | mysql app` works too.
-fn print(migrator: &Migrator, url: &str) -> Result {
-    let mysql = url.starts_with("mysql:") || url.starts_with("mariadb:");
+fn print(migrator: &Migrator) -> Result {
+    let mysql = migrator.is_for_mysql();
     let mut out = stdout().lock();
     for migration in migrator.migrations() {
         writeln!(out, "-- V{} {}\n", migration.version, migration.name)?;

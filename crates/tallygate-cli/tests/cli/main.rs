@@ -18,6 +18,7 @@ mod refused;
 mod reports;
 mod secrets;
 mod serve;
+mod sharded;
 mod stdin;
 mod zone;
 

@@ -202,7 +202,8 @@ impl Seen {
 
 /// `edited  login / user:42  row 3  txn …: remaining is 2, the rows before it lead to 0`.
 fn line(fault: &Fault) -> String {
-    let mut place = plain(&fault.zone);
+    let mut place =
+        fault.shard.as_deref().map(|shard| format!("{shard}: ")).unwrap_or_default() + &plain(&fault.zone);
     fault.key.iter().for_each(|key| place += &format!(" / {}", plain(key)));
     fault.seq.iter().for_each(|seq| place += &format!("  row {seq}"));
     fault.txn_id.iter().for_each(|txn| place += &format!("  txn {txn}"));

@@ -1,0 +1,53 @@
+use super::program::Program;
+
+const LIST: [&str; 4] = ["--database", "eu-1=sqlite:one.db", "--database", "eu-2=sqlite:two.db"];
+
+fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &LIST[..]].concat()
+}
+
+#[test]
+fn every_command_works_with_a_list_of_databases() {
+    let program = Program::new();
+    let migrated = program.ok(&with(&["migrate"]));
+    assert!(migrated.contains("eu-1") && migrated.contains("eu-2"), "{migrated}");
+    assert_eq!(program.run(&with(&["migrate", "--check"])).code, 0);
+    let zone = with(&["zone", "set", "login", "--rate", "1", "--per", "1h"]);
+    assert!(program.ok(&zone).contains("1   login"));
+    for n in 0..12 {
+        let key = format!("user:{n}");
+        assert_eq!(program.run(&with(&["check", "login", &key])).code, 0, "{key}");
+        assert_eq!(program.run(&with(&["check", "login", &key])).code, 1, "{key}");
+    }
+    let lines = program.ok(&with(&["history", "--zone", "login", "--format", "json"]));
+    assert_eq!(lines.matches("\"txn_id\"").count(), 24, "{lines}");
+    let verified = program.run(&with(&["audit", "verify", "--format", "json"]));
+    assert_eq!((verified.code, &verified.json()["rows"]), (0, &24.into()));
+    program.ok(&with(&["audit", "report"]));
+    program.ok(&with(&["maintain"]));
+    // Each of them has its part, and one list in the environment is the same as two flags.
+    let rows = |database: &str| {
+        let lines = program.ok(&["history", "--database", database, "--zone", "login", "--format", "json"]);
+        lines.matches("\"txn_id\"").count()
+    };
+    let (one, two) = (rows("sqlite:one.db"), rows("sqlite:two.db"));
+    assert!(one > 0 && two > 0 && one + two == 24, "{one} {two}");
+    assert_eq!(rows("eu-2=sqlite:two.db eu-1=sqlite:one.db"), 24);
+}
+
+#[test]
+fn a_list_that_is_wrong_is_refused_and_says_what_to_do() {
+    let program = Program::new();
+    program.ok(&with(&["migrate"]));
+    for (list, told) in [
+        (&["--database", "eu-1=sqlite:two.db", "--database", "eu-2=sqlite:one.db"][..], "by its own table"),
+        (&["--database", "eu-1=sqlite:one.db", "--database", "sqlite:two.db"], "number 2 has no name"),
+        (&["--database", "eu-1=sqlite:one.db sqlite:two.db"], "has no name"),
+        (&["--database", "eu 1=sqlite:one.db", "--database", "eu-2=sqlite:two.db"], "has no name"),
+    ] {
+        let ran = program.run(&[&["zone", "list"], list].concat());
+        assert!(ran.code == 2 && ran.err.contains(told), "{list:?} {}", ran.err);
+    }
+    let checkpoint = program.run(&with(&["audit", "checkpoint"]));
+    assert!(checkpoint.err.contains("is of one database"), "{}", checkpoint.err);
+}
