@@ -3,7 +3,8 @@
 -- Arguments  p_zone_id, p_bucket_key, p_lock_wait_ms  as in zone_check
 -- Result     the head
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG001 there is no such zone; TG003 the key cannot be stored; 55P03 the lock was not had in time
+-- Errors     TG001 there is no such zone; TG003 the key cannot be stored; TG011 the bucket was moved to another database; 55P03
+--            the lock was not had in time
 create function zone_bucket_take(p_zone_id int, p_bucket_key text, p_lock_wait_ms int)
 returns zone_bucket_lock
 language plpgsql
@@ -18,7 +19,7 @@ begin
     loop
         select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
             b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-            b.holding, b.bucket_key, b.salt, b.row_hash
+            b.holding, b.bucket_key, b.salt, b.row_hash, b.moved_to
         into v_head
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
@@ -26,6 +27,9 @@ begin
         exit when found;
         perform zone_bucket_open(p_zone_id, p_bucket_key);
     end loop;
+    if v_head.moved_to is not null then
+        perform zone_error('elsewhere', v_head.moved_to);
+    end if;
     return v_head;
 end
 $$;

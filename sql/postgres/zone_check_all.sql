@@ -99,12 +99,15 @@ begin
         else
             select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried,
                 b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans,
-                b.holding, b.bucket_key, b.salt, b.row_hash
+                b.holding, b.bucket_key, b.salt, b.row_hash, b.moved_to
             into v_head
             from zone_bucket_lock b
             where b.zone_id = p_zone_ids[v_position] and b.bucket_key = p_bucket_keys[v_position];
             if not found then
                 v_head := zone_head_new(p_zone_ids[v_position], p_bucket_keys[v_position]);
+            end if;
+            if v_head.moved_to is not null then
+                perform zone_error('elsewhere', v_head.moved_to);
             end if;
         end if;
         v_states[v_position] := v_head;

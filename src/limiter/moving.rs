@@ -11,6 +11,10 @@ use crate::zone::validate_name;
 /// Characters of a database's name, as callers know it.
 const NAME_CHARACTERS: usize = 64;
 
+/// What is told of a list of databases.
+const APART: &str =
+    "a bucket goes from one database to another, and this is a list of several; connect to each by itself";
+
 /// A bucket that was moved, see [`Owner::move_bucket`](crate::schema::Owner::move_bucket).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -41,7 +45,7 @@ impl Limiter {
         validate_name(zone)?;
         validate_key(key)?;
         validate_database(to)?;
-        let inner = &self.inner;
+        let inner = self.shards.only(APART)?;
         inner
             .within(async {
                 let bucket = (inner.zone(zone).await?.id, key.to_owned());
@@ -81,11 +85,12 @@ impl Owner {
                 "a bucket cannot be moved from {from_name:?} to itself; name another database"
             )));
         }
-        let zone_id = self.inner.zone(zone).await?.id;
+        let (here, there) = (self.shards.only(APART)?, to.shards.only(APART)?);
+        let zone_id = here.zone(zone).await?.id;
         let moving = Moving { zone_id, zone, key, from: from_name, to: to_name };
-        let mut tries = self.inner.tries(until(self.inner.config.deadline));
+        let mut tries = here.tries(until(here.config.deadline));
         loop {
-            match self.inner.store.move_bucket(&to.inner.store, &moving).await {
+            match here.store.move_bucket(&there.store, &moving).await {
                 Err(error) if tries.again(&error).await => {}
                 Err(error) => return Err(error),
                 Ok(rows) => {

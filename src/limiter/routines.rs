@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::shards::Shards;
 use super::{Inner, Limiter, call, flat, trace, until};
 use crate::check::validate_key;
 use crate::decision::Velocity;
 use crate::error::{Error, Result};
 use crate::store::{Bucket, Joined, Store, Terms, was_taken_back};
+
+/// What is told of several databases: each would make the zone by itself, under a number of its own.
+const APART: &str = "rate_limiting_request makes its zone in one database, and this limiter has several; set a zone with a token \
+                     bucket, and check it";
 
 impl Limiter {
     /// May one more transaction of this bucket pass? Calls the database's routine `check_velocity`: a check of cost 1
@@ -71,7 +74,7 @@ impl Limiter {
             async move { store.rate_limiting_request(&rate_id, refill_per_sec, window_seconds, terms).await }
         };
         // Its zone is known to the routine alone; 0 is no zone's number.
-        self.shards.alone()?.routine((0, rate_id.to_owned()), ask).await
+        self.shards.only(APART)?.routine((0, rate_id.to_owned()), ask).await
     }
 
     /// As [`rate_limiting_request`](Self::rate_limiting_request), inside the caller's own transaction; on the terms of
@@ -104,19 +107,6 @@ fn validate(rate_id: &str, refill_per_sec: i32, window_seconds: i32) -> Result<(
         )));
     }
     Ok(())
-}
-
-impl Shards {
-    /// The only one: each of several would make the zone by itself, under a number of its own.
-    fn alone(&self) -> Result<&Arc<Inner>> {
-        match self.are_several() {
-            false => Ok(self.first()),
-            true => Err(Error::invalid(
-                "rate_limiting_request makes its zone in one database, and this limiter has several; set a zone with a token \
-                 bucket, and check it",
-            )),
-        }
-    }
 }
 
 impl Inner {

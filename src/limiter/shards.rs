@@ -159,15 +159,20 @@ impl Shards {
         !self.rest.is_empty()
     }
 
-    /// The only one, to join a caller's transaction: a connection does not say which database it is of.
-    pub fn joined(&self) -> Result<&Arc<Inner>> {
+    /// The only one; what `told` says of several.
+    pub fn only(&self, told: &str) -> Result<&Arc<Inner>> {
         match self.are_several() {
             false => Ok(&self.first),
-            true => Err(Error::invalid(
-                "a limiter of several databases cannot tell which of them a connection is of; join by the limiter of the \
-                 key's own one, which Limiter::shard_of gives with its name",
-            )),
+            true => Err(Error::invalid(told)),
         }
+    }
+
+    /// The only one, to join a caller's transaction: a connection does not say which database it is of.
+    pub fn joined(&self) -> Result<&Arc<Inner>> {
+        self.only(
+            "a limiter of several databases cannot tell which of them a connection is of; join by the limiter of the key's \
+             own one, which Limiter::shard_of gives with its name",
+        )
     }
 
     #[cfg(all(feature = "sqlite", feature = "testing"))]

@@ -21,7 +21,7 @@ impl Migrator {
         match self.address.engine() {
             #[cfg(feature = "postgres")]
             Engine::Postgres => {
-                gate(self.schema().await?)?;
+                gate(self.schema().await?.as_ref())?;
                 citus::distribute(&self.address).await
             }
             _ => Err(refused()),

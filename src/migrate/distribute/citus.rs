@@ -8,7 +8,7 @@ use crate::store::Address;
 use crate::store::postgres::{connect, error};
 
 /// On every node, whole: what is read with every bucket, and what is read through a worker, too.
-const EVERYWHERE: [&str; 8] = [
+const EVERYWHERE: [&str; 9] = [
     "zone_master",
     "zone_version",
     "zone_calendar",
@@ -17,6 +17,7 @@ const EVERYWHERE: [&str; 8] = [
     "zone_removal",
     "tallygate_grant",
     "tallygate_schema_history",
+    "tallygate_shard",
 ];
 
 /// By the bucket's key. The first is what the others are kept with.
