@@ -137,7 +137,7 @@ impl Limiter {
     /// `testing::Clock`, behind the feature `testing`.
     pub async fn connect_with(url: &str, config: Config) -> Result<Self> {
         if let Some(databases) = databases(url)? {
-            return Self::sharded(databases, config).await;
+            return Box::pin(Self::sharded(databases, config)).await;
         }
         let address = Address::parse(url)?;
         let began = (Instant::now(), time::Instant::now());

@@ -164,7 +164,8 @@ impl Inner {
     where
         F: Future<Output = Result<T>>,
     {
-        self.within(async {
+        // Boxed, as what is rare: else what it is made of would be too deep for the compiler in a program around it.
+        self.within(Box::pin(async {
             let mut tries = self.tries(until(self.config.deadline));
             loop {
                 match work().await {
@@ -172,7 +173,7 @@ impl Inner {
                     result => return result,
                 }
             }
-        })
+        }))
         .await
     }
 }
