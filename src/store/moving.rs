@@ -26,6 +26,7 @@ use crate::chain::{self, Hash};
 use crate::decide::{Exception, Head, Hold};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
+use crate::zone::ZoneVersion;
 
 pub(super) use arriving::{Arriving, Lists, head};
 
@@ -348,14 +349,16 @@ impl Copying<'_> {
     }
 }
 
-/// Both must know the zone by the same number, and every version of it, to the hash.
+/// Both must know the zone by the same number, and each version of it with the same policy from the same time on.
 async fn same_zone(from: &Store, to: &Store, moving: &Moving<'_>) -> Result<()> {
     let Moving { zone_id, zone, from: from_name, to: to_name, .. } = *moving;
-    let hashes =
-        |versions: Vec<super::Chained>| versions.into_iter().map(|version| version.row_hash).collect();
-    let here: Vec<Hash> = hashes(from.zone_chain(zone_id).await?);
-    let there: Vec<Hash> = hashes(to.zone_chain(zone_id).await?);
-    if here == there {
+    // Who was logged in is each database's own.
+    let nameless = |versions: Vec<ZoneVersion>| -> Vec<_> {
+        versions.into_iter().map(|version| ZoneVersion { login: None, ..version }).collect()
+    };
+    let here = nameless(from.zone_versions(zone_id).await?);
+    let there = nameless(to.zone_versions(zone_id).await?);
+    if here == there && to.zone(zone).await?.is_some_and(|there| there.id == zone_id) {
         return Ok(());
     }
     let same = here.iter().zip(&there).take_while(|(here, there)| here == there).count();
