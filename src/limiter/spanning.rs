@@ -17,6 +17,7 @@ use crate::decision::{Decision, Reason};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
 use crate::store::{Action, Spending, What};
+use crate::zone::{Mode, Policy};
 
 impl Shards {
     /// All, or none.
@@ -25,6 +26,11 @@ impl Shards {
         let mut parts = self.parts(checks, txns);
         if parts.len() > 1 && self.first().config.spanning == Spanning::Refused {
             return Err(refused(&parts));
+        }
+        if let [Part { inner, .. }] = &*parts {
+            let inner = Arc::clone(inner);
+            let Part { checks, txns, .. } = parts.remove(0);
+            return inner.told(inner.check_many(checks, txns, Passing::Together, until).await);
         }
         // As all callers take them, so that of two one comes first everywhere.
         parts.sort_by(|a, b| a.inner.name.cmp(&b.inner.name));
@@ -35,31 +41,32 @@ impl Shards {
                 checks = checks.into_iter().map(peek).collect();
                 let fresh = txns.iter().map(|_| Uuid::now_v7()).collect();
                 let decisions = inner.told(inner.check_many(checks, fresh, Passing::Each, until).await)?;
-                let held = decisions
-                    .into_iter()
-                    .map(|decision| held_back(Decision { txn_id: txn, ..decision }, None));
-                placed.extend(places.into_iter().zip(held));
+                for (place, decision) in places.into_iter().zip(decisions) {
+                    let decision = Decision { txn_id: txn, ..decision };
+                    placed.push((place, inner.held_back(decision, None).await?));
+                }
                 continue;
             }
             let decisions = inner.told(inner.check_many(checks, txns, Passing::Together, until).await)?;
             blocked = decisions.iter().any(|decision| decision.blocked);
-            if !blocked {
-                passed.push(inner);
+            let decided = places.into_iter().zip(decisions);
+            if blocked {
+                placed.extend(decided);
+            } else {
+                passed.push((inner, decided.collect::<Vec<_>>()));
             }
-            placed.extend(places.into_iter().zip(decisions));
         }
-        if blocked {
-            for inner in passed {
-                let given = inner.told(inner.give_back(txn).await)?;
-                for (_, decision) in &mut placed {
-                    let back = |row: &&Recorded| (&row.zone, &row.key) == (&decision.zone, &decision.key);
-                    if let Some(row) = given.iter().find(back) {
-                        *decision = held_back(decision.clone(), Some(row.remaining));
-                    }
-                }
+        for (inner, decided) in passed {
+            if !blocked {
+                placed.extend(decided);
+                continue;
             }
-            // What costs nothing was not given back.
-            placed.iter_mut().for_each(|(_, decision)| *decision = held_back(decision.clone(), None));
+            let given = inner.told(inner.give_back(txn).await)?;
+            for (place, decision) in decided {
+                let back = |row: &&Recorded| (&row.zone, &row.key) == (&decision.zone, &decision.key);
+                let remaining = given.iter().find(back).map(|row| row.remaining);
+                placed.push((place, inner.held_back(decision, remaining).await?));
+            }
         }
         Ok(in_place(placed))
     }
@@ -83,6 +90,24 @@ impl Inner {
         actions.sort_by(|a, b| (a.zone_id, &a.key).cmp(&(b.zone_id, &b.key)));
         self.act(actions).await
     }
+
+    /// What would have passed, had another limit not blocked; with what remains when its charge was given back. A zone that
+    /// does not enforce its limit blocks nothing here either.
+    async fn held_back(&self, decision: Decision, remaining: Option<i64>) -> Result<Decision> {
+        let remaining = remaining.unwrap_or(decision.remaining);
+        let enforced = |policy: Policy| policy.mode() == Mode::Enforce;
+        if decision.blocked || !self.zone(&decision.zone).await?.policy.is_some_and(enforced) {
+            return Ok(Decision { remaining, ..decision });
+        }
+        Ok(Decision {
+            blocked: true,
+            reason: Reason::HeldBack,
+            retry_after_us: None,
+            ends_at: None,
+            remaining,
+            ..decision
+        })
+    }
 }
 
 fn end_of(charge: &Spending) -> Undo {
@@ -95,21 +120,6 @@ fn end_of(charge: &Spending) -> Undo {
 
 fn peek(check: Check) -> Check {
     Check { cost: 0, record: false, ttl: None, txn: None, ..check }
-}
-
-/// What would have passed, had another limit not blocked.
-fn held_back(decision: Decision, remaining: Option<i64>) -> Decision {
-    match decision.blocked {
-        true => decision,
-        false => Decision {
-            blocked: true,
-            reason: Reason::HeldBack,
-            retry_after_us: None,
-            ends_at: None,
-            remaining: remaining.unwrap_or(decision.remaining),
-            ..decision
-        },
-    }
 }
 
 fn refused(parts: &[Part]) -> Error {
