@@ -197,10 +197,6 @@ pub(super) mod postgres {
 
 #[cfg(feature = "mysql")]
 pub(super) mod mysql {
-    use std::future::poll_fn;
-    use std::pin::pin;
-    use std::task::Poll;
-
     use sqlx::MySqlConnection;
 
     use super::*;
@@ -214,15 +210,7 @@ pub(super) mod mysql {
         let mut connection = connect(address, soon()).await?;
         take_of_server(&mut connection).await?;
         let mut lock = Lock::take(address).await?;
-        let applied = {
-            let (mut work, mut lost) =
-                (pin!(apply_locked(address, &mut connection, plan)), pin!(lock.keep()));
-            poll_fn(|context| match work.as_mut().poll(context) {
-                Poll::Pending => lost.as_mut().poll(context).map(Err),
-                applied => applied,
-            })
-            .await
-        };
+        let applied = lock.hold(apply_locked(address, &mut connection, plan)).await;
         let released = lock.release().await;
         let applied = applied?;
         released?;

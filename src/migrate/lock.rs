@@ -4,10 +4,11 @@
 //! nodes, but outlives who made it. So a migrator holds both, and says in the row that it is alive: who holds a server's lock and
 //! finds the row of that server knows that its maker is gone; of the row of another server it knows so after a while.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use sqlx::{Connection, MySqlConnection};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use super::adapter::{LOCK_WAIT_S, soon};
@@ -21,7 +22,7 @@ const SIGN: Duration = Duration::from_secs(1);
 /// Without a sign for so long the holder on another node counts as gone.
 const GONE_S: u32 = 30;
 
-/// Held by nobody else as long as this is there and [`keep`](Self::keep) is waited for.
+/// Held by nobody else as long as this is there and [`hold`](Self::hold) is waited for.
 pub(super) struct Lock {
     connection: MySqlConnection,
     holder: Uuid,
@@ -63,20 +64,26 @@ impl Lock {
         Ok(mine == 1)
     }
 
-    /// Says that it is alive, until it has lost the lock after all.
-    pub async fn keep(&mut self) -> Error {
-        let alive = "update tallygate_schema_lock set alive_at = utc_timestamp(6) where holder = ?";
+    /// Does the work, and says now and then that it is alive; fails when it has lost the lock after all.
+    pub async fn hold<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut work = pin!(work);
         loop {
-            sleep(SIGN).await;
-            match sqlx::query(alive).bind(self.holder).execute(&mut self.connection).await.map_err(error) {
-                Ok(done) if done.rows_affected() == 0 => {
-                    return Error::transient(
-                        "another migrator took the lock, since this one gave no sign for too long; try again",
-                    );
-                }
-                Err(error) if !error.is_transient() => return error,
-                _ => {}
+            match timeout(SIGN, work.as_mut()).await {
+                Ok(done) => return done,
+                // Not beside the work: a statement that is let go half-way would be answered to the next one.
+                Err(_) => self.sign().await?,
             }
+        }
+    }
+
+    async fn sign(&mut self) -> Result<()> {
+        let alive = "update tallygate_schema_lock set alive_at = utc_timestamp(6) where holder = ?";
+        match sqlx::query(alive).bind(self.holder).execute(&mut self.connection).await.map_err(error) {
+            Ok(done) if done.rows_affected() == 0 => Err(Error::transient(
+                "another migrator took the lock, since this one gave no sign for too long; try again",
+            )),
+            Err(error) if !error.is_transient() => Err(error),
+            _ => Ok(()),
         }
     }
 
