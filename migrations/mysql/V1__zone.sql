@@ -135,3 +135,13 @@ create table if not exists zone_calendar (
     constraint zone_calendar_pk primary key (zone_id, version, starts_us),
     constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
 ) engine = innodb comment = 'The clock of the time zone by which a version counts its periods, as it was known when the version was made. Times are microseconds since 1970.';
+
+-- By which name this database is known where several decide together. Who calls it by another one would send it the
+-- buckets of another.
+
+create table if not exists tallygate_shard (
+    one  boolean     not null default true comment 'always true',
+    name varchar(63) character set ascii collate ascii_bin not null comment 'its name, from which it follows which keys are its own',
+    constraint tallygate_shard_pk primary key (one),
+    constraint tallygate_shard_one_ck check (one = true)
+) comment = 'By which name this database is known among several; at most one row.';

@@ -212,3 +212,16 @@ comment on column zone_calendar.starts_us is 'From when on, in UTC, the clock go
 comment on column zone_calendar.ends_us is 'When it is set again.';
 comment on column zone_calendar.offset_us is 'What it shows, less UTC.';
 comment on column zone_calendar.shown_us is 'What it has shown before; where it was set back, time stands still until it shows more.';
+
+-- By which name this database is known where several decide together. Who calls it by another one would send it the
+-- buckets of another.
+
+create table tallygate_shard (
+    one  boolean not null default true,
+    name text    not null,
+    constraint tallygate_shard_pk primary key (one),
+    constraint tallygate_shard_one_ck check (one)
+);
+comment on table tallygate_shard is 'By which name this database is known among several; at most one row.';
+comment on column tallygate_shard.one is 'always true';
+comment on column tallygate_shard.name is 'its name, from which it follows which keys are its own';

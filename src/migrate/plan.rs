@@ -24,13 +24,13 @@ type Files = &'static [(&'static str, &'static str)];
 
 const POSTGRES: Files = files!("migrations/postgres":
     "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
-    "V6__grants.sql" "V7__shard.sql");
+    "V6__grants.sql");
 const MYSQL: Files = files!("migrations/mysql":
     "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
-    "V6__grants.sql" "V7__shard.sql");
+    "V6__grants.sql");
 const SQLITE: Files = files!("migrations/sqlite":
     "V1__zone.sql" "V2__bucket.sql" "V3__ledger.sql" "V4__routines.sql" "V5__views.sql"
-    "V6__grants.sql" "V7__shard.sql");
+    "V6__grants.sql");
 
 const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
