@@ -18,7 +18,6 @@ mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod hosts;
 mod line;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod list;
 mod moving;
 #[cfg(feature = "mysql")]
@@ -332,9 +331,9 @@ impl Store {
 
     /// Whether calls about several buckets are dearer than one call about each.
     pub async fn is_distributed(&self) -> Result<bool> {
-        match self {
+        match *self {
             #[cfg(feature = "postgres")]
-            Self::Postgres(store) => store.is_distributed().await,
+            Self::Postgres(ref store) => store.is_distributed().await,
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => Ok(false),
         }

@@ -52,6 +52,8 @@ enum Holding<'s> {
     MySql(mysql::moving::Holding, std::marker::PhantomData<&'s ()>),
     #[cfg(feature = "sqlite")]
     Sqlite(sqlite::moving::Holding<'s>),
+    #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+    None(std::convert::Infallible, std::marker::PhantomData<&'s ()>),
 }
 
 impl Store {
@@ -93,7 +95,7 @@ impl Store {
         let holding = self.hold(&bucket).await?;
         // Somebody else may have finished it.
         if self.has_left(&bucket, moving).await? {
-            drop(holding);
+            holding.let_go();
             to.take(&bucket, self).await?;
             return Ok(copy.copied);
         }
@@ -183,6 +185,9 @@ impl Store {
 }
 
 impl Holding<'_> {
+    /// Leaves the bucket as it is.
+    fn let_go(self) {}
+
     async fn mark(self, bucket: &Bucket, to: &str, hash: &Hash) -> Result<()> {
         match self {
             #[cfg(feature = "postgres")]
