@@ -348,7 +348,7 @@ impl Limiter {
         let mut result = Ok(());
         for inner in self.shards.all() {
             for bucket in inner.floods.buckets() {
-                result = result.and(inner.record(&bucket).await);
+                result = result.and(Box::pin(inner.record(&bucket)).await);
             }
         }
         result
@@ -429,7 +429,7 @@ impl Limiter {
     pub async fn close(self) -> Result<()> {
         let flushed = self.flush().await;
         for inner in self.shards.all() {
-            inner.store.close().await;
+            Box::pin(inner.store.close()).await;
         }
         flushed
     }
@@ -522,5 +522,6 @@ mod tests {
         let limiter = Limiter::connect("sqlite::memory:").await.unwrap();
         assert!(size_of_val(&limiter.check(Check::new("login", "42"))) <= 2_048);
         assert!(size_of_val(&limiter.policy("login")) <= 2_048);
+        assert!(size_of_val(&limiter.clone().close()) <= 2_048);
     }
 }
