@@ -75,11 +75,13 @@ pub(super) struct Hosts<DB: Database> {
 impl<DB: Database> Hosts<DB> {
     pub fn of(address: &Address, server: Server<DB>) -> Result<Self> {
         let (target, addresses) = address.hosts()?;
-        let place = |address: Address| Ok(((server.options)(&address)?, address));
-        let places = addresses.into_iter().map(place).collect::<Result<Vec<_>>>()?;
+        let place = |address: Address| {
+            let options = (server.options)(&address)?;
+            Ok((address, options))
+        };
         Ok(Self {
             server,
-            places: places.into_iter().map(|(options, address)| (address, options)).collect(),
+            places: addresses.into_iter().map(place).collect::<Result<_>>()?,
             target,
             doubted: AtomicBool::new(false),
             looked: Mutex::new(Instant::now()),

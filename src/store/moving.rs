@@ -28,7 +28,7 @@ use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::zone::ZoneVersion;
 
-pub(super) use arriving::{Arriving, Lists, head};
+pub(super) use arriving::{Arriving, Lists, head, held, limited};
 
 /// Rows that are copied at a time. The longest that there can be fit into one argument of a statement.
 const PAGE: u32 = 1_000;

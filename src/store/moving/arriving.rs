@@ -70,31 +70,34 @@ impl Arriving<'_> {
                 dropped.row_hash[..].into(),
             ]
         });
-        let overrides = self.overrides.iter().map(|own| {
-            let limit = own.limit;
-            [
-                zone_id.into(),
-                key.into(),
-                own.seq.into(),
-                limit.map(|limit| limit.rate).into(),
-                limit.map(|limit| limit.window_us).into(),
-                limit.and_then(|limit| limit.burst).into(),
-                limit.map(|limit| limit.gcd).into(),
-                own.ban_exempt.into(),
-                own.until_us.into(),
-            ]
-        });
         Lists {
             dropped: List::of(dropped),
             rows: List::of(self.rows.iter().map(|row| ledger(zone_id, key, row))),
-            overrides: List::of(overrides),
+            overrides: List::of(self.overrides.iter().map(|own| limited(zone_id, key, own))),
             holds: self.holds.map(|holds| List::of(holds.iter().map(|hold| held(zone_id, key, hold)))),
             head: head(zone_id, key, self.head),
         }
     }
 }
 
-fn held<'h>(zone_id: i32, key: &'h str, hold: &'h Hold) -> [Value<'h>; 7] {
+/// A limit of the bucket's own.
+pub(in crate::store) fn limited<'k>(zone_id: i32, key: &'k str, own: &Exception) -> [Value<'k>; 9] {
+    let limit = own.limit;
+    [
+        zone_id.into(),
+        key.into(),
+        own.seq.into(),
+        limit.map(|limit| limit.rate).into(),
+        limit.map(|limit| limit.window_us).into(),
+        limit.and_then(|limit| limit.burst).into(),
+        limit.map(|limit| limit.gcd).into(),
+        own.ban_exempt.into(),
+        own.until_us.into(),
+    ]
+}
+
+/// What of a charge ends by itself.
+pub(in crate::store) fn held<'h>(zone_id: i32, key: &'h str, hold: &'h Hold) -> [Value<'h>; 7] {
     [
         zone_id.into(),
         key.into(),

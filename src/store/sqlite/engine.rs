@@ -15,6 +15,7 @@ use crate::store::engine::{
 };
 use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
+use crate::store::moving::{held, limited};
 use crate::zone::{BanRule, Calendar, Limit, Policy};
 
 /// A connection that holds the write lock, or only looks.
@@ -324,31 +325,13 @@ fn ended<'m>(moved: &'m Moved<'_>) -> [Value<'m>; 3] {
 fn holds(writing: &Writing<'_>) -> List {
     List::of(writing.holds.iter().map(|(bucket, hold)| {
         let (zone_id, key) = writing.buckets[*bucket].name;
-        [
-            zone_id.into(),
-            key.into(),
-            hold.seq.into(),
-            hold.charged_us.into(),
-            hold.amount.into(),
-            hold.ends_us.into(),
-            Value::from(hold.member.as_deref()),
-        ]
+        held(zone_id, key, hold)
     }))
 }
 
 fn overrides(writing: &Writing<'_>) -> List {
-    List::of(writing.overrides.iter().map(|(bucket, exception)| {
-        let ((zone_id, key), limit) = (writing.buckets[*bucket].name, exception.limit);
-        [
-            zone_id.into(),
-            key.into(),
-            exception.seq.into(),
-            limit.map(|limit| limit.rate).into(),
-            limit.map(|limit| limit.window_us).into(),
-            limit.and_then(|limit| limit.burst).into(),
-            limit.map(|limit| limit.gcd).into(),
-            exception.ban_exempt.into(),
-            exception.until_us.into(),
-        ]
+    List::of(writing.overrides.iter().map(|(bucket, own)| {
+        let (zone_id, key) = writing.buckets[*bucket].name;
+        limited(zone_id, key, own)
     }))
 }
