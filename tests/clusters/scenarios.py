@@ -35,22 +35,22 @@ def at_one_node(cluster, count):
     return [cluster.url([1])] * count
 
 
-def same_list(cluster, load):
-    """Sixteen processes with the same list of nodes, on one key: the limit exactly."""
+def exactly(cluster, load, urls):
     load.set_zone(cluster.url(), 100)
-    with load.running(by_one_list(cluster, 16), keys=1):
+    with load.running(urls, keys=1):
         load.wait_for(rounds(250, 2_000))
     answered_in_time(load)
     assert load.allowed == 100, f"{load.allowed} of 100 were allowed"
+
+
+def same_list(cluster, load):
+    """Sixteen processes with the same list of nodes, on one key: the limit exactly."""
+    exactly(cluster, load, by_one_list(cluster, 16))
 
 
 def own_node(cluster, load):
     """Sixteen processes on one key, each at a node of its own: the limit exactly, however many tries it takes."""
-    load.set_zone(cluster.url(), 100)
-    with load.running(each_at_its_own(cluster, 16), keys=1):
-        load.wait_for(rounds(250, 2_000))
-    answered_in_time(load)
-    assert load.allowed == 100, f"{load.allowed} of 100 were allowed"
+    exactly(cluster, load, each_at_its_own(cluster, 16))
 
 
 def many_keys(cluster, load):
