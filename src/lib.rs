@@ -108,7 +108,7 @@ pub mod ledger {
 
 /// The tables: making them, who may do what, and upkeep.
 pub mod schema {
-    pub use crate::limiter::{Moved, Owner};
+    pub use crate::limiter::{Moved, Owner, Rebalanced};
     pub use crate::migrate::{Migration, Migrator, Role};
     pub use crate::store::{Erased, Maintained, Maintenance, Upkeep};
 }

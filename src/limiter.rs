@@ -5,6 +5,7 @@ mod calls;
 mod combiner;
 mod config;
 mod floods;
+mod following;
 mod journal;
 mod load;
 mod moving;
@@ -29,7 +30,7 @@ use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::migrate;
-use crate::shard::databases;
+use crate::shard::{Shard, databases};
 use crate::store::{Address, Joined, Pool, Store, in_time};
 #[cfg(feature = "testing")]
 use crate::store::{Isolation, Terms};
@@ -45,7 +46,7 @@ pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config, Spanning};
 pub use journal::Journal;
 pub use load::Load;
-pub use moving::Moved;
+pub use moving::{Moved, Rebalanced};
 pub use operator::Operator;
 pub use owner::Owner;
 
@@ -98,8 +99,8 @@ struct Others {
 }
 
 struct Inner {
-    /// Among several databases.
-    name: Option<String>,
+    /// Its place among several databases.
+    shard: Option<Shard>,
     store: Store,
     config: Config,
     combiner: Arc<Combiner>,
@@ -154,7 +155,8 @@ impl Limiter {
     async fn connect_to(address: &Address, config: Config) -> Result<Self> {
         let until = until(config.deadline);
         let store = Self::store_at(address, &config, until).await?;
-        Self::open(store, config, until).await
+        let config = Self::open(&store, config, until).await?;
+        Ok(Self::over(store, config))
     }
 
     async fn store_at(address: &Address, config: &Config, until: Instant) -> Result<Store> {
@@ -170,18 +172,21 @@ impl Limiter {
     /// Schema: it is missing, older or newer than this program. Invalid: the clock of this host is before 1970. And
     /// those of [`Limiter`].
     pub async fn with_pool(pool: impl Into<Pool>, config: Config) -> Result<Self> {
-        Self::open(pool.into().0, config, until(config.deadline)).await
+        let store = pool.into().0;
+        let config = Self::open(&store, config, until(config.deadline)).await?;
+        Ok(Self::over(store, config))
     }
 
-    async fn open(store: Store, config: Config, until: Instant) -> Result<Self> {
+    /// Whether a database can be worked with, and by which settings.
+    async fn open(store: &Store, config: Config, until: Instant) -> Result<Config> {
         dated(SystemTime::now())?;
         migrate::gate(in_time(until, store.schema()).await?.as_ref())?;
         let batch = if in_time(until, store.is_distributed()).await? { None } else { config.batch };
-        Ok(Self::over(store, Config { batch, ..config }))
+        Ok(Config { batch, ..config })
     }
 
     fn over(store: Store, config: Config) -> Self {
-        Self::of(Shards::one(Inner::new(None, store, config)))
+        Self::of(Shards::one(Inner::new(None, store, config, Floods::default())))
     }
 
     fn of(shards: Shards) -> Self {
@@ -202,13 +207,18 @@ impl Limiter {
     /// conflicts did not end.
     pub async fn check(&self, check: Check) -> Result<Decision> {
         check.validate()?;
-        let inner = self.shards.of(&check.key);
-        let deadline = check.deadline.unwrap_or(inner.config.deadline);
+        let deadline = check.deadline.unwrap_or(self.shards.first().config.deadline);
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
         let until = until(deadline);
         let asked = self.journal.is_some().then(|| check.clone());
-        let decision =
-            inner.told(ended(timeout_at(until, inner.check(check, txn, until)).await, deadline, txn));
+        let decision = match self.shards.are_several() {
+            // Boxed, as it is larger than all the rest.
+            true => Box::pin(self.shards.check(check, txn, until, deadline)).await,
+            false => {
+                let inner = self.shards.first();
+                inner.told(ended(timeout_at(until, inner.check(check, txn, until)).await, deadline, txn))
+            }
+        };
         match (decision, asked) {
             // Boxed: it is rare, and larger than all the rest.
             (Err(error), Some(check)) if error.is_transient() => {
@@ -363,8 +373,8 @@ impl Limiter {
     pub fn auditor(&self) -> Auditor {
         let shards = self.others.auditor.as_ref().unwrap_or(&self.shards);
         let one = |inner: &Arc<Inner>| {
-            let Inner { name, store, config, .. } = &**inner;
-            (name.clone(), Auditor::new(store.clone(), config.attempts, config.deadline))
+            let Inner { shard, store, config, .. } = &**inner;
+            (shard.clone(), Auditor::new(store.clone(), config.attempts, config.deadline))
         };
         Auditor::of(one(shards.first()).1, shards.all().map(one).collect())
     }
@@ -443,7 +453,7 @@ impl Limiter {
         let shards = self.shards.try_map(|inner| {
             let mut store = inner.store.clone();
             store.set_clock(clock)?;
-            Ok(Inner::new(inner.name.clone(), store, inner.config))
+            Ok(Inner::new(inner.shard.clone(), store, inner.config, Floods::default()))
         });
         Ok(Self::of(shards?))
     }
@@ -474,14 +484,14 @@ impl Limiter {
 }
 
 impl Inner {
-    fn new(name: Option<String>, store: Store, config: Config) -> Arc<Self> {
+    fn new(shard: Option<Shard>, store: Store, config: Config, floods: Floods) -> Arc<Self> {
         let combiner = Combiner::new(store.clone(), &config);
         Arc::new(Self {
-            name,
+            shard,
             store,
             config,
             combiner,
-            floods: Floods::default(),
+            floods,
             zones: Zones::default(),
             waiters: Waiters::default(),
         })

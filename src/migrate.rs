@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::shard::{databases, validate_shard};
+use crate::shard::{Shard, among, databases};
 use crate::store::{Address, Engine, Schema, Store, in_time};
 use plan::{Plan, latest};
 
@@ -51,9 +51,12 @@ pub struct Migration {
 pub struct Migrator {
     address: Address,
     plan: Plan,
-    /// Its name among several databases.
-    shard: Option<String>,
+    /// Its name among several databases, and the names of those that decide.
+    shard: Option<(String, Among)>,
 }
+
+/// The names of the databases that decide keys before the list changes and afterwards, see [`among`].
+pub(crate) type Among = (String, String);
 
 impl Migrator {
     /// For the database at `url`; nothing is opened yet.
@@ -78,9 +81,10 @@ impl Migrator {
     /// ```
     pub fn each(text: &str) -> Result<Vec<(Option<String>, Self)>> {
         let Some(named) = databases(text)? else { return Ok(vec![(None, Self::new(text)?)]) };
+        let list: Vec<&str> = named.iter().map(|(name, _)| name.as_str()).collect();
         named
-            .into_iter()
-            .map(|(name, url)| Ok((Some(name.clone()), Self::new(&url)?.named(&name)?)))
+            .iter()
+            .map(|(name, url)| Ok((Some(Shard::parse(name)?.name), Self::new(url)?.named(name, &list)?)))
             .collect()
     }
 
@@ -89,14 +93,14 @@ impl Migrator {
         self.address.engine() == Engine::MySql
     }
 
-    /// The same for a database that is one of several, by the name that it has there: [`apply`](Self::apply) writes it down, and
-    /// nobody connects to it by another one.
+    /// The same for a database that is one of several, by the name that it has there, and the names of all: [`apply`](Self::apply)
+    /// writes them down, and nobody connects to it by another name, or with another list.
     ///
     /// # Errors
-    /// Invalid: a name has letters, digits, `_`, `-` and `.`, 63 at most.
-    pub fn named(self, shard: &str) -> Result<Self> {
-        validate_shard(shard)?;
-        Ok(Self { shard: Some(shard.to_owned()), ..self })
+    /// Invalid: a name has letters, digits, `_`, `-` and `.`, 63 at most; behind it there may be `/known`, `/joining` or `/leaving`.
+    pub fn named(self, shard: &str, list: &[&str]) -> Result<Self> {
+        let list = list.iter().map(|name| Shard::parse(name)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { shard: Some((Shard::parse(shard)?.name, among(list.iter()))), ..self })
     }
 
     /// Every migration for this database, in order.
@@ -140,10 +144,10 @@ impl Migrator {
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
             engine => Err(engine.missing()),
         }?;
-        if let Some(name) = &self.shard {
+        if let Some((name, among)) = &self.shard {
             let until = Instant::now() + CLAIM;
             let store = Store::connect(&self.address, 1, false, until).await?;
-            let claimed = in_time(until, claim(&store, name)).await;
+            let claimed = in_time(until, claim(&store, name, among)).await;
             store.close().await;
             claimed?;
         }
@@ -208,20 +212,24 @@ fn is_newer(schema: Option<&Schema>, known: i32) -> Result<bool> {
     }
 }
 
-/// Writes down the name of a database among several, unless it has one already.
-pub(crate) async fn claim(store: &Store, name: &str) -> Result<()> {
-    store.claim(name).await?;
-    is_called(store.schema().await?.as_ref(), name)
+/// Writes down the name of a database among several, and the names of all, unless it has them already.
+pub(crate) async fn claim(store: &Store, name: &str, among: &Among) -> Result<()> {
+    store.claim(name, &among.0).await?;
+    is_called(store.schema().await?.as_ref(), name, among)
 }
 
-/// Whether a database knows itself by the name that it is called here. Under another one it would be sent buckets that
-/// another database decides, and what both have room for would pass.
-pub(crate) fn is_called(schema: Option<&Schema>, name: &str) -> Result<()> {
-    match schema.and_then(|schema| schema.shard.as_deref()) {
-        Some(own) if own == name => Ok(()),
-        Some(own) => Err(Error::invalid(format!(
+/// Whether a database knows itself by the name that it is called here, and decides among the same. Under another name, or with
+/// another list, it would be sent buckets that another database decides, and what both have room for would pass.
+pub(crate) fn is_called(schema: Option<&Schema>, name: &str, (was, will): &Among) -> Result<()> {
+    match schema.and_then(|schema| schema.shard.as_ref()) {
+        Some((own, _)) if own != name => Err(Error::invalid(format!(
             "the database that is called {name:?} here is {own:?} by its own table tallygate_shard; a name stays with its \
              database wherever that goes, so look at the list"
+        ))),
+        Some((_, among)) if among == was || among == will => Ok(()),
+        Some((_, among)) => Err(Error::invalid(format!(
+            "{name} decides among {among} by its own table tallygate_shard, and the list here is {was}; to add a database, write \
+             NAME/known, or NAME/leaving to take one out, see docs/sharding.md"
         ))),
         None => Err(Error::schema(format!(
             "the database that is called {name:?} here has no name yet; give it that once by: tallygate migrate, with the \

@@ -11,9 +11,84 @@ use crate::error::{Error, Result};
 /// The longest name of a database, in bytes.
 const NAME_MAX: usize = 63;
 
-/// Where in the list the database of a key is; None of an empty list. All limits of a key meet there, whatever their zones.
-pub(crate) fn owner<'n>(names: impl IntoIterator<Item = &'n str>, key: &str) -> Option<usize> {
-    let weighed = names.into_iter().enumerate().map(|(place, name)| (weight(name, key), name, place));
+/// What a database of a list is to it, while databases are added or taken out: see `docs/sharding.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It decides its keys.
+    #[default]
+    Settled,
+    /// It decides what was moved to it, and nothing new.
+    Known,
+    /// It decides what others have left to it.
+    Joining,
+    /// It decides what it has not yet left to others.
+    Leaving,
+}
+
+/// A database of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shard {
+    pub name: String,
+    pub stage: Stage,
+}
+
+impl Shard {
+    /// From `NAME`, or `NAME/STAGE`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (name, stage) = text.split_once('/').unwrap_or((text, "settled"));
+        validate_shard(name)?;
+        let stage = match stage {
+            "settled" => Stage::Settled,
+            "known" => Stage::Known,
+            "joining" => Stage::Joining,
+            "leaving" => Stage::Leaving,
+            _ => {
+                return Err(Error::invalid(format!(
+                    "{stage:?} is no stage of database {name}; one that is added is known, then joining, and one that is \
+                     taken out is leaving"
+                )));
+            }
+        };
+        Ok(Self { name: name.to_owned(), stage })
+    }
+
+    /// Did it decide keys before the change?
+    fn was(&self) -> bool {
+        matches!(self.stage, Stage::Settled | Stage::Leaving)
+    }
+
+    /// Does it decide keys after the change?
+    fn will(&self) -> bool {
+        matches!(self.stage, Stage::Settled | Stage::Joining)
+    }
+}
+
+/// Where in the list the databases of a key are: the one that had it before the list changes, and the one that has it then.
+pub(crate) fn owners<'s>(
+    shards: impl Iterator<Item = &'s Shard> + Clone,
+    key: &str,
+) -> Option<(usize, usize)> {
+    let among = |is_in: fn(&Shard) -> bool| {
+        let named = shards.clone().enumerate().filter(|(_, shard)| is_in(shard));
+        owner(named.map(|(place, shard)| (place, shard.name.as_str())), key)
+    };
+    Some((among(Shard::was)?, among(Shard::will)?))
+}
+
+/// The names of those that decide keys before the list changes and afterwards, with a space between them.
+pub(crate) fn among<'s>(shards: impl Iterator<Item = &'s Shard> + Clone) -> (String, String) {
+    let names = |is_in: fn(&Shard) -> bool| {
+        let mut names: Vec<&str> =
+            shards.clone().filter(|shard| is_in(shard)).map(|shard| &*shard.name).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    (names(Shard::was), names(Shard::will))
+}
+
+/// The place of the database of a key; None of an empty list. All limits of a key meet there, whatever their zones.
+fn owner<'n>(named: impl Iterator<Item = (usize, &'n str)>, key: &str) -> Option<usize> {
+    let weighed = named.map(|(place, name)| (weight(name, key), name, place));
     // Of equals the name that comes first.
     weighed.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, _, place)| place)
 }
@@ -66,7 +141,7 @@ mod tests {
     }
 
     fn owner_of<'n>(names: &[&'n str], key: &str) -> &'n str {
-        names[owner(names.iter().copied(), key).unwrap()]
+        names[owner(names.iter().copied().enumerate(), key).unwrap()]
     }
 
     #[test]
@@ -130,7 +205,30 @@ mod tests {
             names.rotate_left(1);
             assert!(keys().take(1_000).all(|key| owner_of(&names, &key) == owner_of(&NAMES, &key)));
         }
-        assert_eq!(owner([], "user:1"), None);
+        assert_eq!(owner([].into_iter(), "user:1"), None);
+    }
+
+    #[test]
+    fn a_list_that_changes_knows_where_a_key_was_and_where_it_will_be() {
+        let before = ["eu-1", "eu-2", "eu-3"];
+        let shards =
+            |texts: &[&str]| texts.iter().map(|text| Shard::parse(text).unwrap()).collect::<Vec<_>>();
+        for (list, after) in [
+            (["eu-1", "eu-2", "eu-3", "us-1/known"], &before[..]),
+            (["eu-1", "eu-2", "eu-3", "us-1/joining"], &["eu-1", "eu-2", "eu-3", "us-1"]),
+            (["eu-1", "eu-2/leaving", "eu-3", "us-1/known"], &["eu-1", "eu-3"]),
+            (["eu-1", "eu-2/leaving", "eu-3", "us-1/joining"], &["eu-1", "eu-3", "us-1"]),
+        ] {
+            let list = shards(&list);
+            assert_eq!(among(list.iter()), (before.join(" "), after.join(" ")));
+            for key in keys().take(1_000) {
+                let (was, will) = owners(list.iter(), &key).unwrap();
+                assert_eq!(list[was].name, owner_of(&before, &key), "{key}");
+                assert_eq!(list[will].name, owner_of(after, &key), "{key}");
+            }
+        }
+        assert!(Shard::parse("eu-1/gone").unwrap_err().to_string().contains("no stage of database eu-1"));
+        assert_eq!(owners(shards(&["eu-1/known"]).iter(), "user:1"), None);
     }
 
     #[test]

@@ -48,9 +48,9 @@ use asked::{clock_of, hash_of, salt_of, spans_of};
 pub use erase::Erased;
 pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
-pub(crate) use fault::was_taken_back;
+pub(crate) use fault::{moved_to, was_taken_back};
 pub(crate) use line::{Line, Lines};
-pub(crate) use moving::Moving;
+pub(crate) use moving::{Moving, Standing};
 #[cfg(feature = "mysql")]
 pub(crate) use mysql::MySql;
 #[cfg(feature = "postgres")]
@@ -339,9 +339,14 @@ impl Store {
         }
     }
 
-    /// Writes down its name among several databases, unless it has one.
-    pub async fn claim(&self, name: &str) -> Result<()> {
-        each!(self, s => s.claim(name).await)
+    /// Writes down its name among several databases, unless it has one, and the names of those, unless it has zones.
+    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+        each!(self, s => s.claim(name, among).await)
+    }
+
+    /// Writes down the names of the databases among which it decides.
+    pub async fn set_among(&self, among: &str) -> Result<()> {
+        each!(self, s => s.set_among(among).await)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {

@@ -217,11 +217,13 @@ comment on column zone_calendar.shown_us is 'What it has shown before; where it 
 -- buckets of another.
 
 create table tallygate_shard (
-    one  boolean not null default true,
-    name text    not null,
+    one   boolean not null default true,
+    name  text    not null,
+    among text    not null,
     constraint tallygate_shard_pk primary key (one),
     constraint tallygate_shard_one_ck check (one)
 );
 comment on table tallygate_shard is 'By which name this database is known among several; at most one row.';
 comment on column tallygate_shard.one is 'always true';
-comment on column tallygate_shard.name is 'its name, from which it follows which keys are its own';
+comment on column tallygate_shard.name is 'its name';
+comment on column tallygate_shard.among is 'the names of all that decide, in order, with a space between them: from them it follows which keys are its own';

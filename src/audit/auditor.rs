@@ -11,7 +11,7 @@ use super::verify::{self, Verified, Verify, Verifying};
 use crate::entry::{History, Page};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::shard::owner;
+use crate::shard::{Shard, owners};
 use crate::store::{Maintenance, Store};
 use crate::zone::{Zone, validate_name};
 
@@ -26,7 +26,7 @@ pub struct Auditor {
     attempts: u32,
     deadline: Duration,
     /// Where several databases decide: each, with its name.
-    shards: Arc<[(String, Self)]>,
+    shards: Arc<[(Shard, Self)]>,
 }
 
 impl Auditor {
@@ -35,16 +35,20 @@ impl Auditor {
     }
 
     /// Over all of several databases; what is the same in all is read in the first.
-    pub(crate) fn of(first: Self, all: Vec<(Option<String>, Self)>) -> Self {
+    pub(crate) fn of(first: Self, all: Vec<(Option<Shard>, Self)>) -> Self {
         if all.len() < 2 {
             return first;
         }
-        Self { shards: all.into_iter().map(|(name, one)| (name.unwrap_or_default(), one)).collect(), ..first }
+        Self { shards: all.into_iter().filter_map(|(shard, one)| Some((shard?, one))).collect(), ..first }
     }
 
     /// Each of several databases with its name; empty where there is one.
-    pub(super) fn shards(&self) -> &[(String, Self)] {
-        &self.shards
+    pub(super) fn shards(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.shards.iter().map(|(shard, one)| (&*shard.name, one))
+    }
+
+    pub(super) fn are_several(&self) -> bool {
+        !self.shards.is_empty()
     }
 
     /// Each database by itself.
@@ -53,10 +57,22 @@ impl Auditor {
         alone.into_iter().chain(self.shards.iter().map(|(_, one)| one))
     }
 
-    /// The database that decides a key.
-    pub(super) fn of_key(&self, key: &str) -> &Self {
-        let place = owner(self.shards.iter().map(|(name, _)| name.as_str()), key);
-        place.and_then(|place| self.shards.get(place)).map_or(self, |(_, one)| one)
+    /// The database that has a bucket: to which its key belongs, unless it was moved.
+    pub(super) async fn of_bucket(&self, zone: &str, key: &str) -> Result<&Self> {
+        let Some((was, will)) = owners(self.shards.iter().map(|(shard, _)| shard), key) else {
+            return Ok(self);
+        };
+        let at = |place: usize| self.shards.get(place).map(|(_, one)| one);
+        let others = self.shards.iter().map(|(_, one)| one);
+        let mut failed = None;
+        for one in at(will).into_iter().chain(at(was)).chain(others) {
+            match one.has(zone, key).await {
+                Ok(true) => return Ok(one),
+                Ok(false) => {}
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or_else(|| Ok(at(will).unwrap_or(self)), Err)
     }
 
     /// Fails where there are several databases, for what is asked of each by itself.

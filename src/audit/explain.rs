@@ -30,7 +30,12 @@ pub(crate) async fn explain_all(auditor: &Auditor, txn: Uuid, charges: usize) ->
     let mut unknown = None;
     for one in auditor.each() {
         match (explain(one, txn, charges).await, &mut known) {
-            (Ok(more), Some(known)) => known.rows.extend(more.rows),
+            // A bucket that was moved has its rows in both databases.
+            (Ok(mut more), Some(known)) => {
+                let place = |row: &ExplainedRow| (row.row.zone.clone(), row.row.key.clone(), row.row.seq);
+                more.rows.retain(|row| known.rows.iter().all(|known| place(known) != place(row)));
+                known.rows.extend(more.rows);
+            }
             (Ok(first), known) => *known = Some(first),
             (Err(error), _) if error.is_invalid() => unknown = Some(error),
             (Err(error), _) => return Err(error),

@@ -1,5 +1,7 @@
 //! Pages of the ledger.
 
+use std::collections::BTreeSet;
+
 use super::Auditor;
 use crate::entry::{Cursor, Entry, History, Page};
 use crate::error::{Error, Result};
@@ -7,13 +9,14 @@ use crate::store::{Of, Span, Store};
 
 /// Of several databases each gives a page, of which the first rows are taken.
 pub(super) async fn pages(auditor: &Auditor, history: &History) -> Result<Page> {
-    let one = |one: &'_ Auditor| -> Vec<Auditor> { vec![one.clone()] };
-    let asked = match &history.key {
-        Some(key) if history.txn.is_none() => one(auditor.of_key(key)),
-        _ => auditor.each().cloned().collect(),
+    let asked = match (&history.zone, &history.key) {
+        (Some(zone), Some(key)) if history.txn.is_none() && auditor.are_several() => {
+            vec![auditor.of_bucket(zone, key).await?]
+        }
+        _ => auditor.each().collect(),
     };
     let mut pages = Vec::with_capacity(asked.len());
-    for one in &asked {
+    for one in asked {
         pages.push(one.page(|store| page(store, history)).await?);
     }
     match pages.len() {
@@ -31,6 +34,9 @@ fn merge(pages: Vec<Page>, history: &History) -> Page {
         true => place(a).cmp(&place(b)),
         false => place(b).cmp(&place(a)),
     });
+    // A bucket that was moved has its rows in both databases.
+    let mut known = BTreeSet::new();
+    rows.retain(|row| known.insert((row.txn_id, row.zone.clone(), row.key.clone(), row.seq)));
     let limit = history.limit as usize;
     let last = limit.checked_sub(1).and_then(|last| rows.get(last)).map(place);
     let full = last.is_some();

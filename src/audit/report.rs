@@ -76,8 +76,8 @@ impl Auditor {
             for (k, one) in databases.iter().enumerate() {
                 let mut after = Cursor { at: since, id: 0 };
                 loop {
-                    let lines =
-                        one.page(|store| store.lines(Lines { zone_id: zone.id, after, until })).await?;
+                    let lines = Lines { zone_id: zone.id, after, until, of_several: databases.len() > 1 };
+                    let lines = one.page(|store| store.lines(lines)).await?;
                     let Some(last) = lines.last() else { break };
                     after = Cursor { at: last.decided_at, id: last.id };
                     lines.into_iter().for_each(|line| tally.add(line));

@@ -108,7 +108,7 @@ impl Auditor {
     /// ```
     pub async fn bucket(&self, zone: &str, key: &str) -> Result<Option<Standing>> {
         validate_key(key)?;
-        let one = self.of_key(key);
+        let one = self.of_bucket(zone, key).await?;
         let zone = one.zone(zone).await?;
         let Some(head) = one.head(&zone, key).await? else { return Ok(None) };
         one.standing(&zone, head).await.map(Some)
@@ -127,7 +127,9 @@ impl Auditor {
         let range = after.map_or_else(|| range.clone(), |after| range.behind(after));
         let mut heads = Vec::new();
         for one in self.each() {
-            heads.extend(one.page(|store| store.heads(&range, limit)).await?);
+            let of_one = one.page(|store| store.heads(&range, limit)).await?;
+            // Of several, one that was moved is listed where it went.
+            heads.extend(of_one.into_iter().filter(|head| !self.are_several() || head.moved_to.is_none()));
         }
         heads.sort_by(|a, b| a.key.cmp(&b.key));
         heads.iter().take(limit as usize).map(|head| listed(&zone, head)).collect()
@@ -158,11 +160,17 @@ impl Auditor {
     pub async fn find(&self, key: &str) -> Result<Vec<Bucket>> {
         validate_key(key)?;
         let mut found = Vec::new();
-        let one = self.of_key(key);
-        for zone in one.zones().await? {
+        for zone in self.zones().await? {
+            let one = self.of_bucket(&zone.name, key).await?;
             found.extend(one.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
         }
         Ok(found)
+    }
+
+    /// Is the bucket here, and was not moved away?
+    pub(super) async fn has(&self, zone: &str, key: &str) -> Result<bool> {
+        let Some(zone) = self.page(|store| store.zone(zone)).await? else { return Ok(false) };
+        Ok(self.head(&zone, key).await?.is_some_and(|head| head.moved_to.is_none()))
     }
 
     async fn banned(&self, zone: &Zone) -> Result<Vec<Bucket>> {

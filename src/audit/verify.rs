@@ -157,17 +157,23 @@ pub(crate) async fn verify_all(
     what: &Verify,
     mut tell: impl FnMut(Verifying),
 ) -> Result<Verified> {
-    if auditor.shards().is_empty() {
+    if !auditor.are_several() {
         return verify(auditor, what, tell).await;
     }
     if what.after.is_some() {
         return auditor.alone("a place to go on from").map(|()| Verified::default());
     }
     let mut all = Verified::default();
+    let of_bucket = match (&what.zone, &what.key) {
+        (Some(zone), Some(key)) => Some(auditor.of_bucket(zone, key).await?),
+        _ => None,
+    };
     for (name, one) in auditor.shards() {
-        let is_asked = what.key.as_deref().is_none_or(|key| std::ptr::eq(auditor.of_key(key), one));
+        let is_asked = of_bucket.is_none_or(|of_bucket| std::ptr::eq(of_bucket, one));
         let mut say = |told| match told {
-            Verifying::Fault(fault) => tell(Verifying::Fault(Fault { shard: Some(name.clone()), ..fault })),
+            Verifying::Fault(fault) => {
+                tell(Verifying::Fault(Fault { shard: Some(name.to_owned()), ..fault }))
+            }
             // Elsewhere, other buckets come before it.
             Verifying::Passed(..) => {}
             told => tell(told),

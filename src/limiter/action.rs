@@ -15,7 +15,7 @@ use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Caller, Isolation, Joined, Spending, Terms, What};
+use crate::store::{Action, Caller, Isolation, Joined, Spending, Terms, What, moved_to};
 use crate::zone::{UNITS_MAX, validate_name};
 
 /// The answer to several limits that were asked at once.
@@ -280,12 +280,11 @@ fn together(checks: Vec<Check>) -> Result<(Vec<Check>, Uuid)> {
 impl Shards {
     /// Without the name of a bucket, in every database that knows the transaction.
     async fn undo(&self, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
-        if let Some((_, key)) = &charged.bucket {
-            let inner = self.of(key);
-            return inner.told(inner.undo(None, charged, undo).await);
-        }
         if !self.are_several() {
-            return self.first().undo(None, charged, undo).await;
+            return self.first().told(self.first().undo(None, charged, undo).await);
+        }
+        if charged.bucket.is_some() {
+            return self.undo_in_bucket(charged, undo).await;
         }
         let (txn, mut known, mut failed) = (charged.txn, Vec::new(), None);
         let charges = |inner: Arc<Inner>| async move { inner.within(inner.store.charges(txn)).await };
@@ -305,9 +304,39 @@ impl Shards {
         if known.is_empty() {
             return Err(unknown(txn));
         }
-        let mut recorded = Vec::new();
+        let mut recorded: Vec<Recorded> = Vec::new();
         for inner in known {
-            recorded.extend(inner.told(inner.undo(None, charged.clone(), undo).await)?);
+            let done = match inner.undo(None, charged.clone(), undo).await {
+                Err(error) if moved_to(&error).is_some() => self.undo_one_by_one(inner, txn, undo).await?,
+                done => inner.told(done)?,
+            };
+            // A bucket that was moved has its rows in both databases.
+            let is_new = |row: &Recorded| {
+                recorded.iter().all(|known| (&known.zone, &known.key) != (&row.zone, &row.key))
+            };
+            let new: Vec<_> = done.into_iter().filter(is_new).collect();
+            recorded.extend(new);
+        }
+        Ok(recorded)
+    }
+
+    async fn undo_in_bucket(&self, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
+        let (zone, key) = charged.bucket.clone().unwrap_or_default();
+        validate_name(&zone)?;
+        validate_key(&key)?;
+        let until = until(self.first().config.deadline);
+        let ask = |inner: Arc<Inner>| {
+            let charged = charged.clone();
+            async move { inner.undo(None, charged, undo).await }
+        };
+        Box::pin(self.ask(&zone, &key, until, ask)).await
+    }
+
+    /// What a database could not end at once, since one of the buckets was moved.
+    async fn undo_one_by_one(&self, inner: &Arc<Inner>, txn: Uuid, undo: Undo) -> Result<Vec<Recorded>> {
+        let mut recorded = Vec::new();
+        for (zone, key) in inner.told(inner.charged(None, txn, undo).await)? {
+            recorded.extend(self.undo_in_bucket(Charged::by(txn).in_bucket(zone, key), undo).await?);
         }
         Ok(recorded)
     }

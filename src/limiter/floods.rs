@@ -22,8 +22,10 @@ const KEPT: Duration = Duration::from_secs(1);
 /// Buckets that are remembered at most. A flood over more of them is recorded row by row.
 const MOST: usize = 16_384;
 
-#[derive(Default)]
-pub(super) struct Floods(Mutex<HashMap<Bucket, Flood>>);
+pub(super) struct Floods {
+    known: Mutex<HashMap<Bucket, Flood>>,
+    most: usize,
+}
 
 /// A bucket that is blocked for a while.
 struct Flood {
@@ -35,7 +37,18 @@ struct Flood {
     checks: u32,
 }
 
+impl Default for Floods {
+    fn default() -> Self {
+        Self { known: Mutex::default(), most: MOST }
+    }
+}
+
 impl Floods {
+    /// Nothing is answered from memory.
+    pub fn none() -> Self {
+        Self { most: 0, ..Self::default() }
+    }
+
     /// Remembers a blocked decision, if it was made now and says how long it holds. Returns when what was counted
     /// by then must be taken.
     ///
@@ -52,7 +65,7 @@ impl Floods {
         let wait = decision.retry_after().filter(|_| blocks)?;
         let mut floods = self.floods();
         let bucket = request.bucket();
-        if floods.len() >= MOST || floods.contains_key(&bucket) {
+        if floods.len() >= self.most || floods.contains_key(&bucket) {
             return None;
         }
         let until = asked + wait.min(KEPT);
@@ -108,7 +121,7 @@ impl Floods {
     }
 
     fn floods(&self) -> MutexGuard<'_, HashMap<Bucket, Flood>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::shards::Shards;
-use super::{Inner, Limiter, flat};
+use super::{Inner, Limiter, flat, until};
 use crate::check::Check;
 use crate::decision::{Decision, Reason};
 use crate::entry::Recorded;
@@ -287,7 +287,12 @@ impl Shards {
         let mut recorded = 0;
         while let Some(passed) = journal.set_aside().map_err(unreadable)? {
             for passed in passed {
-                match self.of(&passed.key).note(&passed).await {
+                let note = |inner: Arc<Inner>| {
+                    let passed = passed.clone();
+                    async move { inner.note(&passed).await }
+                };
+                let until = until(self.first().config.deadline);
+                match self.ask(&passed.zone, &passed.key, until, note).await {
                     Ok(rows) => recorded += rows.iter().filter(|row| !row.replayed).count(),
                     Err(error) if error.is_transient() => return Err(error),
                     Err(error) => {

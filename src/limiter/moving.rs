@@ -1,12 +1,18 @@
 //! Buckets that go from one database to another.
 
-use serde::Serialize;
+use std::sync::Arc;
 
-use super::{Limiter, Owner, until};
+use serde::Serialize;
+use tokio::task::{JoinError, JoinSet};
+
+use super::shards::Shards;
+use super::{Inner, Limiter, Owner, flat, until};
+use crate::chain::is_erased;
 use crate::check::validate_key;
 use crate::error::{Error, Result};
-use crate::store::Moving;
-use crate::zone::validate_name;
+use crate::shard::{Stage, among};
+use crate::store::{Bucket, Moving, Range, Standing};
+use crate::zone::{Zone, validate_name};
 
 /// Characters of a database's name, as callers know it.
 const NAME_CHARACTERS: usize = 64;
@@ -31,6 +37,20 @@ pub struct Moved {
     pub rows: u64,
 }
 
+/// What was moved between databases, see [`Owner::rebalance`](crate::schema::Owner::rebalance).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Rebalanced {
+    /// How many buckets were looked at, each time that they were.
+    pub buckets: u64,
+    /// How many of them were moved.
+    pub moved: u64,
+    /// How many rows of the ledger these have.
+    pub rows: u64,
+    /// The databases that decide now, by name; empty before the end.
+    pub among: Vec<String>,
+}
+
 impl Limiter {
     /// Leaves a bucket of which there is nothing here to another database, and tells whether it is left to that one: false
     /// when it is here. In a bucket that is left nothing happens here any more; every call about it is refused, and says
@@ -46,24 +66,30 @@ impl Limiter {
         validate_key(key)?;
         validate_database(to)?;
         let inner = self.shards.only(APART)?;
-        inner
-            .within(async {
-                let bucket = (inner.zone(zone).await?.id, key.to_owned());
-                let mut tries = inner.tries(until(inner.config.deadline));
-                loop {
-                    match inner.store.leave(&bucket, to).await {
-                        Err(error) if tries.again(&error).await => {}
-                        result => return result,
-                    }
+        let zone_id = inner.within(inner.zone(zone)).await?.id;
+        inner.leave(&(zone_id, key.to_owned()), to).await
+    }
+}
+
+impl Inner {
+    pub(super) async fn leave(&self, bucket: &Bucket, to: &str) -> Result<bool> {
+        self.within(async {
+            let mut tries = self.tries(until(self.config.deadline));
+            loop {
+                match self.store.leave(bucket, to).await {
+                    Err(error) if tries.again(&error).await => {}
+                    result => return result,
                 }
-            })
-            .await
+            }
+        })
+        .await
     }
 }
 
 impl Owner {
     /// Moves a bucket with all its rows from this database to another one, of any kind; its chain goes on there. `from` and
-    /// `to` are the names by which callers know the two, 1 to 64 characters.
+    /// `to` are the names by which callers know the two, 1 to 64 characters. Of a list of databases there is
+    /// [`move_to`](Self::move_to).
     ///
     /// For the owner of the tables of both. Rows are copied while checks go on; the bucket's lock (on SQLite the file's) is
     /// held for the last of them. From then on every call about the bucket is refused here and answered there, and never
@@ -75,30 +101,186 @@ impl Owner {
     /// with the same versions; it has decided in this bucket itself. Refused: the bucket was moved to a third one.
     /// Transient: a lock could not be had, or somebody else moves the bucket; move it again.
     pub async fn move_bucket(&self, to: &Self, zone: &str, key: &str, names: (&str, &str)) -> Result<Moved> {
-        let (from_name, to_name) = names;
         validate_name(zone)?;
         validate_key(key)?;
-        validate_database(from_name)?;
-        validate_database(to_name)?;
-        if from_name == to_name {
+        validate_database(names.0)?;
+        validate_database(names.1)?;
+        if names.0 == names.1 {
             return Err(Error::invalid(format!(
-                "a bucket cannot be moved from {from_name:?} to itself; name another database"
+                "a bucket cannot be moved from {:?} to itself; name another database",
+                names.0
             )));
         }
         let (here, there) = (self.shards.only(APART)?, to.shards.only(APART)?);
-        let zone_id = here.zone(zone).await?.id;
-        let moving = Moving { zone_id, zone, key, from: from_name, to: to_name };
-        let mut tries = here.tries(until(here.config.deadline));
+        here.move_bucket(there, zone, key, names).await
+    }
+
+    /// Moves a bucket of a list of databases to another one of it, on the terms of [`move_bucket`](Self::move_bucket). One that
+    /// is there already stays, with no rows copied; a move that was cut off is finished.
+    ///
+    /// Callers that have the list follow the bucket, with one round trip more for each call. They find the mark of where it went in
+    /// the database that its key belongs to.
+    ///
+    /// # Errors
+    /// Those of [`move_bucket`](Self::move_bucket). Invalid: no database of the list is called so. Unknown zone.
+    pub async fn move_to(&self, zone: &str, key: &str, to: &str) -> Result<Moved> {
+        validate_name(zone)?;
+        validate_key(key)?;
+        let names: Vec<_> = self.shards.all().map(|inner| inner.name()).collect();
+        let there = self.shards.all().find(|inner| inner.name() == to).ok_or_else(|| {
+            let names = names.join(", ");
+            Error::invalid(format!("no database of the list is called {to:?}; the list has: {names}"))
+        })?;
+        let bucket = (there.told(there.zone(zone).await)?.id, key.to_owned());
+        let from = self.shards.source(&bucket, there).await?.unwrap_or(there);
+        if Arc::ptr_eq(from, there) {
+            return Ok(Moved::new(zone, key, (to, to), 0));
+        }
+        from.move_bucket(there, zone, key, (from.name(), to)).await
+    }
+
+    /// Moves every bucket of a list of databases to the one that its key belongs to, and then writes down among which
+    /// databases each of them decides: the end of adding a database that is joining, or of taking out one that is leaving. A
+    /// database that lacks zones is given them first. See `docs/sharding.md`.
+    ///
+    /// Checks go on, on the terms of [`move_bucket`](Self::move_bucket); as many buckets as there are `jobs` are moved at the same
+    /// time. Reads every head of every database, 2,000 at a time, and again until nothing was left to be moved. `progress` is told
+    /// of what was done so far. Cut off anywhere, the same call goes on.
+    ///
+    /// # Errors
+    /// Those of [`move_bucket`](Self::move_bucket). Invalid, and nothing is done: a database of the list is only known, or there is one
+    /// database.
+    pub async fn rebalance(&self, jobs: usize, mut progress: impl FnMut(&Rebalanced)) -> Result<Rebalanced> {
+        if !self.shards.are_several() {
+            return Err(Error::invalid("one database has all buckets; name the list: eu-1=URL eu-2=URL"));
+        }
+        if let Some(known) = self.shards.all().find(|inner| inner.stage() == Stage::Known) {
+            return Err(Error::invalid(format!(
+                "{name} is only known, and gets nothing; when every process has it in its list, write {name}/joining everywhere",
+                name = known.name()
+            )));
+        }
+        self.shards.bring_all().await?;
+        let mut done = Rebalanced::default();
         loop {
-            match here.store.move_bucket(&there.store, &moving).await {
-                Err(error) if tries.again(&error).await => {}
-                Err(error) => return Err(error),
-                Ok(rows) => {
-                    let [zone, key, from, to] = [zone, key, from_name, to_name].map(str::to_owned);
-                    return Ok(Moved { zone, key, from, to, rows });
+            let before = done.moved;
+            for from in self.shards.all() {
+                for zone in from.told(from.within(from.store.zones()).await)? {
+                    self.shards.rebalance(from, &zone, jobs.max(1), &mut done, &mut progress).await?;
                 }
             }
+            if done.moved == before {
+                break;
+            }
         }
+        let (_, will) = among(self.shards.all().filter_map(|inner| inner.shard.as_ref()));
+        for inner in self.shards.all() {
+            inner.told(inner.within(inner.store.set_among(&will)).await)?;
+        }
+        done.among = will.split(' ').map(str::to_owned).collect();
+        Ok(done)
+    }
+}
+
+impl Shards {
+    /// The database from which a bucket is to be moved; None where there is nothing of it.
+    async fn source(&self, bucket: &Bucket, to: &Arc<Inner>) -> Result<Option<&Arc<Inner>>> {
+        let mut source = None;
+        for inner in self.all() {
+            match inner.told(inner.within(inner.store.standing(bucket)).await)? {
+                Standing::Here => return Ok(Some(inner)),
+                // A move that may have been cut off.
+                Standing::Moved(moved_to) if moved_to == to.name() => source = Some(inner),
+                Standing::Moved(_) | Standing::Nothing => {}
+            }
+        }
+        Ok(source)
+    }
+
+    async fn rebalance(
+        &self,
+        from: &Arc<Inner>,
+        zone: &Zone,
+        jobs: usize,
+        done: &mut Rebalanced,
+        progress: &mut impl FnMut(&Rebalanced),
+    ) -> Result<()> {
+        let mut range = Range::all(zone.id);
+        loop {
+            let keys = from.told(from.within(from.store.bucket_keys(&range)).await)?;
+            let Some(last) = keys.last().cloned() else { return Ok(()) };
+            let mut moves = JoinSet::new();
+            for key in keys {
+                done.buckets += 1;
+                let to = self.of(&key);
+                // In one that was erased nothing happens any more.
+                if Arc::ptr_eq(from, to) || is_erased(&key) {
+                    continue;
+                }
+                if moves.len() >= jobs {
+                    done.and(moves.join_next().await, progress)?;
+                }
+                let (from, to, zone) = (Arc::clone(from), Arc::clone(to), zone.clone());
+                moves.spawn(async move { from.told(from.give(&to, &zone, key).await) });
+            }
+            while let Some(moved) = moves.join_next().await {
+                done.and(Some(moved), progress)?;
+            }
+            progress(done);
+            range = range.behind(&last);
+        }
+    }
+}
+
+impl Inner {
+    /// Moves a bucket that is here, and finishes what was cut off. The rows that were copied; None where it had gone before.
+    async fn give(&self, to: &Self, zone: &Zone, key: String) -> Result<Option<u64>> {
+        let bucket = (zone.id, key);
+        match self.within(self.store.standing(&bucket)).await? {
+            Standing::Here => {}
+            Standing::Moved(moved_to) if moved_to == to.name() => {
+                self.move_bucket(to, &zone.name, &bucket.1, (self.name(), to.name())).await?;
+                return Ok(None);
+            }
+            // It was left, is on its way here, or somebody has put it elsewhere.
+            Standing::Moved(_) | Standing::Nothing => return Ok(None),
+        }
+        let moved = self.move_bucket(to, &zone.name, &bucket.1, (self.name(), to.name())).await?;
+        Ok(Some(moved.rows))
+    }
+
+    async fn move_bucket(&self, to: &Self, zone: &str, key: &str, names: (&str, &str)) -> Result<Moved> {
+        let zone_id = self.zone(zone).await?.id;
+        let moving = Moving { zone_id, zone, key, from: names.0, to: names.1 };
+        let mut tries = self.tries(until(self.config.deadline));
+        loop {
+            match self.store.move_bucket(&to.store, &moving).await {
+                Err(error) if tries.again(&error).await => {}
+                rows => return rows.map(|rows| Moved::new(zone, key, names, rows)),
+            }
+        }
+    }
+}
+
+impl Moved {
+    fn new(zone: &str, key: &str, (from, to): (&str, &str), rows: u64) -> Self {
+        let [zone, key, from, to] = [zone, key, from, to].map(str::to_owned);
+        Self { zone, key, from, to, rows }
+    }
+}
+
+impl Rebalanced {
+    fn and(
+        &mut self,
+        moved: Option<std::result::Result<Result<Option<u64>>, JoinError>>,
+        progress: &mut impl FnMut(&Self),
+    ) -> Result<()> {
+        if let Some(rows) = moved.map(flat).transpose()?.flatten() {
+            self.moved += 1;
+            self.rows += rows;
+            progress(self);
+        }
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Inner;
 use super::shards::Shards;
+use super::{Inner, until};
 use crate::check::validate_key;
 use crate::decide::Override;
 use crate::entry::{Overridden, Recorded};
@@ -167,8 +167,9 @@ impl Operator {
     }
 
     async fn mark(&self, zone: &str, key: &str, what: What, note: &str, by: &str) -> Result<Recorded> {
-        let inner = self.shards.of(key);
-        inner.told(inner.mark(zone, key, what, note, by).await)
+        let until = until(self.shards.first().config.deadline);
+        let mark = |inner: Arc<Inner>| async move { inner.mark(zone, key, what, note, by).await };
+        Box::pin(self.shards.ask(zone, key, until, mark)).await
     }
 }
 

@@ -37,7 +37,7 @@ impl Owner {
     pub async fn maintain(&self, upkeep: Upkeep) -> Result<Maintained> {
         let work = move |inner: Arc<Inner>| async move { inner.maintain(upkeep).await };
         let done = self.shards.done("was looked after", self.shards.each(work).await)?;
-        let names = self.shards.all().map(|inner| inner.name.as_deref());
+        let names = self.shards.all().map(|inner| inner.shard.as_ref().map(|shard| &*shard.name));
         Ok(names.zip(done).fold(Maintained::default(), |all, (name, one)| all.and(name, one)))
     }
 
@@ -73,11 +73,18 @@ impl Owner {
         }
         validate_text("a note", note)?;
         validate_text("the name of who does it", by)?;
-        let inner = self.shards.of(key);
-        let zone_id = inner.told(inner.zone(zone).await)?.id;
-        // What is known from memory only is erased with the rest.
-        inner.record(&(zone_id, key.to_owned())).await?;
-        let erased = inner.store.erase(&Erasing { zone_id, zone, key, note, by }).await?;
+        if self.shards.change() {
+            return Err(Error::invalid(
+                "no bucket can be erased while databases are added or taken out, since it would forget where it went; let all of \
+                 the list be settled first",
+            ));
+        }
+        let mut erased: Option<Erased> = None;
+        // One that was moved has its rows in both databases.
+        for inner in self.shards.all() {
+            let one = inner.told(inner.erase(zone, key, note, by).await)?;
+            erased = erased.into_iter().chain(one).reduce(Erased::and);
+        }
         erased.ok_or_else(|| {
             Error::invalid(format!(
                 "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
@@ -113,6 +120,13 @@ impl Owner {
 }
 
 impl Inner {
+    async fn erase(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Option<Erased>> {
+        let zone_id = self.zone(zone).await?.id;
+        // What is known from memory only is erased with the rest.
+        self.record(&(zone_id, key.to_owned())).await?;
+        self.store.erase(&Erasing { zone_id, zone, key, note, by }).await
+    }
+
     async fn maintain(&self, upkeep: Upkeep) -> Result<Maintained> {
         let store = &self.store;
         let (now, facts) = store.facts().await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::following::Following;
 use super::{Inner, Limiter, call, flat, trace, until};
 use crate::check::validate_key;
 use crate::decision::Velocity;
@@ -31,7 +32,14 @@ impl Limiter {
             let key = asked.clone();
             async move { store.check_velocity(zone_id, &key, terms).await }
         };
-        self.shards.of(key).routine((zone_id, key.to_owned()), ask).await
+        let mut inner = self.shards.at_numbered(zone_id, key).await?;
+        let mut following = Following::until(until(inner.config.deadline));
+        loop {
+            match inner.told(inner.routine((zone_id, key.to_owned()), ask.clone()).await) {
+                Err(error) => inner = following.next(&self.shards, error).await?,
+                answer => return answer,
+            }
+        }
     }
 
     /// As [`check_velocity`](Self::check_velocity), inside the caller's own transaction; on the terms of

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Config, Inner, Limiter, Others, Passing, flat, until};
+use super::{Config, Floods, Inner, Limiter, Others, Passing, flat, until};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::migrate;
-use crate::shard::{owner, validate_shard};
-use crate::store::{Address, in_time};
+use crate::migrate::{self, Among};
+use crate::shard::{Shard, Stage, among, owners};
+use crate::store::{Address, Store, in_time, moved_to};
 
 /// One database, or several in the order of their names.
 #[derive(Clone)]
@@ -63,38 +63,57 @@ impl Limiter {
     ) -> Result<Self> {
         let mut named = Vec::new();
         for (name, url) in databases {
-            let name: String = name.into();
-            validate_shard(&name)?;
-            named.push((name, Address::parse(url.as_ref())?));
+            named.push((Shard::parse(&name.into())?, Address::parse(url.as_ref())?));
         }
-        named.sort_by(|a, b| a.0.cmp(&b.0));
-        if let Some(twice) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        named.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+        if let Some(twice) = named.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
             return Err(Error::invalid(format!(
                 "two databases are called {:?}; give each its own name",
-                twice[0].0
+                twice[0].0.name
             )));
         }
+        let among = among(named.iter().map(|(shard, _)| shard));
+        if among.0.is_empty() || among.1.is_empty() {
+            return Err(Error::invalid(
+                "no database of the list decides; name one or more that are neither known nor joining nor leaving",
+            ));
+        }
+        let changes = named.iter().any(|(shard, _)| shard.stage != Stage::Settled);
         let mut shards = Vec::with_capacity(named.len());
-        for (name, address) in named {
-            let opened = Self::open_named(&address, config, &name).await.map_err(|error| error.at(&name))?;
-            shards.push(opened.renamed(name));
+        for (shard, address) in named {
+            let opened = Self::open_named(&address, config, &shard.name, &among).await;
+            let (store, config) = opened.map_err(|error| error.at(&shard.name))?;
+            // What is answered from memory has its row later; by then its bucket may have gone.
+            let floods = if changes { Floods::none() } else { Floods::default() };
+            shards.push(Inner::new(Some(shard), store, config, floods));
         }
         Shards::new(shards).map(Self::of)
     }
 
-    async fn open_named(address: &Address, config: Config, name: &str) -> Result<Arc<Inner>> {
+    async fn open_named(
+        address: &Address,
+        config: Config,
+        name: &str,
+        among: &Among,
+    ) -> Result<(Store, Config)> {
         let until = until(config.deadline);
         let store = Self::store_at(address, &config, until).await?;
-        let limiter = Self::open(store.clone(), config, until).await?;
+        let config = Self::open(&store, config, until).await?;
         if config.create && store.is_embedded() {
-            migrate::claim(&store, name).await?;
+            migrate::claim(&store, name, among).await?;
         }
-        migrate::is_called(in_time(until, store.schema()).await?.as_ref(), name)?;
-        Ok(limiter.shards.first)
+        migrate::is_called(in_time(until, store.schema()).await?.as_ref(), name, among)?;
+        Ok((store, config))
     }
 
-    /// The database that decides a key, with the name that it has among [several](Self::sharded): a limiter of that one alone,
+    /// The database that decides a bucket, with the name that it has among [several](Self::sharded): a limiter of that one alone,
     /// to join a transaction on a connection of the same. Of one database that is not named, the name is empty.
+    ///
+    /// No round trip, unless the list changes and the key has two databases: then two or three. What is joined may be refused
+    /// when the bucket is moved meanwhile; roll back, and ask again.
+    ///
+    /// # Errors
+    /// Those of [`peek`](Self::peek), where it asks.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
@@ -102,20 +121,27 @@ impl Limiter {
     /// # use tallygate::{Config, Limiter};
     /// let databases = [("eu-1", "sqlite::memory:"), ("eu-2", "sqlite::memory:")];
     /// let limiter = Limiter::sharded(databases, Config::default()).await?;
-    /// let (name, one) = limiter.shard_of("user:42");
-    /// assert_eq!(name, one.shard_of("user:42").0);
+    /// let (name, one) = limiter.shard_of("login", "user:42").await?;
+    /// assert_eq!(name, one.shard_of("login", "user:42").await?.0);
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub fn shard_of(&self, key: &str) -> (String, Self) {
-        let inner = self.shards.of(key);
+    pub async fn shard_of(&self, zone: &str, key: &str) -> Result<(String, Self)> {
+        let (was, will) = self.shards.owners(key);
+        let inner = match Arc::ptr_eq(was, will) {
+            true => Arc::clone(will),
+            false => Box::pin(self.shards.found(zone, key, until(will.config.deadline))).await?,
+        };
         let same = |others: &Option<Shards>| {
             let others = others.as_ref()?;
-            others.all().find(|other| other.name == inner.name).map(|other| Shards::one(Arc::clone(other)))
+            others
+                .all()
+                .find(|other| other.name() == inner.name())
+                .map(|other| Shards::one(Arc::clone(other)))
         };
         let Others { operator, auditor, owner } = &self.others;
         let others = Others { operator: same(operator), auditor: same(auditor), owner: same(owner) };
-        let one = Self { shards: Shards::one(Arc::clone(inner)), others, journal: self.journal.clone() };
-        (inner.name.clone().unwrap_or_default(), one)
+        let name = inner.name().to_owned();
+        Ok((name, Self { shards: Shards::one(inner), others, journal: self.journal.clone() }))
     }
 }
 
@@ -133,13 +159,20 @@ impl Shards {
         Ok(Self { first, rest: shards.collect() })
     }
 
-    /// The one that decides a key.
+    /// The one that a key had before the list changes, and the one that it has then: the same, where the list does not change.
+    pub fn owners(&self, key: &str) -> (&Arc<Inner>, &Arc<Inner>) {
+        let places = match self.rest.is_empty() {
+            true => None,
+            false => owners(self.all().filter_map(|inner| inner.shard.as_ref()), key),
+        };
+        let (was, will) = places.unwrap_or_default();
+        let at = |place| self.all().nth(place).unwrap_or(&self.first);
+        (at(was), at(will))
+    }
+
+    /// The one that a key has, when nothing is moved any more.
     pub fn of(&self, key: &str) -> &Arc<Inner> {
-        if self.rest.is_empty() {
-            return &self.first;
-        }
-        let names = self.all().map(|inner| inner.name.as_deref().unwrap_or_default());
-        owner(names, key).and_then(|place| self.all().nth(place)).unwrap_or(&self.first)
+        self.owners(key).1
     }
 
     /// The one whose zones are those of all.
@@ -151,12 +184,17 @@ impl Shards {
         &self.rest
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Inner>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Inner>> + Clone {
         std::iter::once(&self.first).chain(self.rest.iter())
     }
 
     pub fn are_several(&self) -> bool {
         !self.rest.is_empty()
+    }
+
+    /// Are databases added or taken out?
+    pub fn change(&self) -> bool {
+        self.all().any(|inner| inner.stage() != Stage::Settled)
     }
 
     /// The only one; what `told` says of several.
@@ -215,15 +253,13 @@ impl Shards {
         answer
     }
 
-    /// The checks by the databases that decide them.
-    pub fn parts(&self, checks: Vec<Check>, txns: Vec<Uuid>) -> Vec<Part> {
+    /// The checks by the databases that decide them, which are at `places`.
+    pub fn parts(places: Vec<Arc<Inner>>, checks: Vec<Check>, txns: Vec<Uuid>) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
-        for (place, (check, txn)) in checks.into_iter().zip(txns).enumerate() {
-            let inner = self.of(&check.key);
-            let known = parts.iter().position(|part| Arc::ptr_eq(&part.inner, inner));
-            let at = known.unwrap_or(parts.len());
-            if known.is_none() {
-                parts.push(Part { inner: Arc::clone(inner), places: vec![], checks: vec![], txns: vec![] });
+        for (place, ((inner, check), txn)) in places.into_iter().zip(checks).zip(txns).enumerate() {
+            let at = parts.iter().position(|part| Arc::ptr_eq(&part.inner, &inner)).unwrap_or(parts.len());
+            if at == parts.len() {
+                parts.push(Part { inner, places: vec![], checks: vec![], txns: vec![] });
             }
             parts[at].places.push(place);
             parts[at].checks.push(check);
@@ -239,9 +275,19 @@ impl Shards {
         txns: Vec<Uuid>,
         until: Instant,
     ) -> Result<Vec<Decision>> {
+        if !self.are_several() {
+            return self.first.told(self.first.check_many(checks, txns, Passing::Each, until).await);
+        }
+        let at = self.at_each(&checks).await?;
         let mut calls = Vec::new();
-        for Part { inner, places, checks, txns } in self.parts(checks, txns) {
-            let call = async move { inner.told(inner.check_many(checks, txns, Passing::Each, until).await) };
+        for Part { inner, places, checks, txns } in Self::parts(at, checks, txns) {
+            let shards = self.clone();
+            let call = async move {
+                match inner.check_many(checks.clone(), txns.clone(), Passing::Each, until).await {
+                    Err(error) if moved_to(&error).is_some() => shards.one_by_one(checks, txns, until).await,
+                    decided => inner.told(decided),
+                }
+            };
             calls.push((places, tokio::spawn(call)));
         }
         let (mut placed, mut failed) = (Vec::new(), None);
@@ -253,6 +299,16 @@ impl Shards {
         }
         failed.map_or_else(|| Ok(in_place(placed)), Err)
     }
+
+    /// What one call could not decide, since a bucket in it was moved.
+    async fn one_by_one(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
+        let mut decisions = Vec::with_capacity(checks.len());
+        for (check, txn) in checks.into_iter().zip(txns) {
+            let deadline = self.deadline(std::slice::from_ref(&check));
+            decisions.push(self.check(check, txn, until, deadline).await?);
+        }
+        Ok(decisions)
+    }
 }
 
 /// The decisions in the order of their checks.
@@ -262,14 +318,19 @@ pub(super) fn in_place(mut placed: Vec<(usize, Decision)>) -> Vec<Decision> {
 }
 
 impl Inner {
-    fn renamed(self: Arc<Self>, name: String) -> Arc<Self> {
-        Self::new(Some(name), self.store.clone(), self.config)
+    pub(super) fn stage(&self) -> Stage {
+        self.shard.as_ref().map_or(Stage::Settled, |shard| shard.stage)
+    }
+
+    /// Its name among several; empty of one that is alone.
+    pub(super) fn name(&self) -> &str {
+        self.shard.as_ref().map_or("", |shard| &shard.name)
     }
 
     /// An error of one of several databases says which one it was.
     pub(super) fn told<T>(&self, result: Result<T>) -> Result<T> {
-        match &self.name {
-            Some(name) => result.map_err(|error| error.at(name)),
+        match &self.shard {
+            Some(shard) => result.map_err(|error| error.at(&shard.name)),
             None => result,
         }
     }

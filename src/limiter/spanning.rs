@@ -16,14 +16,40 @@ use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Spending, What};
+use crate::store::{Action, Spending, What, moved_to};
 use crate::zone::{Mode, Policy};
 
 impl Shards {
     /// All, or none.
     pub async fn check_all(&self, checks: Vec<Check>, txn: Uuid, until: Instant) -> Result<Vec<Decision>> {
+        if !self.are_several() {
+            let txns = vec![txn; checks.len()];
+            let inner = self.first();
+            return inner.told(inner.check_many(checks, txns, Passing::Together, until).await);
+        }
+        let at = self.at_each(&checks).await?;
+        match self.check_all_at(at, checks.clone(), txn, until).await {
+            // Which of them, is not told.
+            Err(error) if moved_to(&error).is_some() => {
+                let mut at = Vec::with_capacity(checks.len());
+                for check in &checks {
+                    at.push(self.found(&check.zone, &check.key, until).await?);
+                }
+                self.check_all_at(at, checks, txn, until).await
+            }
+            decided => decided,
+        }
+    }
+
+    async fn check_all_at(
+        &self,
+        at: Vec<Arc<Inner>>,
+        checks: Vec<Check>,
+        txn: Uuid,
+        until: Instant,
+    ) -> Result<Vec<Decision>> {
         let txns = vec![txn; checks.len()];
-        let mut parts = self.parts(checks, txns);
+        let mut parts = Self::parts(at, checks, txns);
         if parts.len() > 1 && self.first().config.spanning == Spanning::Refused {
             return Err(refused(&parts));
         }
@@ -33,7 +59,7 @@ impl Shards {
             return inner.told(inner.check_many(checks, txns, Passing::Together, until).await);
         }
         // As all callers take them, so that of two one comes first everywhere.
-        parts.sort_by(|a, b| a.inner.name.cmp(&b.inner.name));
+        parts.sort_by(|a, b| a.inner.name().cmp(b.inner.name()));
         let (mut placed, mut passed, mut blocked) = (Vec::new(), Vec::new(), false);
         for Part { inner, places, mut checks, txns } in parts {
             if blocked {
@@ -124,10 +150,8 @@ fn peek(check: Check) -> Check {
 
 fn refused(parts: &[Part]) -> Error {
     let key = |part: &Part| part.checks.first().map(|check| format!("{:?}", check.key)).unwrap_or_default();
-    let parts: Vec<_> = parts
-        .iter()
-        .map(|part| format!("{} is in {}", key(part), part.inner.name.as_deref().unwrap_or_default()))
-        .collect();
+    let parts: Vec<_> =
+        parts.iter().map(|part| format!("{} is in {}", key(part), part.inner.name())).collect();
     Error::invalid(format!(
         "these limits are in several databases, which no transaction spans ({}); give all of them one key, ask each by \
          itself, or choose Spanning::InOrder and what it loses",

@@ -4,6 +4,7 @@
 //! with the same policy, from the same time on. So a bucket is decided alike wherever it is, and rows can go from one to
 //! another. One that was down, or is new, is given the rest the next time that the zone is set.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::shards::Shards;
@@ -44,6 +45,18 @@ impl Shards {
             self.bring_rest(&[name.to_owned()]).await?;
         }
         removed
+    }
+
+    /// Gives each database the zones that it lacks.
+    pub async fn bring_all(&self) -> Result<()> {
+        let zones = |inner: Arc<Inner>| async move { inner.within(inner.store.zones()).await };
+        let mut names = BTreeSet::new();
+        for (_, zones) in self.each(zones).await {
+            names.extend(zones?.into_iter().map(|zone| zone.name));
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        self.bring_first(&names).await?;
+        self.bring_rest(&names).await
     }
 
     /// Another one may be further: it was the first before this one was added.
@@ -87,7 +100,7 @@ impl Shards {
         for (inner, answer) in answers {
             match answer {
                 Ok(answer) => {
-                    names.push(inner.name.as_deref().unwrap_or_default());
+                    names.push(inner.name());
                     done.push(answer);
                 }
                 Err(error) => failed = failed.or(Some(error)),

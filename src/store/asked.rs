@@ -255,18 +255,21 @@ pub(crate) struct Schema {
     pub version: i32,
     /// That of the last one which programs that do not know it cannot work with.
     pub breaking: Option<i32>,
-    /// The database's own name among several; None where it is alone.
-    pub shard: Option<String>,
+    /// The database's own name among several, and the names of those, with a space between them; None where it is alone.
+    pub shard: Option<(String, String)>,
 }
+
+/// The version, that of the last breaking migration, the name and those of all.
+type SchemaRow = (Option<i32>, Option<i32>, Option<String>, Option<String>);
 
 impl Schema {
     /// From the answer to the question: tables or routines that are missing are no schema.
-    pub fn told(answer: Result<(Option<i32>, Option<i32>, Option<String>)>) -> Result<Option<Self>> {
+    pub fn told(answer: Result<SchemaRow>) -> Result<Option<Self>> {
         match answer {
             Err(error) if error.is_schema() => Ok(None),
-            answer => {
-                answer.map(|(version, breaking, shard)| Some(Self { version: version?, breaking, shard }))
-            }
+            answer => answer.map(|(version, breaking, shard, among)| {
+                Some(Self { version: version?, breaking, shard: shard.zip(among) })
+            }),
         }
     }
 }

@@ -23,6 +23,13 @@ pub struct Erased {
     pub login: Option<String>,
 }
 
+impl Erased {
+    /// The same bucket in another database too.
+    pub(crate) fn and(self, other: Self) -> Self {
+        if other.rows > self.rows { other } else { self }
+    }
+}
+
 /// A bucket that is to be erased, and what is kept of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Erasing<'e> {

@@ -37,7 +37,7 @@ pub(super) fn translate(
                 Fault::Invalid => Error::invalid(message),
                 Fault::UnknownZone => Error::unknown_zone(message),
                 Fault::Conflict => Error::conflict(message),
-                Fault::Elsewhere => return Error::refused(message).caused_by(Elsewhere),
+                Fault::Elsewhere => return elsewhere(told_place(message)),
                 Fault::Transient => {
                     Error::transient(format!("the database could not finish now: {message}; try again"))
                 }
@@ -70,27 +70,33 @@ pub(super) fn translate(
     translated.caused_by(error)
 }
 
-/// What stands behind the error of a bucket that was moved to another database.
+/// What stands behind the error of a bucket that was moved to another database: its name.
 #[derive(Debug)]
-struct Elsewhere;
+struct Elsewhere(String);
 
 impl fmt::Display for Elsewhere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another database has the bucket")
+        write!(f, "{} has the bucket", self.0)
     }
 }
 
 impl std::error::Error for Elsewhere {}
 
-/// The error of a bucket that was moved to another database, where no routine raises it.
+/// The error of a bucket that was moved to another database.
 pub(super) fn elsewhere(to: &str) -> Error {
-    Error::refused(format!("the bucket was moved to {to}; ask there")).caused_by(Elsewhere)
+    Error::refused(format!("the bucket was moved to {to}; ask there")).caused_by(Elsewhere(to.to_owned()))
 }
 
-/// True when nothing happened because another database has the bucket.
-#[allow(dead_code, reason = "whoever knows several databases asks it")]
-pub(crate) fn is_moved(error: &Error) -> bool {
-    error.source().is_some_and(|source| source.is::<Elsewhere>())
+/// The name of the database in what a routine says of a bucket that was moved: see `zone_error`.
+fn told_place(message: &str) -> &str {
+    let place = message.split_once("moved to ").map_or(message, |(_, place)| place);
+    place.strip_suffix("; ask there").unwrap_or(place)
+}
+
+/// The database that has the bucket; then nothing happened here.
+pub(crate) fn moved_to(error: &Error) -> Option<&str> {
+    let source = error.source().and_then(|source| source.downcast_ref::<Elsewhere>());
+    source.map(|Elsewhere(to)| to.as_str())
 }
 
 /// True of what passes when the server itself told it, and so took the call back. What became of a call whose connection

@@ -33,4 +33,6 @@ pub(crate) struct Lines {
     pub after: Cursor,
     /// Those before this time.
     pub until: DateTime<Utc>,
+    /// Of several databases: a bucket that was moved is counted where it is now.
+    pub of_several: bool,
 }

@@ -15,6 +15,8 @@
 
 mod arriving;
 
+use std::collections::BTreeSet;
+
 #[cfg(feature = "mysql")]
 use super::mysql;
 #[cfg(feature = "postgres")]
@@ -42,6 +44,14 @@ pub(crate) struct Moving<'m> {
     /// The names of the two databases.
     pub from: &'m str,
     pub to: &'m str,
+}
+
+/// Where a bucket is, as far as a database knows.
+pub(crate) enum Standing {
+    Here,
+    /// The mark of another database, which has it, or to which it was left.
+    Moved(String),
+    Nothing,
 }
 
 /// The row of a bucket, which is locked at the source until this is dropped, or the mark is made.
@@ -106,6 +116,40 @@ impl Store {
         holding.mark(&bucket, moving.to, &chain::moved(&last, moving.to)).await?;
         to.take(&bucket, self).await?;
         Ok(copy.copied)
+    }
+
+    /// Where the bucket is.
+    pub async fn standing(&self, bucket: &Bucket) -> Result<Standing> {
+        match self.head_row(bucket).await? {
+            Some(StoredHead { moved_to: Some(moved_to), .. }) => Ok(Standing::Moved(moved_to)),
+            Some(head) if head.head.seq > 0 => Ok(Standing::Here),
+            // Upkeep may have removed its head.
+            _ => Ok(self.last_hash(bucket).await?.map_or(Standing::Nothing, |_| Standing::Here)),
+        }
+    }
+
+    /// The keys of the next buckets of a range, in their order: those that have a head, and those whose head upkeep has removed.
+    pub async fn bucket_keys(&self, range: &Range) -> Result<Vec<String>> {
+        let heads = self.heads(range, PAGE).await?;
+        let mut pages = vec![heads.into_iter().map(|head| head.key).collect::<Vec<_>>()];
+        if self.heads_removed(range.zone_id).await? {
+            let dropped = self.dropped(range, PAGE).await?;
+            pages.push(dropped.into_iter().map(|dropped| dropped.key).collect());
+            let (mut keys, mut rest) = (Vec::new(), range.clone());
+            while keys.len() < PAGE as usize
+                && let Some((key, _)) = self.ledger_range(&rest, 1).await?.pop()
+            {
+                rest = range.behind(&key);
+                keys.push(key);
+            }
+            pages.push(keys);
+        }
+        // No further than the page that ends first: behind it, another one may have more.
+        let full = pages.iter().filter(|page| page.len() >= PAGE as usize);
+        let end = full.filter_map(|page| page.last()).min().cloned();
+        let mut keys: BTreeSet<String> = pages.into_iter().flatten().collect();
+        keys.retain(|key| end.as_ref().is_none_or(|end| key <= end));
+        Ok(keys.into_iter().collect())
     }
 
     /// Has the bucket been moved to where it is to go?

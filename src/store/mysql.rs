@@ -84,9 +84,16 @@ impl MySql {
         schema(&mut *self.lease().await?).await
     }
 
-    pub async fn claim(&self, name: &str) -> Result<()> {
-        let claim = sqlx::query("insert ignore into tallygate_shard (name) values (?)").bind(name);
+    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+        let claim = "insert into tallygate_shard (name, among) values (?, ?)
+            on duplicate key update among = if(name <> ? or exists (select 1 from zone_master), among, ?)";
+        let claim = sqlx::query(claim).bind(name).bind(among).bind(name).bind(among);
         claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
+    pub async fn set_among(&self, among: &str) -> Result<()> {
+        let set = sqlx::query("update tallygate_shard set among = ?").bind(among);
+        set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -142,7 +149,9 @@ pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Sc
         Err(error) if error.is_schema() => None,
         Err(error) => return Err(error),
     };
-    let told = |row: MySqlRow| Ok((get!(row, "version"), get!(row, "breaking"), get!(row, "shard")));
+    let told = |row: MySqlRow| {
+        Ok((get!(row, "version"), get!(row, "breaking"), get!(row, "shard"), get!(row, "among")))
+    };
     row.map_or(Ok(None), |row| Schema::told(told(row)))
 }
 

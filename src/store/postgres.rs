@@ -76,10 +76,17 @@ impl Postgres {
         schema(&mut *self.lease().await?).await
     }
 
-    pub async fn claim(&self, name: &str) -> Result<()> {
-        let claim =
-            sqlx::query("insert into tallygate_shard (name) values ($1) on conflict do nothing").bind(name);
+    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+        let claim = "insert into tallygate_shard (name, among) values ($1, $2)
+            on conflict (one) do update set among = excluded.among
+            where tallygate_shard.name = excluded.name and not exists (select from zone_master)";
+        let claim = sqlx::query(claim).bind(name).bind(among);
         claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
+    pub async fn set_among(&self, among: &str) -> Result<()> {
+        let set = sqlx::query("update tallygate_shard set among = $1").bind(among);
+        set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -122,7 +129,7 @@ impl Postgres {
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut PgConnection) -> Result<Option<Schema>> {
-    let ask = "select s.version, s.breaking, s.shard from tallygate_schema_version() s";
+    let ask = "select s.version, s.breaking, s.shard, s.among from tallygate_schema_version() s";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
 

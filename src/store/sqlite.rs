@@ -177,11 +177,19 @@ impl Sqlite {
         schema(&mut *self.lease().await?).await
     }
 
-    pub async fn claim(&self, name: &str) -> Result<()> {
+    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
         let _turn = self.writer.lock().await;
-        let claim =
-            sqlx::query("insert into tallygate_shard (name) values (?) on conflict do nothing").bind(name);
+        let claim = "insert into tallygate_shard (name, among) values (?, ?)
+            on conflict (one) do update set among = excluded.among
+            where tallygate_shard.name = excluded.name and not exists (select 1 from zone_master)";
+        let claim = sqlx::query(claim).bind(name).bind(among);
         claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
+    pub async fn set_among(&self, among: &str) -> Result<()> {
+        let _turn = self.writer.lock().await;
+        let set = sqlx::query("update tallygate_shard set among = ?").bind(among);
+        set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -359,7 +367,8 @@ impl Sqlite {
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<Schema>> {
-    let ask = "select max(version), max(iif(name glob 'breaking_*', version, null)), (select name from tallygate_shard)
+    let ask = "select max(version), max(iif(name glob 'breaking_*', version, null)), (select name from tallygate_shard),
+            (select among from tallygate_shard)
         from tallygate_schema_history";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }

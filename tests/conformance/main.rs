@@ -368,7 +368,10 @@ fn main() -> std::process::ExitCode {
     );
     // PostgreSQL stands for itself with MySQL and MariaDB beside it, SQLite for three files.
     on!([Postgres, Sqlite] =>
+        sharded::a_bucket_that_was_moved_is_followed,
         sharded::a_caller_joins_the_database_of_the_key,
+        sharded::a_database_is_added_while_checks_go_on,
+        sharded::a_database_is_taken_out_while_checks_go_on,
         sharded::a_database_answers_to_its_own_name_only,
         sharded::a_transaction_is_found_wherever_it_is,
         sharded::each_key_is_decided_by_one_database_and_exactly,

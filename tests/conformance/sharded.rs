@@ -24,6 +24,12 @@ struct Three([Db; 3]);
 
 impl Three {
     async fn beside(first: Db) -> Self {
+        let three = Self::nameless(first).await;
+        three.name(&NAMES).await;
+        three
+    }
+
+    async fn nameless(first: Db) -> Self {
         let others = match first.engine {
             Engine::Sqlite => [Engine::Sqlite; 2],
             _ => [Engine::MySql, Engine::MariaDb],
@@ -34,15 +40,27 @@ impl Three {
             second.grant_engine().await;
             third.grant_engine().await;
         }
-        let three = Self([first, second, third]);
-        for (name, db) in NAMES.iter().zip(&three.0) {
-            Migrator::new(&db.url).unwrap().named(name).unwrap().apply().await.unwrap();
+        Self([first, second, third])
+    }
+
+    /// Tells those of a list what they are called.
+    async fn name(&self, list: &[&str]) {
+        for (name, url) in self.listed(list, Role::Owner) {
+            Migrator::new(&url).unwrap().named(name, list).unwrap().apply().await.unwrap();
         }
-        three
     }
 
     fn urls(&self, role: Role) -> Vec<(&'static str, String)> {
-        NAMES.into_iter().zip(self.0.iter().map(|db| self.url(db, role))).collect()
+        self.listed(&NAMES, role)
+    }
+
+    /// The URLs of a list, whose names may say at which stage they are.
+    fn listed<'n>(&self, list: &[&'n str], role: Role) -> Vec<(&'n str, String)> {
+        let url = |name: &str| {
+            let place = NAMES.iter().position(|own| name.split('/').next() == Some(own)).unwrap();
+            self.url(&self.0[place], role)
+        };
+        list.iter().map(|name| (*name, url(name))).collect()
     }
 
     fn url(&self, db: &Db, role: Role) -> String {
@@ -57,10 +75,26 @@ impl Three {
         house(|role| self.urls(role), config).await.unwrap()
     }
 
+    async fn limiter_of(&self, list: &[&str]) -> Result<Limiter> {
+        house(|role| self.listed(list, role), Config::default()).await
+    }
+
+    async fn owner_of(&self, list: &[&str]) -> Limiter {
+        Limiter::sharded(self.listed(list, Role::Owner), Config::default()).await.unwrap()
+    }
+
     /// Keys that one of the databases decides.
-    fn keys(&self, limiter: &Limiter, name: &str, count: usize) -> Vec<String> {
-        let keys = (0..).map(|n| format!("user:{n}"));
-        keys.filter(|key| limiter.shard_of(key).0 == name).take(count).collect()
+    async fn keys(&self, limiter: &Limiter, name: &str, count: usize) -> Vec<String> {
+        let mut keys = Vec::new();
+        for key in (0..).map(|n| format!("user:{n}")) {
+            if limiter.shard_of("login", &key).await.unwrap().0 == name {
+                keys.push(key);
+            }
+            if keys.len() == count {
+                break;
+            }
+        }
+        keys
     }
 
     /// Faults of all databases, in words.
@@ -77,7 +111,7 @@ impl Three {
 }
 
 /// A limiter as a house has it, over the databases that are listed for a role.
-async fn house(urls: impl Fn(Role) -> Vec<(&'static str, String)>, config: Config) -> Result<Limiter> {
+async fn house<'n>(urls: impl Fn(Role) -> Vec<(&'n str, String)>, config: Config) -> Result<Limiter> {
     let app = Limiter::sharded(urls(Role::App), config).await?;
     let operator = Limiter::sharded(urls(Role::Operator), config).await?;
     let auditor = Limiter::sharded(urls(Role::Auditor), config).await?;
@@ -134,7 +168,7 @@ pub async fn each_key_is_decided_by_one_database_and_exactly(db: Db) {
     let mut rows = 0;
     for (name, db) in NAMES.iter().zip(&three.0) {
         db.assert_ledger_is_whole().await;
-        let own = three.keys(&limiter, name, 100);
+        let own = three.keys(&limiter, name, 100).await;
         let own = keys.iter().filter(|key| own.contains(key)).count();
         assert!(own > 0);
         assert_eq!(db.number("select count(*) from zone_bucket_lock").await, own as i64, "{name}");
@@ -145,18 +179,19 @@ pub async fn each_key_is_decided_by_one_database_and_exactly(db: Db) {
 }
 
 pub async fn zones_have_one_number_and_one_version_everywhere(db: Db) {
-    let three = Three::beside(db).await;
+    let three = Three::nameless(db).await;
     // The first in the order of names comes last to the list: it is given all of what the others have.
-    let two = |role| three.urls(role).split_off(1);
-    let limiter = house(two, Config::default()).await.unwrap();
+    three.name(&NAMES[1..]).await;
+    let limiter = three.limiter_of(&NAMES[1..]).await.unwrap();
     set(&limiter, "tried", 1).await;
-    let owner = Limiter::sharded(two(Role::Owner), Config::default()).await.unwrap();
-    owner.owner().remove_zone("tried").await.unwrap();
+    three.owner_of(&NAMES[1..]).await.owner().remove_zone("tried").await.unwrap();
     for rate in [5, 6, 7] {
         set(&limiter, "login", rate).await;
     }
     set(&limiter, "search", 3).await;
-    let grown = three.limiter().await;
+    let list = ["eu-1/known", "eu-2", "eu-3"];
+    three.name(&list).await;
+    let grown = three.limiter_of(&list).await.unwrap();
     let lacks = three.faults(&grown).await;
     assert!(!lacks.is_empty() && lacks.iter().all(|fault| fault.contains("WrongZone")), "{lacks:?}");
     let login = set(&grown, "login", 7).await;
@@ -204,22 +239,36 @@ pub async fn a_database_answers_to_its_own_name_only(db: Db) {
     let three = Three::beside(db).await;
     let [(one, first), (two, second), (_, third)] = three.urls(Role::App).try_into().unwrap();
     let connect = async |list: &[(&str, &str)]| Limiter::sharded(list.to_vec(), Config::default()).await;
-    let swapped = refusal(connect(&[(one, &second), (two, &first)]).await).await;
+    let swapped = refusal(connect(&[(one, &second), (two, &first), ("eu-3", &third)]).await).await;
     assert!(
         swapped.is_invalid() && swapped.to_string().contains(r#"is "eu-2" by its own table"#),
         "{swapped}"
     );
-    let same = refusal(connect(&[(one, &first), (two, &first)]).await).await;
+    let same = refusal(connect(&[(one, &first), (two, &first), ("eu-3", &third)]).await).await;
     assert!(same.is_invalid() && same.to_string().starts_with("eu-2: "), "{same}");
     let twice = refusal(connect(&[(one, &first), (one, &second)]).await).await;
     assert!(twice.is_invalid() && twice.to_string().contains("two databases are called"), "{twice}");
-    let none = refusal(connect(&[]).await).await;
-    assert!(none.is_invalid(), "{none}");
-    let renamed = Migrator::new(&three.0[2].url).unwrap().named("eu-4").unwrap().apply().await.unwrap_err();
+    for none in [&[][..], &[("eu-1/known", first.as_str())]] {
+        let none = refusal(connect(none).await).await;
+        assert!(none.is_invalid(), "{none}");
+    }
+    let migrator = || Migrator::new(&three.0[2].url).unwrap();
+    let renamed = migrator().named("eu-4", &["eu-1", "eu-4"]).unwrap().apply().await.unwrap_err();
     assert!(renamed.is_invalid(), "{renamed}");
+    // With one less, or one more that does not say that it is new, keys would begin anew in another database.
+    set(&three.limiter().await, "login", 5).await;
     let nameless = Db::create(three.0[0].engine, "sharded::nameless").await;
-    let list = [(one, first.as_str()), ("eu-4", &nameless.url_as(Role::App))];
-    match connect(&list).await {
+    let fourth = nameless.url_as(Role::App);
+    let all = [(one, first.as_str()), (two, &second), ("eu-3", &third)];
+    for list in [all[..2].to_vec(), [&all[..], &[("eu-4", &fourth)]].concat()] {
+        let other = refusal(connect(&list).await).await;
+        let told = other.to_string();
+        assert!(other.is_invalid() && told.contains("decides among eu-1 eu-2 eu-3 by its own"), "{other}");
+        assert!(told.contains("NAME/known"), "{other}");
+    }
+    let changed = migrator().named("eu-3", &["eu-3", "eu-4"]).unwrap().apply().await.unwrap_err();
+    assert!(changed.is_invalid(), "{changed}");
+    match connect(&[&all[..], &[("eu-4/known", &fourth)]].concat()).await {
         // A file is this process's own.
         Ok(_) => assert_eq!(nameless.engine, Engine::Sqlite),
         Err(error) => {
@@ -235,8 +284,10 @@ pub async fn limits_of_several_databases_are_refused_unless_that_is_chosen(db: D
     let three = Three::beside(db).await;
     let limiter = three.limiter().await;
     set(&limiter, "login", 2).await;
-    let key = |name| three.keys(&limiter, name, 1).remove(0);
-    let keys = NAMES.map(key);
+    let mut keys = Vec::new();
+    for name in NAMES {
+        keys.extend(three.keys(&limiter, name, 1).await);
+    }
     let checks = |keys: &[String]| keys.iter().map(|key| Check::new("login", key)).collect::<Vec<_>>();
     let refused = limiter.check_all(checks(&keys)).await.unwrap_err();
     assert!(refused.is_invalid() && refused.to_string().contains("eu-3"), "{refused}");
@@ -350,7 +401,7 @@ pub async fn what_is_read_is_read_of_all(db: Db) {
     assert_eq!(auditor.bucket("login", "user:7").await.unwrap().unwrap().remaining, 0);
     assert_eq!(auditor.find("user:7").await.unwrap().len(), 1);
     // A row that was changed is found, and said where.
-    let tampered = three.keys(&limiter, "eu-3", 1).remove(0);
+    let tampered = three.keys(&limiter, "eu-3", 1).await.remove(0);
     assert_eq!(three.faults(&limiter).await, [""; 0]);
     three.0[2]
         .execute(&format!("update zone_txn set cost = 7 where seq = 1 and bucket_key = '{tampered}'"))
@@ -391,8 +442,8 @@ pub async fn a_caller_joins_the_database_of_the_key(db: Db) {
     let three = Three::beside(db).await;
     let limiter = three.limiter().await;
     set(&limiter, "login", 2).await;
-    let key = three.keys(&limiter, "eu-1", 1).remove(0);
-    let (name, one) = limiter.shard_of(&key);
+    let key = three.keys(&limiter, "eu-1", 1).await.remove(0);
+    let (name, one) = limiter.shard_of("login", &key).await.unwrap();
     assert_eq!(name, "eu-1");
     let first = &three.0[0];
     macro_rules! join {
@@ -420,7 +471,10 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let config = Config { deadline: Duration::from_secs(3), ..Config::default() };
     set(&three.limiter().await, "login", 100).await;
     let limiter = Limiter::sharded(urls, config).await.unwrap();
-    let keys = NAMES.map(|name| three.keys(&limiter, name, 8));
+    let mut keys = Vec::new();
+    for name in NAMES {
+        keys.push(three.keys(&limiter, name, 8).await);
+    }
     let all = || keys.iter().flatten().map(|key| Check::new("login", key));
     let txns: Vec<Uuid> = join_all(all().map(|check| limiter.check(check)))
         .await
@@ -451,4 +505,180 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     assert_eq!(limiter.refund(txns[8]).await.unwrap().len(), 1);
     let error = limiter.refund(txns[0]).await.unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("eu-1"), "{error}");
+}
+
+/// Asks about keys, each once and in an order of its own, and tells which passed.
+fn asking(limiter: &Limiter, keys: &[String], seed: u64) -> impl Future<Output = Vec<String>> + use<> {
+    let (limiter, mut keys) = (limiter.clone(), keys.to_vec());
+    fastrand::Rng::with_seed(seed).shuffle(&mut keys);
+    let asked = async move {
+        let mut passed = Vec::new();
+        for key in keys {
+            let decision = limiter.check(Check::new("login", &key)).await.unwrap();
+            passed.extend(decision.is_allowed().then_some(key));
+        }
+        passed
+    };
+    async { tokio::spawn(asked).await.unwrap() }
+}
+
+/// How often each key passed.
+fn passed(answers: Vec<Vec<String>>, all: &mut BTreeMap<String, usize>) {
+    answers.into_iter().flatten().for_each(|key| *all.entry(key).or_default() += 1);
+}
+
+pub async fn a_database_is_added_while_checks_go_on(db: Db) {
+    let three = Three::nameless(db).await;
+    let (two, known) = (&NAMES[1..], ["eu-1/known", "eu-2", "eu-3"]);
+    let joining = ["eu-1/joining", "eu-2", "eu-3"];
+    three.name(two).await;
+    let old = three.limiter_of(two).await.unwrap();
+    set(&old, "login", 5).await;
+    three.name(&known).await;
+    let keys: Vec<String> = (0..90).map(|n| format!("user:{n}")).collect();
+    let mut all = BTreeMap::new();
+    // Processes that have the old list, and such as know of the new one.
+    let knowing = three.limiter_of(&known).await.unwrap();
+    passed(join_all([asking(&old, &keys[..30], 1), asking(&knowing, &keys[..45], 2)]).await, &mut all);
+    let refused = three.owner_of(&known).await.owner().rebalance(1, |_| ()).await.unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains("eu-1/joining"), "{refused}");
+    // A database that lacks the zones gets no bucket.
+    let owner = three.owner_of(&joining).await;
+    let joined = three.limiter_of(&joining).await.unwrap();
+    assert!(joined.check(Check::new("login", "user:0")).await.unwrap().is_allowed());
+    *all.entry("user:0".to_owned()).or_default() += 1;
+    set(&knowing, "login", 5).await;
+    let early = refusal(three.limiter_of(&NAMES).await).await;
+    assert!(early.is_invalid() && early.to_string().contains("decides among eu-2 eu-3"), "{early}");
+    // Those that know, and those for which it joins: what is new goes there, what was decided stays until it is moved.
+    let answers = [asking(&knowing, &keys[..60], 3), asking(&joined, &keys, 4), asking(&joined, &keys, 5)];
+    passed(join_all(answers).await, &mut all);
+    let new = three.0[0].number("select count(*) from zone_bucket_lock where seq > 0").await;
+    assert!(new > 0);
+    // All of them join, and it is given its keys.
+    let moving = async {
+        let mut told = Vec::new();
+        let done = owner.owner().rebalance(4, |done| told.push(done.moved)).await.unwrap();
+        assert!(told.is_sorted() && told.last() == Some(&done.moved));
+        done
+    };
+    let checks = join_all((6..12).map(|seed| asking(&joined, &keys, seed)));
+    let (done, answers) = tokio::join!(moving, checks);
+    passed(answers, &mut all);
+    assert_eq!(done.among, NAMES);
+    // Those whose list says so still, and those whose list is settled.
+    let settled = three.limiter().await;
+    passed(join_all([asking(&settled, &keys, 12), asking(&joined, &keys, 13)]).await, &mut all);
+    assert!(all.len() == keys.len() && all.values().all(|&passed| passed == 5), "{all:?}");
+    let there = three.keys(&settled, "eu-1", 90).await;
+    let there = keys.iter().filter(|key| there.contains(key)).count();
+    assert!((20..=40).contains(&there), "a third of 90 keys is not {there}");
+    let open = "select count(*) from zone_bucket_lock where seq > 0 and moved_to is null";
+    assert_eq!(three.0[0].number(open).await, there as i64);
+    assert!(
+        done.moved > 0 && done.moved + u64::try_from(new).unwrap() <= there as u64,
+        "{done:?} {new} {there}"
+    );
+    assert_eq!(three.faults(&settled).await, [""; 0]);
+    let again = three.owner_of(&NAMES).await.owner().rebalance(2, |_| ()).await.unwrap();
+    assert_eq!((again.moved, again.rows), (0, 0));
+    for late in [two, &known] {
+        let late = refusal(three.limiter_of(late).await).await;
+        assert!(late.is_invalid() && late.to_string().contains("decides among eu-1 eu-2 eu-3"), "{late}");
+    }
+}
+
+pub async fn a_database_is_taken_out_while_checks_go_on(db: Db) {
+    let three = Three::beside(db).await;
+    let settled = three.limiter().await;
+    set(&settled, "login", 5).await;
+    let keys: Vec<String> = (0..60).map(|n| format!("user:{n}")).collect();
+    let mut all = BTreeMap::new();
+    passed(vec![asking(&settled, &keys[..30], 1).await], &mut all);
+    let list = ["eu-1", "eu-2", "eu-3/leaving"];
+    let leaving = three.limiter_of(&list).await.unwrap();
+    passed(join_all([asking(&settled, &keys[..45], 2), asking(&leaving, &keys, 3)]).await, &mut all);
+    let owner = three.owner_of(&list).await;
+    let owner = owner.owner();
+    let checks = join_all((4..8).map(|seed| asking(&leaving, &keys, seed)));
+    let (done, answers) = tokio::join!(owner.rebalance(3, |_| ()), checks);
+    passed(answers, &mut all);
+    let two = three.limiter_of(&NAMES[..2]).await.unwrap();
+    passed(vec![asking(&two, &keys, 8).await], &mut all);
+    assert!(all.len() == keys.len() && all.values().all(|&passed| passed == 5), "{all:?}");
+    assert_eq!(done.unwrap().among, NAMES[..2]);
+    let open = "select count(*) from zone_bucket_lock where seq > 0 and moved_to is null";
+    assert_eq!(three.0[2].number(open).await, 0);
+    assert_eq!(three.faults(&two).await, [""; 0]);
+    assert_eq!(three.faults(&leaving).await, [""; 0]);
+}
+
+pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter_with(Config { spanning: Spanning::InOrder, ..Config::default() }).await;
+    set(&limiter, "login", 9).await;
+    let key = three.keys(&limiter, "eu-1", 1).await.remove(0);
+    let other = three.keys(&limiter, "eu-2", 1).await.remove(0);
+    let check = || Check::new("login", &key);
+    let first = limiter.check(check()).await.unwrap();
+    limiter.check(check().cost(20)).await.unwrap();
+    let exempt = Override { limit: None, ban_exempt: true, for_us: None };
+    limiter.operator().set_override("login", &key, exempt, "", "test").await.unwrap();
+    let owner = three.owner_of(&NAMES).await;
+    let moved = owner.owner().move_to("login", &key, "eu-3").await.unwrap();
+    assert_eq!((moved.from.as_str(), moved.to.as_str(), moved.rows), ("eu-1", "eu-3", 3));
+    let again = owner.owner().move_to("login", &key, "eu-3").await.unwrap();
+    assert_eq!((again.from.as_str(), again.rows), ("eu-3", 0));
+    let nowhere = owner.owner().move_to("login", &key, "eu-4").await.unwrap_err();
+    assert!(nowhere.is_invalid() && nowhere.to_string().contains("eu-1, eu-2, eu-3"), "{nowhere}");
+
+    // Whatever is asked about it, is answered there.
+    let replayed = limiter.check(check().txn(first.txn_id)).await.unwrap();
+    assert!(replayed.replayed && replayed.seq == first.seq);
+    let beside = vec![check(), Check::new("login", &other), check()];
+    let left: Vec<_> = limiter.check_many(beside).await.unwrap().iter().map(|each| each.remaining).collect();
+    assert_eq!(left, [7, 8, 6]);
+    let both = limiter.check_all(vec![check(), Check::new("login", &other)]).await.unwrap();
+    assert!(both.is_allowed() && both.decisions[0].remaining == 5, "{both:?}");
+    assert_eq!(limiter.refund(both.decisions[0].txn_id).await.unwrap().len(), 2);
+    let given = limiter.refund(first.txn_id).await.unwrap();
+    assert_eq!((given.len(), given[0].remaining, given[0].replayed), (1, 7, false));
+    let held = limiter.reserve(check().cost(3), Duration::from_secs(600)).await.unwrap();
+    let charged = Charged::by(held.txn_id).in_bucket("login", &key);
+    assert_eq!(limiter.settle(charged, 1).await.unwrap()[0].remaining, 6);
+    limiter.operator().ban("login", &key, Duration::from_secs(60), "", "test").await.unwrap();
+    let zone_id = limiter.operator().zone("login").await.unwrap().unwrap().id;
+    assert!(limiter.check_velocity(zone_id, &key).await.unwrap().blocked);
+
+    // And read once, though its first rows are in two databases.
+    let auditor = limiter.auditor();
+    let rows = |rows: Vec<tallygate::ledger::Entry>| rows.iter().rev().map(|row| row.seq).collect::<Vec<_>>();
+    let of_key = auditor.history(&History::default().zone("login").key(&key)).await.unwrap();
+    let count = of_key.rows.len();
+    assert!(rows(of_key.rows).into_iter().eq(1..=count as i64));
+    let of_txn = auditor.history(&History { txn: Some(first.txn_id), ..History::default() }).await.unwrap();
+    assert_eq!(rows(of_txn.rows).len(), 2);
+    assert_eq!(auditor.explain(first.txn_id, 5).await.unwrap().rows.len(), 2);
+    let of_zone = auditor.history(&History::default().zone("login")).await.unwrap();
+    let report = auditor.report(&ReportOn::default(), |_| ()).await.unwrap();
+    // The other key was checked twice and given back once.
+    assert_eq!((of_zone.rows.len(), report.rows), (count + 3, count as u64 + 3));
+    assert_eq!(auditor.buckets("login", None, 10).await.unwrap().len(), 2);
+    assert_eq!(auditor.bans("login").await.unwrap().len(), 1);
+    assert_eq!(auditor.find(&key).await.unwrap().len(), 1);
+    assert_eq!(auditor.bucket("login", &key).await.unwrap().unwrap().limit, 9);
+    assert_eq!(limiter.operator().overrides("login").await.unwrap().len(), 1);
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
+    let one = Verify { zone: Some("login".to_owned()), key: Some(key.clone()), ..Verify::default() };
+    assert_eq!(auditor.verify(&one, |_| ()).await.unwrap().rows, count as u64);
+
+    // What is erased is erased in both.
+    let erased = owner.owner().erase("login", &key, "asked for", "privacy").await.unwrap();
+    assert_eq!(erased.rows, count as u64);
+    for db in &three.0 {
+        let named = format!("select count(*) from zone_txn where bucket_key = '{key}'");
+        assert_eq!(db.number(&named).await, 0);
+    }
+    assert!(limiter.check(check().cost(9)).await.unwrap().is_allowed());
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
 }

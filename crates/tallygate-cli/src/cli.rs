@@ -21,6 +21,7 @@ mod migrate;
 mod most;
 mod output;
 mod private;
+mod relocate;
 mod serve;
 mod stream;
 mod token;
@@ -55,6 +56,7 @@ Examples:
   tallygate audit explain TXN                       why was it decided so?
   tallygate maintain --keep 400d                    partitions ahead, old rows away
   tallygate erase login user:42 --note REASON  personal data away, proofs stay
+  tallygate move                                    give a database that was added its buckets
   tallygate bench --database URL                    how many decisions does it carry?
   tallygate serve                                   the same for every language, over HTTP
 
@@ -98,6 +100,7 @@ enum Command {
     Audit(audit::Command),
     Maintain(maintain::Args),
     Erase(erase::Args),
+    Move(relocate::Args),
     Demo(demo::Args),
     Bench(bench::Args),
     Serve(serve::Args),
@@ -140,6 +143,7 @@ pub async fn run() -> Result {
         Command::Audit(command) => audit::run(&url(database)?, command).await,
         Command::Maintain(args) => maintain::run(&url(database)?, args).await,
         Command::Erase(args) => erase::run(&url(database)?, args).await,
+        Command::Move(args) => relocate::run(&url(database)?, args).await,
         Command::Demo(args) => demo::run(database, args).await,
         Command::Bench(args) => bench::run(&url(database)?, args).await,
         Command::Serve(args) => serve::run(named_url(database)?, args).await,

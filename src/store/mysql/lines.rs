@@ -14,6 +14,7 @@ impl MySql {
             .bind(lines.until.naive_utc())
             .bind(lines.after.at.naive_utc())
             .bind(lines.after.id)
+            .bind(lines.of_several)
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;

@@ -7,5 +7,10 @@ where t.zone_id = ?
     and t.created_at >= ?
     and t.created_at < ?
     and (t.created_at > ? or t.id > ?)
+    and not (? and exists (
+        select 1
+        from zone_bucket_lock_view b
+        where b.zone_id = t.zone_id and b.bucket_key = t.bucket_key and b.moved_to is not null
+    ))
 order by t.created_at, t.id
 limit 2000

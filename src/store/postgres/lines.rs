@@ -13,6 +13,7 @@ impl Postgres {
             .bind(lines.after.at)
             .bind(lines.until)
             .bind(lines.after.id)
+            .bind(lines.of_several)
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;

@@ -7,5 +7,10 @@ where t.zone_id = $1
     and t.created_at >= $2
     and t.created_at < $3
     and (t.created_at > $2 or t.id > $4)
+    and not ($5 and exists (
+        select 1
+        from zone_bucket_lock_view b
+        where b.zone_id = t.zone_id and b.bucket_key = t.bucket_key and b.moved_to is not null
+    ))
 order by t.created_at, t.id
 limit 2000

@@ -13,6 +13,7 @@ impl Sqlite {
             .bind(lines.after.at.timestamp_micros())
             .bind(lines.until.timestamp_micros())
             .bind(lines.after.id)
+            .bind(lines.of_several)
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;

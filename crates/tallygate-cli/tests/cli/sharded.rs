@@ -51,3 +51,47 @@ fn a_list_that_is_wrong_is_refused_and_says_what_to_do() {
     let checkpoint = program.run(&with(&["audit", "checkpoint"]));
     assert!(checkpoint.err.contains("is of one database"), "{}", checkpoint.err);
 }
+
+#[test]
+fn a_database_is_added_and_a_bucket_is_moved() {
+    let program = Program::new();
+    program.ok(&with(&["migrate"]));
+    program.ok(&with(&["zone", "set", "login", "--rate", "1", "--per", "1h"]));
+    let keys: Vec<String> = (0..12).map(|n| format!("user:{n}")).collect();
+    for key in &keys {
+        program.ok(&with(&["check", "login", key]));
+    }
+    let grown = |stage: &str| {
+        let third = format!("eu-3{stage}=sqlite:three.db");
+        move |args: &[&str]| program_args(args, &third)
+    };
+    fn program_args(args: &[&str], third: &str) -> Vec<String> {
+        [args, &LIST[..], &["--database", third]].concat().into_iter().map(str::to_owned).collect()
+    }
+    let run = |args: Vec<String>| program.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let naive = run(grown("")(&["migrate"]));
+    assert!(naive.code == 2 && naive.err.contains("NAME/known"), "{}", naive.err);
+    assert_eq!(run(grown("/known")(&["migrate"])).code, 0);
+    let known = run(grown("/known")(&["move"]));
+    assert!(known.code == 2 && known.err.contains("eu-3/joining"), "{}", known.err);
+    let moved = run(grown("/joining")(&["move", "--format", "json"]));
+    let told = moved.json();
+    assert_eq!(told["among"], serde_json::json!(["eu-1", "eu-2", "eu-3"]), "{}", moved.err);
+    assert!(told["moved"].as_u64().unwrap() > 0 && told["moved"] == told["rows"], "{told}");
+    for key in &keys {
+        assert_eq!(run(grown("")(&["check", "login", key])).code, 1, "{key}");
+    }
+    let again = run(grown("")(&["move"]));
+    assert!(again.out.starts_with("moved 0 buckets"), "{}", again.out);
+    let one = run(grown("")(&["move", "login", "user:0", "--to", "eu-1"]));
+    let there = run(grown("")(&["move", "login", "user:0", "--to", "eu-2"]));
+    assert!(
+        one.code == 0 && there.out.contains("moved user:0 from eu-1 to eu-2"),
+        "{} {}",
+        one.out,
+        there.out
+    );
+    assert_eq!(run(grown("")(&["audit", "verify"])).code, 0);
+    let old = program.run(&with(&["check", "login", "user:0"]));
+    assert!(old.code == 2 && old.err.contains("decides among"), "{}", old.err);
+}

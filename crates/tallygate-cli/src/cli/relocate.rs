@@ -1,0 +1,94 @@
+//! `tallygate move`.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::process::ExitCode;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use tallygate::schema::Owner;
+
+use super::output::{Answer, plain};
+use super::{Result, open};
+
+const EXAMPLES: &str = "\
+Examples:
+  export TALLYGATE_DATABASE_URL='eu-1=postgres://one/app eu-2=postgres://two/app eu-3/joining=mysql://three/app'
+  tallygate move                               give eu-3 the buckets of its keys
+  tallygate move login user:42 --to eu-2       one bucket, to a database of the list
+
+Checks go on meanwhile: each bucket is decided where it is, and by one database at a time. Its rows stay behind as a chain that \
+is closed, and go on where it went. What is cut off, the same command goes on with. docs/sharding.md tells how a database is \
+added to the list, and how one is taken out. The role must own the tables of all.";
+
+/// Moves buckets between databases that decide together, to where their keys belong or one to where it is told
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Zone of the one bucket that is moved
+    #[arg(requires = "key")]
+    zone: Option<String>,
+    /// The bucket
+    #[arg(requires = "to", allow_negative_numbers = true)]
+    key: Option<String>,
+    /// Name of the database of the list that shall have it
+    #[arg(long, value_name = "NAME", requires = "key")]
+    to: Option<String>,
+    /// How many buckets are moved at the same time
+    #[arg(long, default_value = "4", value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// How to print
+    #[arg(long, default_value = "text")]
+    format: Answer,
+}
+
+pub async fn run(url: &str, args: Args) -> Result {
+    let owner = open(url).await?.owner();
+    match (&args.zone, &args.key, &args.to) {
+        (Some(zone), Some(key), Some(to)) => one(&owner, zone, key, to, args.format).await,
+        _ => all(&owner, &args).await,
+    }
+}
+
+async fn one(owner: &Owner, zone: &str, key: &str, to: &str, format: Answer) -> Result {
+    let moved = owner.move_to(zone, key, to).await?;
+    let mut out = stdout().lock();
+    let key = plain(&moved.key);
+    match format {
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&moved)?)?,
+        Answer::Text if moved.from == moved.to => writeln!(out, "{key} is in {} already", moved.to)?,
+        Answer::Text => writeln!(
+            out,
+            "moved {key} from {} to {}, with {} rows of the ledger",
+            moved.from, moved.to, moved.rows
+        )?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(owner: &Owner, args: &Args) -> Result {
+    let bar = bar();
+    let told = |done: &tallygate::schema::Rebalanced| {
+        bar.set_position(done.buckets);
+        bar.set_message(HumanCount(done.moved).to_string());
+    };
+    let done = owner.rebalance(args.jobs.into(), told).await;
+    bar.finish_and_clear();
+    let done = done?;
+    let mut out = stdout().lock();
+    match args.format {
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&done)?)?,
+        Answer::Text => writeln!(
+            out,
+            "moved {} buckets with {} rows of the ledger; every bucket is where its key belongs among {}",
+            HumanCount(done.moved),
+            HumanCount(done.rows),
+            done.among.join(", ")
+        )?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bar() -> ProgressBar {
+    let bar = if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("  {spinner} {human_pos} buckets seen, {msg} moved  {elapsed}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}
