@@ -16,6 +16,7 @@ mod peers;
 mod plot;
 mod results;
 mod server;
+mod shards;
 
 use std::path::Path;
 
@@ -65,6 +66,14 @@ fn main() -> Result<()> {
                     write(path, &report)?;
                 }
                 report.judge()
+            }
+            Some(Command::Shards(options)) => {
+                let report = shards::run(options, &place, machine).await?;
+                print!("{report}");
+                if let Some(path) = &options.json {
+                    write(path, &report)?;
+                }
+                Ok(())
             }
             Some(Command::Http(options)) => {
                 let report = http::run(options, &place, machine).await?;

@@ -29,6 +29,8 @@ pub enum Command {
     Flat(Flat),
     /// Does a call wait for a delayed acknowledgement, to a server that is not on the loopback interface?
     Network(Network),
+    /// Is a decision as much work when several databases decide as one? On PostgreSQL
+    Shards(Shards),
     /// What does a check cost more by the server, over HTTP and gRPC, than by the library?
     Http(Http),
     /// Draw the plots of an earlier run again, from its JSON file
@@ -101,6 +103,25 @@ pub struct Network {
 }
 
 #[derive(Args, Clone)]
+pub struct Shards {
+    /// Time for each number of databases in each round
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Rounds; a figure is the median of its rounds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Concurrent callers for each database
+    #[arg(long, default_value_t = 64, value_parser = positive)]
+    pub callers: usize,
+    /// Distinct keys, drawn at random
+    #[arg(long, default_value_t = 100_000, value_parser = positive)]
+    pub keys: usize,
+    /// Write the results here
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Args, Clone)]
 pub struct Http {
     /// Measure only these databases
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
@@ -135,7 +156,7 @@ pub enum Family {
 impl Options {
     pub fn needs(&self) -> Vec<&'static str> {
         match &self.command {
-            Some(Command::Flat(_) | Command::Network(_)) => vec!["docker"],
+            Some(Command::Flat(_) | Command::Network(_) | Command::Shards(_)) => vec!["docker"],
             Some(Command::Http(http)) => [needs(|family| http.has(family)), vec!["wrk", "h2load"]].concat(),
             Some(Command::Plot { .. }) => vec![],
             None => needs(|family| self.compare.has(family)),
