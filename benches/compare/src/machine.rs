@@ -1,10 +1,11 @@
 //! The machine and its disk.
 
+use std::collections::HashMap;
 use std::fs::{File, read_to_string};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,39 @@ pub fn bind(cores: &str) -> Result<()> {
         bail!("--cores {cores}: {}", String::from_utf8_lossy(&bound.stderr).trim());
     }
     Ok(())
+}
+
+/// How long the processors have worked for a process and those below it, as the kernel counts in hundredths of a second.
+pub fn worked(process: u32) -> Result<Duration> {
+    let mut all = HashMap::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile is counted with the one that began it.
+        let Ok(stat) = read_to_string(format!("/proc/{id}/stat")) else { continue };
+        // Behind its name, which is in brackets.
+        let fields: Vec<i64> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split(' ')
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        let (Some(parent), Some(ticks)) = (fields.first(), fields.get(10..14)) else { continue };
+        all.insert(i64::from(id), (*parent, ticks.iter().sum::<i64>()));
+    }
+    let is_below = |mut id: i64| {
+        while id != i64::from(process) {
+            match all.get(&id) {
+                Some((parent, _)) => id = *parent,
+                None => return false,
+            }
+        }
+        true
+    };
+    let ticks = all.iter().filter(|(id, _)| is_below(**id)).map(|(_, (_, ticks))| ticks).sum::<i64>();
+    Ok(Duration::from_millis(10 * ticks.unsigned_abs()))
 }
 
 impl Machine {

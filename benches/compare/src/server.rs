@@ -50,8 +50,8 @@ impl Place {
 
 /// A database server that answers.
 pub struct Server {
-    /// Its container.
-    id: String,
+    /// The first process of its container.
+    pub process: u32,
     /// Its URL on the loopback interface, without a database.
     pub url: String,
     /// The same at its own address, on the bridge of the containers.
@@ -59,14 +59,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// How long the processors worked for it.
-    pub async fn worked(&self) -> Result<Duration> {
-        let stat =
-            output(Command::new("docker").args(["exec", &self.id, "cat", "/sys/fs/cgroup/cpu.stat"])).await?;
-        let us = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
-        us.map(Duration::from_micros).context("the container does not tell its processor time")
-    }
-
     /// How large the packets to its own address may be.
     pub fn mtu(&self) -> Result<u32> {
         let path = "/sys/class/net/docker0/mtu";
@@ -102,6 +94,8 @@ pub async fn start(engine: Engine, place: &Place) -> Result<Server> {
         docker.args(["-c", "max_connections=200"]);
     }
     let id = output(&mut docker).await?;
+    let process =
+        output(Command::new("docker").args(["inspect", "--format", "{{.State.Pid}}", &id])).await?.parse()?;
     let ports = output(Command::new("docker").args(["port", &id, &format!("{inner_port}/tcp")])).await?;
     let port = ports.lines().next().and_then(|line| line.rsplit(':').next()).context("no port")?;
     let user = if engine == Engine::Postgres { "postgres" } else { "root" };
@@ -116,7 +110,7 @@ pub async fn start(engine: Engine, place: &Place) -> Result<Server> {
             _ => MySqlConnection::connect(&url).await.map(drop),
         };
         match connected {
-            Ok(()) => return Ok(Server { id, url, own_url }),
+            Ok(()) => return Ok(Server { process, url, own_url }),
             Err(error) if begin.elapsed() > START => {
                 return Err(error)
                     .with_context(|| format!("{name} does not answer within {START:?} of its start"));

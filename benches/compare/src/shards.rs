@@ -2,17 +2,16 @@
 //! with callers of its own: how long the processors worked for each decision, those of the server and those of the program.
 
 use std::fmt;
-use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use tallygate::schema::Migrator;
 use tallygate::{Config, Limiter, Policy};
 
 use crate::database::{Engine, RATE, WINDOW, Wire, ZONE};
 use crate::ledger::Tallygate;
-use crate::machine::Machine;
+use crate::machine::{Machine, worked};
 use crate::measure::{Contest, Keys, Times, names};
 use crate::options::Shards;
 use crate::server::{self, Place, Server};
@@ -52,16 +51,14 @@ pub async fn run(options: &Shards, place: &Place, machine: Machine) -> Result<Re
     // The first round makes the buckets, and is not counted.
     for round in 0..=options.rounds {
         for (contestant, found) in contestants.iter().zip(&mut found) {
-            let before = (server.worked().await?, worked()?);
+            let before = [worked(server.process)?, worked(std::process::id())?];
             let sample = contestant.round(names, Keys::Distinct, times).await?;
-            let after = (server.worked().await?, worked()?);
+            let after = [worked(server.process)?, worked(std::process::id())?];
             ensure!(sample.errors == 0, "{:?}", sample.first_error);
-            let each = |before: Duration, after: Duration| {
-                (after - before).as_secs_f64() * 1e6 / (sample.decisions_per_s * options.seconds)
-            };
+            let decisions = sample.decisions_per_s * options.seconds;
+            let us = |of: usize| after[of].saturating_sub(before[of]).as_secs_f64() * 1e6 / decisions;
             if round > 0 {
-                let (server_us, program_us) = (each(before.0, after.0), each(before.1, after.1));
-                found.push([sample.decisions_per_s, server_us, program_us]);
+                found.push([sample.decisions_per_s, us(0), us(1)]);
             }
         }
     }
@@ -91,17 +88,6 @@ async fn limiter(server: &Server, count: usize) -> Result<Limiter> {
     let policy = Policy::sliding_log(RATE, WINDOW)?;
     limiter.operator().set_zone(ZONE, &policy, None, "comparison").await?;
     Ok(limiter)
-}
-
-/// How long the processors worked for this program.
-fn worked() -> Result<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which is in brackets: the 12th and the 13th field, in hundredths of a second.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |field: usize| {
-        fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).context("/proc/self/stat")
-    };
-    Ok(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 fn medians(rounds: Vec<[f64; 3]>) -> [f64; 3] {
