@@ -8,9 +8,9 @@ use tallygate::audit::report::ReportOn;
 use tallygate::audit::verify::{FaultKind, Verify, Verifying};
 use tallygate::decide::Override;
 use tallygate::ledger::History;
-use tallygate::policy::{Durability, Zone};
+use tallygate::policy::{Durability, OnOutage, Zone};
 use tallygate::schema::{Migrator, Role, Upkeep};
-use tallygate::{Charged, Check, Config, Error, Limiter, Reason, Result, Spanning};
+use tallygate::{Charged, Check, Config, Error, Journal, Limiter, Reason, Result, Spanning};
 use uuid::Uuid;
 
 use crate::child::{Calls, Child, Work};
@@ -468,6 +468,7 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let proxy = Proxy::before(&three.0[0].url_as(Role::App)).await;
     let mut urls = three.urls(Role::App);
     urls[0].1 = proxy.url.clone();
+    let address = proxy.url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
     let config = Config { deadline: Duration::from_secs(3), ..Config::default() };
     set(&three.limiter().await, "login", 100).await;
     let limiter = Limiter::sharded(urls, config).await.unwrap();
@@ -505,6 +506,22 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     assert_eq!(limiter.refund(txns[8]).await.unwrap().len(), 1);
     let error = limiter.refund(txns[0]).await.unwrap_err();
     assert!(error.is_transient() && error.to_string().contains("eu-1"), "{error}");
+    // Where a zone is open in an outage, what the silent one was asked passes, and is known to its ledger afterwards.
+    let open = log(100, 3600).with_on_outage(OnOutage::Open);
+    three.limiter().await.operator().set_zone("search", &open, None, "test").await.unwrap();
+    let proxy = Proxy::at(&address, &three.0[0].url_as(Role::App)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let limiter = limiter.with_journal(Journal::open(folder.path().join("journal"), 1_000).unwrap());
+    limiter.check(Check::new("search", &keys[0][0])).await.unwrap();
+    drop(proxy);
+    let ask = async |key: &str| limiter.check(Check::new("search", key)).await.unwrap().reason;
+    let reasons = [ask(&keys[0][0]).await, ask(&keys[1][0]).await];
+    assert_eq!(reasons, [Reason::Unchecked, Reason::WithinLimit]);
+    let _proxy = Proxy::at(&address, &three.0[0].url_as(Role::App)).await;
+    limiter.check(Check::new("search", &keys[0][0])).await.unwrap();
+    limiter.reconcile().await.unwrap();
+    let unchecked = "select count(*) from zone_txn where kind = 'unchecked'";
+    assert_eq!([three.0[0].number(unchecked).await, three.0[1].number(unchecked).await], [1, 0]);
 }
 
 /// Asks about keys, each once and in an order of its own, and tells which passed.

@@ -65,7 +65,7 @@ impl Drop for Server {
 }
 
 /// The status and the body; None where no whole answer came.
-fn check(at: &str, key: &str, txn: Uuid) -> Option<(u16, Value)> {
+pub fn check(at: &str, key: &str, txn: Uuid) -> Option<(u16, Value)> {
     let body = format!("{{\"zone\":\"login\",\"key\":\"{key}\"}}");
     let mut stream = TcpStream::connect(at).ok()?;
     let request = format!(

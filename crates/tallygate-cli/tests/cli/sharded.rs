@@ -1,4 +1,6 @@
 use super::program::Program;
+use super::serve::{Server, check};
+use uuid::Uuid;
 
 const LIST: [&str; 4] = ["--database", "eu-1=sqlite:one.db", "--database", "eu-2=sqlite:two.db"];
 
@@ -94,4 +96,20 @@ fn a_database_is_added_and_a_bucket_is_moved() {
     assert_eq!(run(grown("")(&["audit", "verify"])).code, 0);
     let old = program.run(&with(&["check", "login", "user:0"]));
     assert!(old.code == 2 && old.err.contains("decides among"), "{}", old.err);
+}
+
+#[test]
+fn a_server_decides_in_all_of_a_list() {
+    let program = Program::new();
+    program.ok(&with(&["zone", "set", "login", "--rate", "1", "--per", "1h"]));
+    let server = Server::start(&program, &LIST);
+    for n in 0..8 {
+        let (key, ask) = (format!("user:{n}"), |key: &str| check(&server.at, key, Uuid::now_v7()).unwrap().1);
+        assert_eq!([&ask(&key)["allowed"], &ask(&key)["allowed"]], [true, false], "{key}");
+    }
+    server.end();
+    for database in ["sqlite:one.db", "sqlite:two.db"] {
+        let lines = program.ok(&["history", "--database", database, "--zone", "login", "--format", "json"]);
+        assert!(lines.contains("\"txn_id\""), "{database}");
+    }
 }
