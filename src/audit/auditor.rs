@@ -90,7 +90,7 @@ impl Auditor {
     ///
     /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
     /// one for each zone. Rows that are decided while one pages backwards do not shift the pages. Of [several databases](crate::Limiter::sharded) a
-    /// page has a few rows more where rows of the same time and number would else be parted.
+    /// page has a few rows more where rows of the same time would else be parted.
     ///
     /// # Errors
     /// Unknown zone. Invalid: a key without its zone, a limit out of range, `since` after `until`. Transient: the

@@ -2,50 +2,72 @@
 
 use std::collections::BTreeSet;
 
+use chrono::TimeDelta;
+
 use super::Auditor;
 use crate::entry::{Cursor, Entry, History, Page};
 use crate::error::{Error, Result};
 use crate::store::{Of, Span, Store};
 
-/// Of several databases each gives a page, of which the first rows are taken.
+/// Rows that there are of one microsecond at most, as far as anybody has seen.
+const SAME_TIME: u32 = 10_000;
+
+/// Of several databases each gives a page, and what comes first of all is one.
 pub(super) async fn pages(auditor: &Auditor, history: &History) -> Result<Page> {
-    let asked = match (&history.zone, &history.key) {
+    let asked: Vec<_> = match (&history.zone, &history.key) {
         (Some(zone), Some(key)) if history.txn.is_none() && auditor.are_several() => {
             vec![auditor.of_bucket(zone, key).await?]
         }
         _ => auditor.each().collect(),
     };
     let mut pages = Vec::with_capacity(asked.len());
-    for one in asked {
+    for one in &asked {
         pages.push(one.page(|store| page(store, history)).await?);
     }
     match pages.len() {
         1 => Ok(pages.remove(0)),
-        _ => Ok(merge(pages, history)),
+        _ => merge(&asked, pages, history).await,
     }
 }
 
-/// Rows of the same time and number stay on one page: the place to go on from is behind all of them.
-fn merge(pages: Vec<Page>, history: &History) -> Page {
-    let more = pages.iter().any(|page| page.next.is_some());
-    let place = |row: &Entry| (row.decided_at, row.id);
+/// A bucket that was moved has its rows in both databases, and a page has them once. It ends with the last row of some time, so that
+/// no two rows of one time are parted: then the next page has none that was told.
+async fn merge(asked: &[&Auditor], mut pages: Vec<Page>, history: &History) -> Result<Page> {
+    let mut times: Vec<_> = pages.iter().flat_map(|page| &page.rows).map(|row| row.decided_at).collect();
+    times.sort_unstable();
+    if !history.oldest_first {
+        times.reverse();
+    }
+    let end = (history.limit as usize).checked_sub(1).and_then(|last| times.get(last)).copied();
+    if let Some(end) = end {
+        let of_its_time = History {
+            since: Some(end),
+            until: Some(end + TimeDelta::microseconds(1)),
+            before: None,
+            limit: SAME_TIME,
+            ..history.clone()
+        };
+        for (one, given) in asked.iter().zip(&mut pages) {
+            // Where its page may have been cut.
+            if given.rows.last().is_some_and(|last| last.decided_at == end) {
+                given.rows.retain(|row| row.decided_at != end);
+                given.rows.extend(one.page(|store| page(store, &of_its_time)).await?.rows);
+            }
+        }
+    }
     let mut rows: Vec<Entry> = pages.into_iter().flat_map(|page| page.rows).collect();
+    rows.retain(|row| {
+        end.is_none_or(|end| if history.oldest_first { row.decided_at <= end } else { row.decided_at >= end })
+    });
+    let mut known = BTreeSet::new();
+    rows.retain(|row| known.insert((row.txn_id, row.zone.clone(), row.key.clone(), row.seq)));
+    let place = |row: &Entry| (row.decided_at, row.id);
     rows.sort_by(|a, b| match history.oldest_first {
         true => place(a).cmp(&place(b)),
         false => place(b).cmp(&place(a)),
     });
-    // A bucket that was moved has its rows in both databases.
-    let mut known = BTreeSet::new();
-    rows.retain(|row| known.insert((row.txn_id, row.zone.clone(), row.key.clone(), row.seq)));
-    let limit = history.limit as usize;
-    let last = limit.checked_sub(1).and_then(|last| rows.get(last)).map(place);
-    let full = last.is_some();
-    if let Some(last) = last {
-        let same = rows.iter().skip(limit).take_while(|row| place(row) == last).count();
-        rows.truncate(limit + same);
-    }
-    let next = if full || more { rows.last().map(Cursor::from) } else { None };
-    Page { rows, next }
+    let id = if history.oldest_first { i64::MAX } else { 0 };
+    Ok(Page { rows, next: end.map(|at| Cursor { at, id }) })
 }
 
 pub(super) async fn page(store: &Store, history: &History) -> Result<Page> {

@@ -85,10 +85,12 @@ impl MySql {
     }
 
     pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
-        let claim = "insert into tallygate_shard (name, among) values (?, ?)
-            on duplicate key update among = if(name <> ? or exists (select 1 from zone_master), among, ?)";
-        let claim = sqlx::query(claim).bind(name).bind(among).bind(name).bind(among);
-        claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+        let mut lease = self.lease().await?;
+        let claim = sqlx::query("insert ignore into tallygate_shard (name, among) values (?, ?)");
+        claim.bind(name).bind(among).execute(&mut *lease).await.map_err(error)?;
+        let claim =
+            "update tallygate_shard set among = ? where name = ? and not exists (select 1 from zone_master)";
+        sqlx::query(claim).bind(among).bind(name).execute(&mut *lease).await.map(drop).map_err(error)
     }
 
     pub async fn set_among(&self, among: &str) -> Result<()> {

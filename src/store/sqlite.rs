@@ -179,11 +179,14 @@ impl Sqlite {
 
     pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
         let _turn = self.writer.lock().await;
-        let claim = "insert into tallygate_shard (name, among) values (?, ?)
-            on conflict (one) do update set among = excluded.among
-            where tallygate_shard.name = excluded.name and not exists (select 1 from zone_master)";
-        let claim = sqlx::query(claim).bind(name).bind(among);
-        claim.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+        let mut lease = self.lease().await?;
+        for claim in [
+            "insert into tallygate_shard (name, among) values (?1, ?2) on conflict do nothing",
+            "update tallygate_shard set among = ?2 where name = ?1 and not exists (select 1 from zone_master)",
+        ] {
+            sqlx::query(claim).bind(name).bind(among).execute(&mut *lease).await.map_err(error)?;
+        }
+        Ok(())
     }
 
     pub async fn set_among(&self, among: &str) -> Result<()> {

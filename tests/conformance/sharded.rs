@@ -371,21 +371,7 @@ pub async fn what_is_read_is_read_of_all(db: Db) {
     let auditor = limiter.auditor();
     for (zone, oldest_first) in [(Some("login"), false), (Some("login"), true), (None, false)] {
         for limit in [1, 7, 100] {
-            let mut history =
-                History { limit, oldest_first, zone: zone.map(str::to_owned), ..History::default() };
-            let mut rows = Vec::new();
-            loop {
-                let page = auditor.history(&history).await.unwrap();
-                rows.extend(page.rows);
-                history.before = page.next;
-                if history.before.is_none() {
-                    break;
-                }
-            }
-            let distinct: BTreeSet<_> = rows.iter().map(|row| (row.key.clone(), row.seq)).collect();
-            assert_eq!((rows.len(), distinct.len()), (48, 48), "{zone:?} {limit}");
-            let times: Vec<_> = rows.iter().map(|row| row.decided_at).collect();
-            assert!(if oldest_first { times.is_sorted() } else { times.iter().rev().is_sorted() });
+            assert_eq!(paged(&limiter, zone, oldest_first, limit).await, 48, "{zone:?} {limit}");
         }
     }
     let of_key = History::default().zone("login").key("user:3");
@@ -418,6 +404,25 @@ pub async fn what_is_read_is_read_of_all(db: Db) {
         found.contains(&(Some("eu-3".to_owned()), true))
             && found.iter().all(|(shard, _)| shard.as_deref() == Some("eu-3"))
     );
+}
+
+/// How many rows a history has, page by page: none twice, and in their order.
+async fn paged(limiter: &Limiter, zone: Option<&str>, oldest_first: bool, limit: u32) -> usize {
+    let mut history = History { limit, oldest_first, zone: zone.map(str::to_owned), ..History::default() };
+    let mut rows = Vec::new();
+    loop {
+        let page = limiter.auditor().history(&history).await.unwrap();
+        rows.extend(page.rows);
+        history.before = page.next;
+        if history.before.is_none() {
+            break;
+        }
+    }
+    let distinct: BTreeSet<_> = rows.iter().map(|row| (row.key.clone(), row.seq)).collect();
+    assert_eq!(rows.len(), distinct.len(), "{zone:?} {limit}");
+    let times: Vec<_> = rows.iter().map(|row| row.decided_at).collect();
+    assert!(if oldest_first { times.is_sorted() } else { times.iter().rev().is_sorted() });
+    rows.len()
 }
 
 pub async fn owners_look_after_all_and_erase_in_one(db: Db) {
@@ -679,6 +684,9 @@ pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     let report = auditor.report(&ReportOn::default(), |_| ()).await.unwrap();
     // The other key was checked twice and given back once.
     assert_eq!((of_zone.rows.len(), report.rows), (count + 3, count as u64 + 3));
+    for (oldest_first, limit) in [(false, 1), (true, 1), (false, 3), (true, 4)] {
+        assert_eq!(paged(&limiter, Some("login"), oldest_first, limit).await, count + 3);
+    }
     assert_eq!(auditor.buckets("login", None, 10).await.unwrap().len(), 2);
     assert_eq!(auditor.bans("login").await.unwrap().len(), 1);
     assert_eq!(auditor.find(&key).await.unwrap().len(), 1);
