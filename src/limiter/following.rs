@@ -35,7 +35,8 @@ impl Shards {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut inner = self.at(zone, key).await?;
+        let late = |_| Error::transient("the database that had the key did not answer in time; try again");
+        let mut inner = timeout_at(until, self.at(zone, key)).await.map_err(late)??;
         let mut following = Following::until(until);
         loop {
             match inner.told(ask(Arc::clone(inner)).await) {
@@ -124,7 +125,7 @@ impl Shards {
         match self.all().find(|inner| inner.name() == name) {
             Some(inner) => Ok(inner),
             None if self.are_several() => {
-                let told = format!("{error}, which is not in the list of databases");
+                let told = format!("{error}; {name} is not in this list of databases");
                 Err(error.told(told))
             }
             None => Err(error),

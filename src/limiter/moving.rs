@@ -140,8 +140,8 @@ impl Owner {
     }
 
     /// Moves every bucket of a list of databases to the one that its key belongs to, and then writes down among which
-    /// databases each of them decides: the end of adding a database that is joining, or of taking out one that is leaving. A
-    /// database that lacks zones is given them first. See `docs/sharding.md`.
+    /// databases each of them decides: the end of adding a database that is joining, or of taking out one that is leaving. See
+    /// `docs/sharding.md`.
     ///
     /// Checks go on, on the terms of [`move_bucket`](Self::move_bucket); as many buckets as there are `jobs` are moved at the same
     /// time. Reads every head of every database, 2,000 at a time, and again until nothing was left to be moved. `progress` is told
@@ -160,7 +160,6 @@ impl Owner {
                 name = known.name()
             )));
         }
-        self.shards.bring_all().await?;
         let mut done = Rebalanced::default();
         loop {
             let before = done.moved;

@@ -92,6 +92,18 @@ impl Owner {
         })
     }
 
+    /// Gives each of [several databases](crate::Limiter::sharded) the zones that it lacks, with their numbers and versions: one that is
+    /// added to a list. `tallygate migrate` does it.
+    ///
+    /// # Errors
+    /// Invalid: a database has zones that were made apart. Transient: one did not answer; the same again finishes it.
+    pub async fn bring_zones(&self) -> Result<()> {
+        match self.shards.are_several() {
+            true => self.shards.bring_all().await,
+            false => Ok(()),
+        }
+    }
+
     /// Removes a zone that was never used, with its versions: one that was made by mistake.
     ///
     /// For the owner of the tables. What names a zone stays for good, so one of which there is a bucket, a row of the

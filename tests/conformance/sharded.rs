@@ -575,7 +575,10 @@ pub async fn a_database_is_added_while_checks_go_on(db: Db) {
     let answers = [asking(&knowing, &keys[..60], 3), asking(&joined, &keys, 4), asking(&joined, &keys, 5)];
     passed(join_all(answers).await, &mut all);
     let new = three.0[0].number("select count(*) from zone_bucket_lock where seq > 0").await;
-    assert!(new > 0);
+    let told = join_all(keys.iter().map(|key| old.peek("login", key))).await;
+    let lost: Vec<_> = told.into_iter().filter_map(Result::err).collect();
+    assert!(lost.iter().all(|error| error.to_string().contains("eu-1 is not in this list")), "{lost:?}");
+    assert!(new > 0 && lost.len() as i64 == new, "{new} {lost:?}");
     // All of them join, and it is given its keys.
     let moving = async {
         let mut told = Vec::new();

@@ -7,7 +7,7 @@ use tallygate::schema::{Migration, Migrator};
 
 use super::failure::verdict;
 use super::output::{dim, green, red};
-use super::{Failure, Result};
+use super::{Failure, Result, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,12 +42,16 @@ enum Extension {
 
 pub async fn run(url: &str, args: Args) -> Result {
     let mut code = ExitCode::SUCCESS;
-    for (name, migrator) in Migrator::each(url)? {
+    let each = Migrator::each(url)?;
+    for (name, migrator) in &each {
         if let Some(name) = name {
             writeln!(stdout(), "{}", dim(&format!("-- {name}")))?;
         }
-        let ended = one(&migrator, &args).await?;
+        let ended = one(migrator, &args).await?;
         code = if ended == ExitCode::SUCCESS { code } else { ended };
+    }
+    if each.len() > 1 && !args.print && !args.check {
+        open(url).await?.owner().bring_zones().await?;
     }
     Ok(code)
 }

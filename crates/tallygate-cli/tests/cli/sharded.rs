@@ -74,6 +74,7 @@ fn a_database_is_added_and_a_bucket_is_moved() {
     let naive = run(grown("")(&["migrate"]));
     assert!(naive.code == 2 && naive.err.contains("NAME/known"), "{}", naive.err);
     assert_eq!(run(grown("/known")(&["migrate"])).code, 0);
+    assert!(program.ok(&["zone", "list", "--database", "sqlite:three.db"]).contains("login"));
     let known = run(grown("/known")(&["move"]));
     assert!(known.code == 2 && known.err.contains("eu-3/joining"), "{}", known.err);
     let moved = run(grown("/joining")(&["move", "--format", "json"]));
