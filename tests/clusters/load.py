@@ -20,6 +20,8 @@ class Load:
         # What else is printed, and the nodes that are judged.
         self.more, self.nodes = {}, NODES
         self.lock = threading.Lock()
+        self.may_ask = threading.Event()
+        self.may_ask.set()
 
     def set_zone(self, url, rate):
         told = json.loads(tallygate(url, "zone", "set", self.zone, "--rate", rate, "--per", "1h", "--format", "json"))
@@ -46,6 +48,15 @@ class Load:
             for caller in callers:
                 caller.join()
 
+    @contextmanager
+    def silence(self):
+        """Callers that were answered ask nothing meanwhile."""
+        self.may_ask.clear()
+        try:
+            yield
+        finally:
+            self.may_ask.set()
+
     def wait_for(self, answers, patience_s=60):
         """A machine that has much to do takes longer; nothing is shown by callers that have not begun."""
         until, before = time.monotonic() + patience_s, len(self.questions)
@@ -58,6 +69,7 @@ class Load:
         with subprocess.Popen(list(map(str, command)), text=True, **pipes) as program:
             turn = number
             while not enough.is_set():
+                self.may_ask.wait()
                 key, asked = f"key {turn % keys}", time.time()
                 questions = [{"zone": self.zone, "key": key, "txn": str(uuid.uuid4()), "cost": 1} for _ in range(at_once)]
                 turn += 7

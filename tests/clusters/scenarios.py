@@ -94,15 +94,13 @@ def behind(cluster, load):
 
 
 def policy_behind(cluster, load):
-    """A node shows nothing of what it is sent while the policy changes: when that is acknowledged, the node decides by it."""
+    """A policy is set while a node has much to apply before it: when that is acknowledged, the node decides by it."""
     load.set_zone(cluster.url(), 100)
-    tallygate(cluster.url([3]), "check", load.zone, "key 0", "--cost", 0)
-    lag = cluster.lag(3, 2)
-    time.sleep(0.5)
-    load.set_zone(cluster.url(), 90)
-    with load.running([cluster.url([3])], keys=1):
-        pass
-    lag.wait()
+    with load.running([cluster.url([3])] * 3, keys=3):
+        with load.silence():
+            cluster.burden()
+            load.set_zone(cluster.url(), 90)
+        load.wait_for(9)
     answered_in_time(load)
 
 
