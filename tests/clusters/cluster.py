@@ -33,7 +33,7 @@ def tallygate(url, *arguments):
 class Cluster:
     """What all kinds have in common; `node`, in each image, knows how a server of it is started, broken and asked."""
 
-    name = image = scheme = user = ready = password_in = None
+    name = image = scheme = user = ready = password_in = client = None
     first_port = 3300
     settings = {}
     # How long a check may take: longer than the servers stand still when one of them is gone.
@@ -88,8 +88,16 @@ class Cluster:
         """A process that keeps a node from showing what it is sent, for so long."""
         return subprocess.Popen(["docker", "exec", self.container, "node", "lag", str(node), str(seconds)], stdout=subprocess.DEVNULL)
 
-    def sql(self, *client, text):
-        done("docker", "exec", self.container, *client, text)
+    def sql(self, text):
+        done("docker", "exec", self.container, *self.client, text)
+
+    def make_database(self):
+        self.sql("create database tally")
+
+    def burden(self):
+        """Gives the other nodes much to apply, before whatever is written next."""
+        self.sql("create database if not exists burden; create table if not exists burden.rows (id int primary key auto_increment)")
+        self.sql("insert into burden.rows select null from information_schema.columns a, information_schema.columns b limit 100000")
 
     def ledger(self, node, zone):
         return json.loads(tallygate(self.url([node]), "history", "--zone", zone, "--limit", 10_000_000, "--format", "json"))
@@ -97,14 +105,13 @@ class Cluster:
 
 class Galera(Cluster):
     name, image, scheme, user, ready, password_in = "galera", "galera", "mariadb", "root", "Synced", "MARIADB_ROOT_PASSWORD"
+    client = ("mariadb", "--socket=/run/mysqld/1.sock", "--execute")
     writers = NODES
-
-    def make_database(self):
-        self.sql("mariadb", "--socket=/run/mysqld/1.sock", "--execute", text="create database tally")
 
 
 class Group(Cluster):
     image, scheme, user, ready, password_in = "group", "mysql", "root", "ONLINE", "MYSQL_ROOT_PASSWORD"
+    client = ("mysql", "--socket=/run/mysqld/1.sock", "--user=root", "--execute")
     # A server is suspected after 5 seconds, whatever is set, and then expelled.
     deadline_s, stands_still_s = 20, 10
 
@@ -112,12 +119,10 @@ class Group(Cluster):
         self.name, self.settings = f"group-{mode}", {"GROUP_MODE": mode}
         self.writers = NODES if mode == "multi" else NODES[:1]
 
-    def make_database(self):
-        self.sql("mysql", "--socket=/run/mysqld/1.sock", "--user=root", "--execute", text="create database tally")
-
 
 class Standbys(Cluster):
     image, scheme, user, ready, password_in = "standbys", "postgres", "postgres", "standby", "POSTGRES_PASSWORD"
+    client = ("psql", "--host=/run/postgresql", "--port=5501", "--username=postgres", "--command")
     first_port = 5500
     # How long they have no primary is who promotes to say.
     deadline_s = 20
@@ -129,9 +134,6 @@ class Standbys(Cluster):
         self.keeps_all = bool(who)
         # How many standbys may be behind what is acknowledged.
         self.may_lag = {"": 2, "ANY 1": 1}.get(who, 0)
-
-    def make_database(self):
-        self.sql("createdb", "--host=/run/postgresql", "--port=5501", "--username=postgres", text="tally")
 
     def promote_the_most_advanced(self):
         most = max(NODES[1:], key=lambda node: float(self.node("position", node)))

@@ -20,6 +20,8 @@ class Load:
         # What else is printed, and the nodes that are judged.
         self.more, self.nodes = {}, NODES
         self.lock = threading.Lock()
+        self.may_ask = threading.Event()
+        self.may_ask.set()
 
     def set_zone(self, url, rate):
         told = json.loads(tallygate(url, "zone", "set", self.zone, "--rate", rate, "--per", "1h", "--format", "json"))
@@ -30,10 +32,10 @@ class Load:
         })
 
     @contextmanager
-    def running(self, urls, keys):
-        """A caller for each of the addresses, for as long as what is done meanwhile takes."""
+    def running(self, urls, keys, at_once=1):
+        """A caller for each of the addresses, which asks so many checks at once, for as long as what is done meanwhile takes."""
         enough = threading.Event()
-        callers = [threading.Thread(target=self.call, args=(n, url, keys, enough)) for n, url in enumerate(urls)]
+        callers = [threading.Thread(target=self.call, args=(n, url, keys, at_once, enough)) for n, url in enumerate(urls)]
         began = time.monotonic()
         for caller in callers:
             caller.start()
@@ -46,32 +48,47 @@ class Load:
             for caller in callers:
                 caller.join()
 
+    @contextmanager
+    def silence(self):
+        """Callers that were answered ask nothing meanwhile."""
+        self.may_ask.clear()
+        try:
+            yield
+        finally:
+            self.may_ask.set()
+
     def wait_for(self, answers, patience_s=60):
         """A machine that has much to do takes longer; nothing is shown by callers that have not begun."""
         until, before = time.monotonic() + patience_s, len(self.questions)
         while len(self.questions) < before + answers and time.monotonic() < until:
             time.sleep(0.05)
 
-    def call(self, number, url, keys, enough):
-        command = [TALLYGATE, "check", "--stdin", "--concurrency", "1", "--deadline", f"{self.deadline_s}s", "--database", url]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    def call(self, number, url, keys, at_once, enough):
+        command = [TALLYGATE, "check", "--stdin", "--concurrency", at_once, "--deadline", f"{self.deadline_s}s", "--database", url]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(list(map(str, command)), text=True, **pipes) as program:
             turn = number
             while not enough.is_set():
-                question = {"zone": self.zone, "key": f"key {turn % keys}", "txn": str(uuid.uuid4()), "cost": 1}
-                asked = time.time()
-                try:
-                    program.stdin.write(json.dumps(question) + "\n")
-                    program.stdin.flush()
-                    answer = json.loads(program.stdout.readline())
-                except (BrokenPipeError, json.JSONDecodeError):
-                    answer = {"error": f"the caller ended: {program.stderr.read().strip()}"}
-                    enough.set()
+                self.may_ask.wait()
+                key, asked = f"key {turn % keys}", time.time()
+                questions = [{"zone": self.zone, "key": key, "txn": str(uuid.uuid4()), "cost": 1} for _ in range(at_once)]
                 turn += 7
-                error = answer.get("error")
-                with self.lock:
-                    self.questions.append({**question, "asked": asked, "answered": time.time(), "answer": None if error else answer})
-                    if error:
-                        self.errors.append(error)
+                try:
+                    program.stdin.write("".join(json.dumps(question) + "\n" for question in questions))
+                    program.stdin.flush()
+                except BrokenPipeError:
+                    pass
+                for question in questions:
+                    try:
+                        answer = json.loads(program.stdout.readline())
+                    except json.JSONDecodeError:
+                        answer = {"error": f"the caller ended: {program.stderr.read().strip()}"}
+                        enough.set()
+                    error = answer.get("error")
+                    with self.lock:
+                        self.questions.append({**question, "asked": asked, "answered": time.time(), "answer": None if error else answer})
+                        if error:
+                            self.errors.append(error)
 
     @property
     def allowed(self):

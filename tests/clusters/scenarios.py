@@ -35,10 +35,10 @@ def at_one_node(cluster, count):
     return [cluster.url([1])] * count
 
 
-def exactly(cluster, load, urls):
+def exactly(cluster, load, urls, at_once=1, answers=250):
     load.set_zone(cluster.url(), 100)
-    with load.running(urls, keys=1):
-        load.wait_for(rounds(250, 2_000))
+    with load.running(urls, keys=1, at_once=at_once):
+        load.wait_for(rounds(answers, 10 * answers))
     answered_in_time(load)
     assert load.allowed == 100, f"{load.allowed} of 100 were allowed"
 
@@ -51,6 +51,11 @@ def same_list(cluster, load):
 def own_node(cluster, load):
     """Sixteen processes on one key, each at a node of its own: the limit exactly, however many tries it takes."""
     exactly(cluster, load, each_at_its_own(cluster, 16))
+
+
+def batches(cluster, load):
+    """Nine processes on one key, each at a node of its own with four checks at once: nobody stands still behind a commit."""
+    exactly(cluster, load, each_at_its_own(cluster, 9), at_once=4, answers=3_000)
 
 
 def many_keys(cluster, load):
@@ -89,15 +94,13 @@ def behind(cluster, load):
 
 
 def policy_behind(cluster, load):
-    """A node shows nothing of what it is sent while the policy changes: when that is acknowledged, the node decides by it."""
+    """A policy is set while a node has much to apply before it: when that is acknowledged, the node decides by it."""
     load.set_zone(cluster.url(), 100)
-    tallygate(cluster.url([3]), "check", load.zone, "key 0", "--cost", 0)
-    lag = cluster.lag(3, 2)
-    time.sleep(0.5)
-    load.set_zone(cluster.url(), 90)
-    with load.running([cluster.url([3])], keys=1):
-        pass
-    lag.wait()
+    with load.running([cluster.url([3])] * 3, keys=3):
+        with load.silence():
+            cluster.burden()
+            load.set_zone(cluster.url(), 90)
+        load.wait_for(9)
     answered_in_time(load)
 
 
@@ -181,6 +184,6 @@ def rows_at(url, zone):
     return json.loads(tallygate(url, "history", "--zone", zone, "--limit", 10_000_000, "--format", "json"))
 
 
-OF_WRITERS = (same_list, own_node, many_keys, policy_changes, behind, policy_behind, hot_rates, killed, cut_off)
+OF_WRITERS = (same_list, own_node, batches, many_keys, policy_changes, behind, policy_behind, hot_rates, killed, cut_off)
 OF_A_PRIMARY = (same_list, killed, cut_off)
 OF_STANDBYS = (same_list, replica, promoted)
