@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+pub use distributed::is_distributed;
+
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
