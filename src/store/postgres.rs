@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+pub use distributed::is_distributed;
+
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
@@ -206,6 +208,8 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "53200" | "40001" | "40P01" | "55P03" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" | "53300"
         | "25P03" | "25006" => Fault::Transient,
         code if code.starts_with("08") => Fault::Transient,
+        // Citus hides why a node could not commit: under SERIALIZABLE it is a conflict that is found there.
+        "XX000" if error.message().starts_with("could not commit transaction for shard") => Fault::Transient,
         "42883" | "42P01" | "3F000" => Fault::Unmigrated,
         "28000" | "28P01" | "3D000" | "42501" => Fault::Refused,
         _ => Fault::Other,

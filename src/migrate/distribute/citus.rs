@@ -4,6 +4,7 @@ use sqlx::PgConnection;
 
 use crate::error::{Error, Result};
 use crate::migrate::adapter::{postgres::begin, soon};
+use crate::migrate::grant::postgres::repeat;
 use crate::store::Address;
 use crate::store::postgres::{connect, error};
 
@@ -77,6 +78,10 @@ pub async fn distribute(address: &Address) -> Result<Vec<String>> {
         take(&mut tx, &step).await?;
         done.push(step.1);
     }
+    tx.commit().await.map_err(error)?;
+    // What was given before was for a schema that is not distributed.
+    let mut tx = begin(&mut connection).await?;
+    repeat(&mut tx).await?;
     tx.commit().await.map_err(error)?;
     Ok(done)
 }

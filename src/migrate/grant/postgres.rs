@@ -6,7 +6,7 @@ use super::{Grantee, Role};
 use crate::error::{Error, Result};
 use crate::migrate::adapter::{postgres::begin, soon};
 use crate::store::Address;
-use crate::store::postgres::{connect, error};
+use crate::store::postgres::{connect, error, is_distributed};
 
 /// The statements that give the role to the grantee; with `run` they are carried out, all or none.
 pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Result<Vec<String>> {
@@ -82,6 +82,13 @@ pub async fn repeat(connection: &mut PgConnection) -> Result<()> {
 }
 
 async fn statements(connection: &mut PgConnection, role: &str, grantee: &str) -> Result<Vec<String>> {
-    let statements = sqlx::query_scalar(include_str!("postgres.sql")).bind(role).bind(grantee);
+    let is_distributed = is_distributed(connection).await?;
+    if is_distributed {
+        // Citus gives a right on a table of many shards by many connections, and takes no other table after that.
+        let one_by_one = "select set_config('citus.multi_shard_modify_mode', 'sequential', true)";
+        sqlx::query(one_by_one).execute(&mut *connection).await.map_err(error)?;
+    }
+    let statements =
+        sqlx::query_scalar(include_str!("postgres.sql")).bind(role).bind(grantee).bind(is_distributed);
     statements.fetch_all(connection).await.map_err(error)
 }

@@ -2,6 +2,8 @@
 --
 -- $1  the role: app, engine, auditor, operator or owner
 -- $2  who is to have it
+-- $3  whether the schema is spread over the nodes of Citus, which opens views and fills in defaults at the node that was asked,
+--     and reads and writes the tables with the rights of who asks
 select format('grant %s on %s %s to %I', r.rights, r.kind, r.object, $2)
     || case when $1 = 'owner' then ' with grant option' else '' end
 from (
@@ -34,6 +36,11 @@ from (
     ) g (roles, rights, names)
     cross join unnest(g.names::text[]) f (name)
     union all
+    select 3, '{auditor}', 'select', 'table', format('%I.%I', current_schema(), f.name)
+    from unnest('{zone_master,zone_version,zone_calendar,zone_override,zone_bucket_lock,zone_bucket_removed}'::text[]
+        || '{zone_upkeep_lock,zone_hold,zone_txn,zone_txn_dropped,zone_removal}'::text[]) f (name)
+    where $3
+    union all
     -- Numbers that a zone has elsewhere are not given again.
     select 3, '{operator}', 'usage', 'sequence', pg_get_serial_sequence(format('%I.%I', current_schema(), 'zone_master'), 'id')
     union all
@@ -62,7 +69,7 @@ from (
     where a.attrelid = to_regclass(format('%I.%I', current_schema(), 'zone_version'))
         and a.attnum > 0
         and not a.attisdropped
-        and a.attname <> 'login'
+        and (a.attname <> 'login' or $3)
 ) r (place, roles, rights, kind, object)
 where $1 = any (r.roles)
 order by r.place, r.object

@@ -12,7 +12,7 @@ impl Postgres {
     }
 }
 
-pub(super) async fn is_distributed(connection: &mut PgConnection) -> Result<bool> {
+pub async fn is_distributed(connection: &mut PgConnection) -> Result<bool> {
     // Where there is no extension there is no such table, and a statement that names it fails.
     let known = "select to_regclass('pg_catalog.pg_dist_partition') is not null";
     let known: bool = sqlx::query_scalar(known).fetch_one(&mut *connection).await.map_err(error)?;

@@ -7,7 +7,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::ledger::ledger_row;
-use super::{Postgres, error, text};
+use super::{Postgres, error, is_distributed, text};
 use crate::decide::Exception;
 use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
@@ -38,13 +38,14 @@ impl Postgres {
     }
 
     pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
-        let rows = sqlx::query(include_str!("heads_at.sql"))
-            .bind(zone_id)
-            .bind(after)
-            .bind(at)
-            .fetch_all(&mut *self.lease().await?)
-            .await
-            .map_err(error)?;
+        let mut connection = self.lease().await?;
+        let statement = if is_distributed(&mut connection).await? {
+            include_str!("heads_at_distributed.sql")
+        } else {
+            include_str!("heads_at.sql")
+        };
+        let heads = sqlx::query(statement).bind(zone_id).bind(after).bind(at);
+        let rows = heads.fetch_all(&mut *connection).await.map_err(error)?;
         rows.iter().map(|row| bucket_at!(row)).collect()
     }
 
