@@ -376,6 +376,7 @@ fn main() -> std::process::ExitCode {
         sharded::a_transaction_is_found_wherever_it_is,
         sharded::each_key_is_decided_by_one_database_and_exactly,
         sharded::limits_of_several_databases_are_refused_unless_that_is_chosen,
+        sharded::moving_all_that_was_cut_off_goes_on,
         sharded::owners_look_after_all_and_erase_in_one,
         sharded::what_is_read_is_read_of_all,
         sharded::zones_have_one_number_and_one_version_everywhere,

@@ -9,7 +9,7 @@ use tallygate::audit::verify::{FaultKind, Verify, Verifying};
 use tallygate::decide::Override;
 use tallygate::ledger::History;
 use tallygate::policy::{Durability, OnOutage, Zone};
-use tallygate::schema::{Migrator, Role, Upkeep};
+use tallygate::schema::{Migrator, Rebalanced, Role, Upkeep};
 use tallygate::{Charged, Check, Config, Error, Journal, Limiter, Reason, Result, Spanning};
 use uuid::Uuid;
 
@@ -95,6 +95,12 @@ impl Three {
             }
         }
         keys
+    }
+
+    /// How many of these keys one of the databases decides.
+    async fn of(&self, limiter: &Limiter, keys: &[String], name: &str) -> i64 {
+        let own = self.keys(limiter, name, keys.len()).await;
+        keys.iter().filter(|key| own.contains(key)).count() as i64
     }
 
     /// Faults of all databases, in words.
@@ -610,6 +616,45 @@ pub async fn a_database_is_added_while_checks_go_on(db: Db) {
         let late = refusal(three.limiter_of(late).await).await;
         assert!(late.is_invalid() && late.to_string().contains("decides among eu-1 eu-2 eu-3"), "{late}");
     }
+}
+
+pub async fn moving_all_that_was_cut_off_goes_on(db: Db) {
+    let three = Three::nameless(db).await;
+    let (two, joining) = (&NAMES[1..], ["eu-1/joining", "eu-2", "eu-3"]);
+    three.name(two).await;
+    let old = three.limiter_of(two).await.unwrap();
+    set(&old, "login", 3).await;
+    let keys: Vec<String> = (0..60).map(|n| format!("user:{n}")).collect();
+    let mut all = BTreeMap::new();
+    passed(join_all([asking(&old, &keys, 1), asking(&old, &keys, 2)]).await, &mut all);
+    three.name(&joining).await;
+    let owner = three.owner_of(&joining).await;
+    owner.owner().bring_zones().await.unwrap();
+    let mut moved = Vec::new();
+    for cut in 1..=6 {
+        // It is cut off in the midst of several buckets, and of whatever there is to do for each.
+        let (owner, (cutting, cut_off)) = (owner.owner(), tokio::sync::oneshot::channel::<()>());
+        let mut cutting = Some(cutting);
+        let work = tokio::spawn(async move {
+            let cut = |done: &Rebalanced| {
+                if done.moved == cut % 4 {
+                    drop(cutting.take());
+                }
+            };
+            owner.rebalance(3, cut).await.map(|done| done.moved)
+        });
+        cut_off.await.unwrap_err();
+        tokio::time::sleep(Duration::from_millis(7 * cut)).await;
+        work.abort();
+        moved.extend(work.await.ok());
+    }
+    let rest = owner.owner().rebalance(3, |_| ()).await.unwrap();
+    let settled = three.limiter().await;
+    passed(join_all([asking(&settled, &keys, 3), asking(&settled, &keys, 4)]).await, &mut all);
+    assert!(all.len() == keys.len() && all.values().all(|&passed| passed == 3), "{all:?}");
+    let open = "select count(*) from zone_bucket_lock where seq > 0 and moved_to is null";
+    assert_eq!(three.0[0].number(open).await, three.of(&settled, &keys, "eu-1").await, "{moved:?} {rest:?}");
+    assert_eq!(three.faults(&settled).await, [""; 0]);
 }
 
 pub async fn a_database_is_taken_out_while_checks_go_on(db: Db) {
