@@ -53,20 +53,14 @@ pub async fn the_sessions_time_zone_changes_nothing(db: Db) {
     let first_us = NOON_US - 23_400_000_000; // 05:30 UTC, 01:30 in New York, half an hour before the change
     let mut session = db.connect().await;
     let mut check = async |us: i64, zone: &str| {
-        let (zone, clock) = match db.engine {
-            Engine::Postgres => (
-                format!("set time zone '{zone}'"),
-                format!(
-                    "select set_config('tallygate_test.clock', (timestamptz 'epoch' + {us} * interval '1 microsecond')::text, false)"
-                ),
-            ),
-            _ => (
-                format!("set time_zone = '{}'", if zone == "America/New_York" { "-05:00" } else { "+05:30" }),
-                format!("set @tallygate_test_clock = date_add('1970-01-01', interval {us} microsecond)"),
-            ),
+        let zone = match db.engine {
+            Engine::Postgres => format!("set time zone '{zone}'"),
+            _ => {
+                format!("set time_zone = '{}'", if zone == "America/New_York" { "-05:00" } else { "+05:30" })
+            }
         };
         session.execute(&zone).await.unwrap();
-        session.execute(&clock).await.unwrap();
+        session.set_clock(us).await;
         blocked(&mut session, "login").await
     };
     assert!(!check(first_us, "America/New_York").await);
@@ -97,7 +91,7 @@ pub async fn a_time_zone_that_calls_itself_utc_changes_nothing(db: Db) {
         assert!(clocked.limiter.check(Check::new("export", key)).await.unwrap().is_allowed(), "{zone}");
     }
 
-    let empty = Db::create_empty(db.engine, "partitions").await;
+    let empty = db.create_empty_beside("partitions").await;
     let mut session = empty.connect().await;
     session.execute("set timezone = 'UTC+3'").await.unwrap();
     // The program's own record of what is applied.

@@ -13,6 +13,7 @@ use tallygate::schema::{Migrator, Role};
 use tallygate::testing::Clock;
 use tallygate::{Config, Decision, Isolation, Limiter, Policy};
 
+use crate::citus::{self, Template};
 use crate::server::{self, Durability, Server};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -59,6 +60,8 @@ pub struct Db {
     pub url: String,
     /// The library decides in this process, not by the routines.
     pub by_engine: bool,
+    /// Over the nodes of Citus.
+    pub is_spread: bool,
     folder: Option<PathBuf>,
     server: Option<Server>,
 }
@@ -75,8 +78,14 @@ impl Db {
         let server = server::start(engine, Durability::Stock).await;
         let (base, _) = server.url.rsplit_once('/').unwrap();
         let url = format!("{base}/apart");
-        let mut db =
-            Self { engine, url: server.url.clone(), by_engine: false, folder: None, server: Some(server) };
+        let mut db = Self {
+            engine,
+            url: server.url.clone(),
+            by_engine: false,
+            is_spread: false,
+            folder: None,
+            server: Some(server),
+        };
         db.execute("create database apart").await;
         db.url = url;
         db.migrate().await;
@@ -84,14 +93,19 @@ impl Db {
     }
 
     pub async fn create_empty(engine: Engine, test: &str) -> Self {
-        let id = uuid::Uuid::now_v7().simple().to_string();
-        let short: String = test.rsplit("::").next().unwrap_or(test).chars().take(20).collect();
-        let name = format!("t_{short}_{}", &id[id.len() - 12..]);
+        let name = name_for(test);
         if engine == Engine::Sqlite {
             let folder = std::env::temp_dir().join(format!("tallygate-{name}"));
             std::fs::create_dir(&folder).unwrap();
             let url = format!("sqlite:{}", folder.join("test.db").display());
-            return Self { engine, url, by_engine: true, folder: Some(folder), server: None };
+            return Self {
+                engine,
+                url,
+                by_engine: true,
+                is_spread: false,
+                folder: Some(folder),
+                server: None,
+            };
         }
         let server = server::shared(engine).await;
         let (base, _) = server.url.rsplit_once('/').unwrap();
@@ -110,7 +124,26 @@ impl Db {
                 format!("{base}/{name}")
             }
         };
-        Self { engine, url, by_engine: false, folder: None, server: None }
+        Self { engine, url, by_engine: false, is_spread: false, folder: None, server: None }
+    }
+
+    /// Over the nodes of Citus.
+    pub async fn create_spread(test: &str) -> Self {
+        Self::copy(test, Template::Spread).await
+    }
+
+    async fn copy(test: &str, template: Template) -> Self {
+        let url = citus::create(&name_for(test), template).await;
+        Self { engine: Engine::Postgres, url, by_engine: false, is_spread: true, folder: None, server: None }
+    }
+
+    /// An empty one where this one is.
+    pub async fn create_empty_beside(&self, test: &str) -> Self {
+        if self.is_spread {
+            Self::copy(test, Template::Empty).await
+        } else {
+            Self::create_empty(self.engine, test).await
+        }
     }
 
     pub fn server(&mut self) -> &mut Server {
@@ -142,7 +175,16 @@ impl Db {
     /// A limiter as a house has it: it checks as *app*, sets zones and bans as *operator*, and reads the ledger as
     /// *auditor*. No test has more rights than it needs.
     pub async fn limiter(&self) -> Limiter {
-        self.limiter_with(Config::default()).await
+        self.limiter_with(self.config()).await
+    }
+
+    fn config(&self) -> Config {
+        Config { deadline: self.deadline(Config::default().deadline), ..Config::default() }
+    }
+
+    /// Over nodes each statement of each decision in a batch is a round trip.
+    fn deadline(&self, of_one: Duration) -> Duration {
+        if self.is_spread { 20 * of_one } else { of_one }
     }
 
     pub async fn limiter_with(&self, config: Config) -> Limiter {
@@ -153,7 +195,7 @@ impl Db {
         if self.engine == Engine::Sqlite {
             return app;
         }
-        let connect = async |role| Limiter::connect(&self.url_as(role)).await.unwrap();
+        let connect = async |role| Limiter::connect_with(&self.url_as(role), self.config()).await.unwrap();
         app.with_operator(&connect(Role::Operator).await).with_auditor(&connect(Role::Auditor).await)
     }
 
@@ -204,6 +246,12 @@ impl Db {
     /// How many sessions of this database wait for a lock.
     pub async fn waiting(&self, observer: &mut Connected) -> i64 {
         let waiting = match self.engine {
+            // A number of a session in the whole cluster ends with that of its process.
+            Engine::Postgres if self.is_spread => "select count(distinct w.waiting_gpid)
+                from citus_lock_waits w
+                join pg_stat_activity a on a.pid = w.waiting_gpid % 10000000000
+                where a.datname = current_database()"
+                .to_owned(),
             Engine::Postgres => "select count(distinct w.pid)
                 from pg_locks w
                 where not w.granted and exists (
@@ -310,8 +358,31 @@ impl Db {
         };
         match self.engine {
             Engine::Postgres => {
-                let by = "(current_setting('tallygate_test.clock')::timestamptz)";
+                // A session's settings do not reach the node that decides; a file of the container that all nodes are in does.
+                let (by, keep) = if self.is_spread {
+                    (
+                        "(pg_catalog.pg_read_file('/tmp/' || current_database())::timestamptz)",
+                        "execute format('copy (select %L) to %L', v_now, '/tmp/' || current_database())",
+                    )
+                } else {
+                    (
+                        "(current_setting('tallygate_test.clock')::timestamptz)",
+                        "perform set_config('tallygate_test.clock', v_now, false)",
+                    )
+                };
                 let mut connection = self.connect().await;
+                connection
+                    .execute(&format!(
+                        "create or replace function test_clock_set(p_us bigint) returns void language plpgsql security definer as $$
+                        declare
+                            v_now text := timestamp 'epoch' + p_us * interval '1 microsecond' || '+00';
+                        begin
+                            {keep};
+                        end
+                        $$"
+                    ))
+                    .await
+                    .unwrap();
                 connection
                     .execute("select set_config('search_path', current_schema() || ', pg_temp', false)")
                     .await
@@ -457,6 +528,12 @@ impl Db {
     }
 }
 
+fn name_for(test: &str) -> String {
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    let short: String = test.rsplit("::").next().unwrap_or(test).chars().take(20).collect();
+    format!("t_{short}_{}", &id[id.len() - 12..])
+}
+
 /// A call that was answered, as JSON: its decision.
 pub type Told = serde_json::Value;
 
@@ -470,6 +547,9 @@ impl Drop for Db {
             && !std::thread::panicking()
         {
             std::fs::remove_dir_all(folder).ok();
+        }
+        if self.is_spread {
+            tokio::spawn(citus::drop(self.name().to_owned()));
         }
     }
 }
@@ -564,6 +644,15 @@ impl Connected {
         }
     }
 
+    /// Sets the test clock of this session, where [`Db::install_test_clock`] put one.
+    pub async fn set_clock(&mut self, us: i64) {
+        let sql = match self {
+            Self::Postgres(_) => format!("select test_clock_set({us})"),
+            _ => format!("set @tallygate_test_clock = date_add('1970-01-01', interval {us} microsecond)"),
+        };
+        self.execute(&sql).await.unwrap();
+    }
+
     /// A transaction that may write, with the engine's own default isolation.
     pub async fn begin(&mut self) {
         let sql = if matches!(self, Self::Sqlite(_)) { "begin immediate" } else { "start transaction" };
@@ -593,7 +682,8 @@ impl Clocked {
 
     /// One session of each user, since the clock is the session's.
     pub async fn create_with(db: &Db, isolation: Isolation) -> Self {
-        let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
+        let deadline = db.deadline(Duration::from_secs(30));
+        let config = Config { isolation, deadline, ..Config::default() };
         macro_rules! pooled {
             ($pool:ty, $session:ident) => {{
                 db.install_test_clock().await;
@@ -629,11 +719,7 @@ impl Clocked {
         match &self.session {
             Session::Postgres(pools) => {
                 for pool in pools {
-                    sqlx::query("select set_config('tallygate_test.clock', $1, false)")
-                        .bind(at.to_rfc3339())
-                        .execute(pool)
-                        .await
-                        .unwrap();
+                    sqlx::query("select test_clock_set($1)").bind(us).execute(pool).await.unwrap();
                 }
             }
             Session::MySql(pools) => {

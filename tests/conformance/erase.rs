@@ -201,7 +201,7 @@ pub async fn what_maintain_left_of_a_bucket_is_erased_with_it(db: Db) {
                 salt, row_hash)
             select t.zone_id, t.bucket_key, t.seq, t.spent_total, t.level, t.strikes, t.created_at, t.zone_version, f.salt,
                 t.row_hash
-            from zone_txn t join zone_txn f on f.seq = 1 where t.seq = 2",
+            from zone_txn t join zone_txn f on f.bucket_key = t.bucket_key and f.seq = 1 where t.seq = 2",
         )
         .await
         .unwrap();

@@ -11,7 +11,7 @@ use crate::db::{Db, Engine};
 use crate::server;
 
 pub async fn an_unmigrated_database_says_what_to_run(db: Db) {
-    let empty = Db::create_empty(db.engine, "unmigrated").await;
+    let empty = db.create_empty_beside("unmigrated").await;
     // An embedded database is given its schema when it is empty, so this one belongs to somebody.
     if db.engine == Engine::Sqlite {
         std::fs::File::create(empty.url.trim_start_matches("sqlite:")).unwrap();

@@ -293,17 +293,7 @@ pub async fn an_old_snapshot_is_decided_exactly_or_must_be_retried(db: Db) {
         }
         clocked.set(noon_us + 20_000_000).await;
         limiter.check(Check::new(zone, key).txn(seen)).await.unwrap();
-        let clock = match db.engine {
-            Engine::Postgres => format!(
-                "select set_config('tallygate_test.clock', (timestamptz 'epoch' + {} * interval '1 microsecond')::text, false)",
-                noon_us + 20_500_000
-            ),
-            _ => format!(
-                "set @tallygate_test_clock = date_add('1970-01-01', interval {} microsecond)",
-                noon_us + 20_500_000
-            ),
-        };
-        caller.execute(&clock).await.unwrap();
+        caller.set_clock(noon_us + 20_500_000).await;
 
         let ask = [
             Check::new(zone, key).txn(seen),

@@ -2,12 +2,14 @@
 //!
 //! A test is an async function of a fresh [`Db`]; the lists below say on which databases it runs. Its name in
 //! the output is `database::topic::sentence`. A database that cannot be had fails its tests and says what
-//! provides it; none is skipped.
+//! provides it; none is skipped. Citus is built from a source tree: where its image is named, `citus::…` is what PostgreSQL is
+//! held to on its nodes.
 
 mod backtest;
 mod chain;
 mod checkpoint;
 mod child;
+mod citus;
 mod clock;
 mod coalesced;
 mod db;
@@ -60,6 +62,7 @@ mod vectors;
 mod verify;
 mod waiting;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use db::{Db, Engine};
@@ -107,6 +110,7 @@ fn main() -> std::process::ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     arguments.test_threads.get_or_insert(2 * cores);
     let mut trials = Vec::new();
+    let mut of_postgres = HashSet::new();
     let every_way =
         ["TALLYGATE_EVERY_WAY", "TALLYGATE_SOAK"].iter().any(|name| std::env::var_os(name).is_some());
 
@@ -142,6 +146,16 @@ fn main() -> std::process::ExitCode {
                                 }
                                 $topic::$test(db).await
                             });
+                            Ok(())
+                        }));
+                    }
+                    if engine == Postgres {
+                        of_postgres.insert(name);
+                    }
+                    if engine == Postgres && citus::is_there() && citus::is_run(name) {
+                        let runtime = Arc::clone(&runtime);
+                        trials.push(Trial::test(format!("citus::{name}"), move || {
+                            runtime.block_on(async { $topic::$test(Db::create_spread(name).await).await });
                             Ok(())
                         }));
                     }
@@ -476,6 +490,11 @@ fn main() -> std::process::ExitCode {
         vectors::the_core_decides_every_vector_as_written,
         vectors::every_peer_vector_is_used_or_left_out_with_a_reason,
     );
+
+    trials.push(Trial::test("core::citus::what_is_not_run_is_a_test", move || {
+        citus::what_is_not_run_is_a_test(&of_postgres);
+        Ok(())
+    }));
 
     let conclusion = libtest_mimic::run(&arguments, trials);
     runtime.block_on(server::stop_all());

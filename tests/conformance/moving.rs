@@ -367,7 +367,8 @@ pub async fn a_bucket_without_its_oldest_rows_or_its_head_moves_too(db: Db) {
     two.here
         .execute(&format!(
             "insert into zone_txn_dropped ({columns}, salt)
-            select {columns}, (select b.salt from zone_bucket_lock b) from zone_txn where seq = 3"
+            select {columns}, (select b.salt from zone_bucket_lock b where b.bucket_key = t.bucket_key)
+            from zone_txn t where seq = 3"
         ))
         .await;
     two.here.execute("delete from zone_txn where seq <= 3").await;

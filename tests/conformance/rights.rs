@@ -145,7 +145,15 @@ async fn may(db: &Db, role: Role, routines: &[&str], tables: &[&str]) {
             }
         }
     }
-    assert_eq!(allowed, tables.iter().map(|table| (*table).to_owned()).collect(), "what {role} may touch");
+    let mut expected: BTreeSet<String> = tables.iter().map(|table| (*table).to_owned()).collect();
+    if db.is_spread {
+        // It has views of its own, refuses to write by a view before it asks who may, and opens those that are read.
+        allowed.retain(|what| {
+            !what.contains(" citus_") && !(what.starts_with("insert") && what.ends_with("_view"))
+        });
+        expected.extend(tables.iter().map(|table| table.trim_end_matches("_view").to_owned()));
+    }
+    assert_eq!(allowed, expected, "what {role} may touch");
 
     let mut changes = vec![
         "create table other (id int)",
@@ -471,7 +479,7 @@ pub async fn a_grantee_that_cannot_be_is_one_clear_error(db: Db) {
         }
     }
     if db.engine != Engine::Sqlite {
-        let empty = Db::create_empty(db.engine, "ungranted").await;
+        let empty = db.create_empty_beside("ungranted").await;
         let error = Migrator::new(&empty.url).unwrap().grant(Role::App, "tallygate_app").await.unwrap_err();
         assert!(error.is_schema() && error.to_string().contains("tallygate migrate"), "{error}");
     }
@@ -479,7 +487,7 @@ pub async fn a_grantee_that_cannot_be_is_one_clear_error(db: Db) {
 
 /// Who is no administrator.
 pub async fn an_owner_migrates_an_empty_database_and_gives_the_other_roles(db: Db) {
-    let empty = Db::create_empty(db.engine, "owned").await;
+    let empty = db.create_empty_beside("owned").await;
     let owner = server::user(Role::Owner);
     for _ in 0..2 {
         Migrator::new(&empty.url).unwrap().grant(Role::Owner, &owner).await.unwrap();
@@ -510,7 +518,7 @@ pub async fn an_owner_migrates_an_empty_database_and_gives_the_other_roles(db: D
         let error = Migrator::new(&empty.url).unwrap().grant(Role::Owner, "tallygate_app").await.unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains(&owner), "{error}");
 
-        let others = Db::create_empty(db.engine, "others").await;
+        let others = db.create_empty_beside("others").await;
         let grant = "execute format('grant usage, create on schema %I to tallygate_owner', current_schema())";
         others.execute(&format!("do $$ begin {grant}; end $$")).await;
         let migrator = Migrator::new(&others.url_as(Role::Owner)).unwrap();
@@ -570,11 +578,12 @@ pub async fn who_is_no_more_is_forgotten_and_the_others_keep_their_rights(db: Db
     let (gone, revoked) = (format!("r_{}", &id[20..]), format!("v_{}", &id[20..]));
     let mut owner = db.connect().await;
     let migrator = Migrator::new(&db.url).unwrap();
+    let before = owner.number("select count(*) from tallygate_grant").await;
     for role in [&gone, &revoked] {
         owner.execute(&format!("create role {role}")).await.unwrap();
         migrator.grant(Role::App, role).await.unwrap();
     }
-    assert_eq!(owner.number("select count(*) from tallygate_grant").await, 3 + 2);
+    assert_eq!(owner.number("select count(*) from tallygate_grant").await, before + 2);
     if db.engine == Engine::Postgres {
         owner.execute(&format!("drop owned by {gone}, {revoked}")).await.unwrap();
     }
@@ -582,7 +591,7 @@ pub async fn who_is_no_more_is_forgotten_and_the_others_keep_their_rights(db: Db
 
     upgrade::next(&db).apply().await.unwrap();
     // Only PostgreSQL lets an owner see what rights others have.
-    let remembered = if db.engine == Engine::Postgres { 3 } else { 3 + 1 };
+    let remembered = if db.engine == Engine::Postgres { before } else { before + 1 };
     assert_eq!(owner.number("select count(*) from tallygate_grant").await, remembered);
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();

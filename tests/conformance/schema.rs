@@ -12,7 +12,7 @@ use crate::rounds;
 
 pub async fn twenty_migrators_at_once_all_succeed(db: Db) {
     for _ in 0..rounds(2, 10) {
-        let empty = Db::create_empty(db.engine, "migrators").await;
+        let empty = db.create_empty_beside("migrators").await;
         let migrate = (0..20).map(|_| {
             let migrator = Migrator::new(&empty.url).unwrap();
             tokio::spawn(async move { migrator.apply().await.unwrap().len() })

@@ -10,6 +10,7 @@ use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::citus;
 use crate::db::Engine;
 
 pub const PASSWORD: &str = "tally'gate";
@@ -120,7 +121,7 @@ pub fn url_as(role: Role, url: &str) -> String {
 }
 
 /// The users, without any right. On a server that is not ours they may be there already.
-async fn make_users(engine: Engine, url: &str) {
+pub async fn make_users(engine: Engine, url: &str) {
     let password = PASSWORD.replace('\'', "''");
     for role in Role::ALL {
         let user = user(*role);
@@ -187,7 +188,7 @@ impl Server {
     }
 }
 
-fn url(engine: Engine, place: &str) -> String {
+pub fn url(engine: Engine, place: &str) -> String {
     let password = PASSWORD.replace('\'', "%27");
     match engine {
         Engine::Postgres => format!("postgres://postgres:{password}@{place}/postgres"),
@@ -207,12 +208,16 @@ async fn answers(engine: Engine, url: &str) -> bool {
 pub async fn stop_all() {
     for cell in [&POSTGRES, &MYSQL, &MARIADB] {
         if let Some(container) = cell.get().and_then(|server| server.container.as_ref()) {
-            container.stop_with_timeout(Some(0)).await.ok();
-            let id = container.id().to_owned();
-            // A container in a static is never dropped, so it is removed by hand.
-            docker(&["rm", "--force", "--volumes", &id]).await;
+            remove(container).await;
         }
     }
+    citus::stop().await;
+}
+
+/// A container in a static is never dropped, so it is removed by hand.
+pub async fn remove(container: &ContainerAsync<GenericImage>) {
+    container.stop_with_timeout(Some(0)).await.ok();
+    docker(&["rm", "--force", "--volumes", container.id()]).await;
 }
 
 /// What `./test` finds the containers of its run by.

@@ -217,6 +217,10 @@ pub async fn settings_of_a_pool_change_no_decision(db: Db) {
     staff.operator().set_zone("bucket", &bucket(4, 3600, 4), None, "test").await.unwrap();
     let mut expected = None;
     for setting in [""].iter().chain(settings(db.engine)) {
+        // Citus hands times from node to node as the session writes them.
+        if db.is_spread && setting.starts_with("datestyle") {
+            continue;
+        }
         let limiter = pooled(&db, setting).await;
         let told = async {
             let mut told = Vec::new();

@@ -66,7 +66,9 @@ pub async fn a_lost_connection_does_not_end_a_verification(db: Db) {
 /// what it is; and nothing is said of a bucket that was left alone.
 pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
     let moved = match db.engine {
-        Engine::Postgres => "created_at = created_at + interval '1 microsecond'",
+        Engine::Postgres => {
+            "created_at = (created_at at time zone 'UTC' + interval '1 microsecond') at time zone 'UTC'"
+        }
         Engine::Sqlite => "created_at = created_at + 1",
         _ => "created_at = date_add(created_at, interval 1 microsecond)",
     };
@@ -143,7 +145,11 @@ pub async fn each_change_of_a_ledger_is_found_where_it_is(db: Db) {
 /// hash and in no order, since each node of a cluster gives its own: it may change. A row that says another zone or key is one that is missing here and too much there.
 pub async fn every_column_of_a_row_is_held(db: Db) {
     let (txn, later) = match db.engine {
-        Engine::Postgres => ("gen_random_uuid()", "created_at + interval '1 microsecond'"),
+        // Citus takes nothing there that could be another thing on each node.
+        Engine::Postgres => (
+            "'01234567-89ab-7def-8123-456789abcdef'",
+            "(created_at at time zone 'UTC' + interval '1 microsecond') at time zone 'UTC'",
+        ),
         Engine::Sqlite => ("randomblob(16)", "created_at + 1"),
         _ => ("random_bytes(16)", "date_add(created_at, interval 1 microsecond)"),
     };
@@ -203,6 +209,10 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
         _ => columns.replace("current_schema(), ", ""),
     };
     assert_eq!(connection.number(&columns).await, changes.len() as i64 + 1, "a column that is not tried");
+    if db.is_spread {
+        // No statement changes the key by which a row is on its node.
+        changes.retain(|(column, ..)| *column != "bucket_key");
+    }
     live(&limiter, "id").await;
     for (column, ..) in &changes {
         live(&limiter, column).await;
@@ -228,7 +238,7 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
         assert!(told, "{column} = {value} is {kind:?} in row {seq}: {found:#?}");
     }
     let strays = faults.iter().filter(|fault| fault.key.as_deref() == Some("elsewhere")).count();
-    assert!(strays > 0, "the row in a bucket that is not its own");
+    assert!(strays > 0 || db.is_spread, "the row in a bucket that is not its own");
 }
 
 /// A policy that was changed in the history of a zone is found, and one that is in force without being in it.
@@ -265,7 +275,7 @@ pub async fn an_override_that_was_lengthened_is_found(db: Db) {
     }
     assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
     let later = match db.engine {
-        Engine::Postgres => "ends_at + interval '10 years'",
+        Engine::Postgres => "(ends_at at time zone 'UTC' + interval '10 years') at time zone 'UTC'",
         Engine::Sqlite => "ends_at + 315360000000000",
         _ => "date_add(ends_at, interval 10 year)",
     };
