@@ -120,6 +120,13 @@ def hot_rates(cluster, load):
     assert rates["list"] >= 0.5 * rates["single"], load.more
 
 
+def come_back(cluster, load):
+    """The first node catches up under load."""
+    time.sleep(rounds(2, 20))
+    with load.eased():
+        cluster.become_ready(1)
+
+
 def killed(cluster, load):
     """The node that all work with dies without a word, and comes back; the policy changes meanwhile."""
     load.set_zone(cluster.url(), 1_000_000)
@@ -129,7 +136,7 @@ def killed(cluster, load):
         time.sleep(rounds(2, 10) + cluster.stands_still_s)
         load.set_zone(cluster.url(), 900_000)
         cluster.node("join", 1)
-        cluster.become_ready(1)
+        come_back(cluster, load)
         time.sleep(rounds(2, 20))
     answered_in_time(load)
 
@@ -142,7 +149,7 @@ def cut_off(cluster, load):
         cluster.node("cut", 1)
         time.sleep(rounds(3, 10) + cluster.stands_still_s)
         cluster.node("heal", 1)
-        cluster.become_ready(1)
+        come_back(cluster, load)
         time.sleep(rounds(2, 20))
     answered_in_time(load)
 
@@ -185,5 +192,5 @@ def rows_at(url, zone):
 
 
 OF_WRITERS = (same_list, own_node, batches, many_keys, policy_changes, behind, policy_behind, hot_rates, killed, cut_off)
-OF_A_PRIMARY = (same_list, killed, cut_off)
+OF_A_PRIMARY = (same_list, many_keys, killed, cut_off)
 OF_STANDBYS = (same_list, replica, promoted)
