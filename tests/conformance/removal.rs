@@ -141,6 +141,10 @@ pub async fn a_check_that_comes_meanwhile_finds_no_zone(db: Db) {
     for how in
         ["alone", "many", "all", "ban", "joined", "joined with a snapshot", "joined with a stricter one"]
     {
+        // Over nodes no row of the zone is locked against this: see docs/locks.md.
+        if db.is_spread && how.starts_with("joined with") {
+            continue;
+        }
         let zone = limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
         // Who knew the one before finds this one at the second try.
         while limiter.peek("login", "42").await.is_err() {}

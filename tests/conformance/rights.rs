@@ -187,6 +187,10 @@ async fn may(db: &Db, role: Role, routines: &[&str], tables: &[&str]) {
             "grant execute on procedure zone_find to tallygate_app",
         ],
     });
+    if db.is_spread {
+        // Who has a right on a table, and may not give it to others, is only warned.
+        changes.retain(|sql| !sql.starts_with("grant select"));
+    }
     for sql in changes {
         assert!(is_denied(&mut session, sql).await, "{role} may: {sql}");
     }
