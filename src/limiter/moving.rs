@@ -132,7 +132,11 @@ impl Owner {
             Error::invalid(format!("no database of the list is called {to:?}; the list has: {names}"))
         })?;
         let bucket = (there.told(there.zone(zone).await)?.id, key.to_owned());
-        let from = self.shards.source(&bucket, there).await?.unwrap_or(there);
+        let from = self.shards.source(&bucket, there).await?.ok_or_else(|| {
+            Error::invalid(format!(
+                "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
+            ))
+        })?;
         if Arc::ptr_eq(from, there) {
             return Ok(Moved::new(zone, key, (to, to), 0));
         }
@@ -144,7 +148,7 @@ impl Owner {
     /// `docs/sharding.md`.
     ///
     /// Checks go on, on the terms of [`move_bucket`](Self::move_bucket); as many buckets as there are `jobs` are moved at the same
-    /// time. Reads every head of every database, 2,000 at a time, and again until nothing was left to be moved. `progress` is told
+    /// time. Reads every head of every database, 1,000 at a time, and again until nothing was left to be moved. `progress` is told
     /// of what was done so far. Cut off anywhere, the same call goes on.
     ///
     /// # Errors

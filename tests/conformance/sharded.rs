@@ -698,6 +698,8 @@ pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     assert_eq!((moved.from.as_str(), moved.to.as_str(), moved.rows), ("eu-1", "eu-3", 3));
     let again = owner.owner().move_to("login", &key, "eu-3").await.unwrap();
     assert_eq!((again.from.as_str(), again.rows), ("eu-3", 0));
+    let nobody = owner.owner().move_to("login", "nobody", "eu-3").await.unwrap_err();
+    assert!(nobody.is_invalid() && nobody.to_string().contains("no bucket"), "{nobody}");
     let nowhere = owner.owner().move_to("login", &key, "eu-4").await.unwrap_err();
     assert!(nowhere.is_invalid() && nowhere.to_string().contains("eu-1, eu-2, eu-3"), "{nowhere}");
 
