@@ -74,8 +74,11 @@ pub const NOT_RUN: [(&str, &[&str]); 13] = [
         &["sessions::a_pool_that_cannot_decide_says_why"],
     ),
     (
-        "each check travels by itself",
-        &["together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming"],
+        "each check travels by itself, and none waits for another one to come back",
+        &[
+            "together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming",
+            "together::what_waits_is_bounded",
+        ],
     ),
     (
         "under SERIALIZABLE a node reads a small shard whole, so that all new keys conflict: they are decided, but not in time",
