@@ -16,7 +16,7 @@ use crate::server;
 const IMAGE: &str = "TALLYGATE_TEST_CITUS_IMAGE";
 
 /// Why a test of PostgreSQL is not run here, and which. Tests of the role *engine* are none, since it is not used here.
-pub const NOT_RUN: [(&str, &[&str]); 12] = [
+pub const NOT_RUN: [(&str, &[&str]); 13] = [
     (
         "it ends or surrounds a server of its own; tests/clusters/citus ends nodes",
         &[
@@ -40,6 +40,10 @@ pub const NOT_RUN: [(&str, &[&str]); 12] = [
             "flat::a_check_reads_no_more_rows_of_a_long_window_than_of_a_short_one",
             "flat::a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much",
         ],
+    ),
+    (
+        "it looks by a trigger, and Citus takes none",
+        &["durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own"],
     ),
     ("no statement changes a bucket's key", &["removals::a_bucket_that_was_erased_by_hand_is_found"]),
     (
@@ -70,8 +74,11 @@ pub const NOT_RUN: [(&str, &[&str]); 12] = [
         &["sessions::a_pool_that_cannot_decide_says_why"],
     ),
     (
-        "each check travels by itself",
-        &["together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming"],
+        "each check travels by itself, and none waits for another one to come back",
+        &[
+            "together::callers_of_one_bucket_are_decided_in_the_order_of_their_coming",
+            "together::what_waits_is_bounded",
+        ],
     ),
     (
         "under SERIALIZABLE a node reads a small shard whole, so that all new keys conflict: they are decided, but not in time",

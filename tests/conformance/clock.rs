@@ -141,19 +141,19 @@ pub async fn a_hostile_search_path_changes_nothing(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let mut session = db.connect().await;
-    let schema = db.url.rsplit_once('=').unwrap().1;
-    session
-        .execute(&format!(
-            "create schema evil_{schema};
+    let schema = if db.is_spread { "public" } else { db.name() };
+    let evil = format!(
+        "create schema evil_{schema};
              create function evil_{schema}.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2033-01-01' $$;
              create function evil_{schema}.greatest_of() returns int language sql as $$ select 1 $$;
              create table evil_{schema}.zone_master as select * from {schema}.zone_master with no data;
              create temp table zone_master as select * from {schema}.zone_master with no data;
              create temp table zone_txn as select * from {schema}.zone_txn with no data;
              set search_path = pg_temp, evil_{schema}, pg_catalog"
-        ))
-        .await
-        .unwrap();
+    );
+    for sql in evil.split(";\n") {
+        session.execute(sql).await.unwrap();
+    }
     for call in [
         "select blocked from {schema}.check_velocity(1, 'a')",
         "select blocked::int from {schema}.zone_check(1, 'b')",
