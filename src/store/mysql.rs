@@ -129,7 +129,7 @@ impl MySql {
     }
 
     async fn catch_up(&self, connection: &mut MySqlConnection) -> Result<()> {
-        let cluster = self.cluster.get_or_try_init(|| async { Ok(Cluster::of(connection).await?.0) }).await?;
+        let cluster = self.cluster.get_or_try_init(|| Cluster::looked_over(connection)).await?;
         cluster.catch_up(connection).await
     }
 }
