@@ -138,7 +138,7 @@ impl MySql {
     }
 
     async fn catch_up(&self, connection: &mut MySqlConnection) -> Result<()> {
-        let cluster = self.cluster.get_or_try_init(|| async { Ok(Cluster::of(connection).await?.0) }).await?;
+        let cluster = self.cluster.get_or_try_init(|| Cluster::looked_over(connection)).await?;
         cluster.catch_up(connection).await
     }
 }
@@ -339,8 +339,10 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         // sessions, a node that only reads, was cut off from the others, left them or does not catch up with them.
         31007 | 31009 | 31010 | 1213 | 1205 | 3572 | 1020 | 2006 | 2013 | 3101 | 1053 | 1927 | 4031
         | 1040 | 1290 | 1792 | 1836 | 1047 | 3100 | 3796 | 3797 => Fault::Transient,
-        // A commit failed. It passes where other nodes of the group were faster, and not where the disk is full.
-        1180 if error.message().contains("Lock deadlock") => Fault::Transient,
+        // A commit failed. It passes where other nodes were faster, or are out of reach, and not where the disk is full.
+        1180 if ["Lock deadlock", "provider status"].iter().any(|why| error.message().contains(why)) => {
+            Fault::Transient
+        }
         NO_DEFINER => Fault::Other,
         killed if KILLED.contains(&killed) => Fault::Transient,
         // No such procedure, table, database, or no database chosen.

@@ -106,6 +106,8 @@ class Cluster:
 class Galera(Cluster):
     name, image, scheme, user, ready, password_in = "galera", "galera", "mariadb", "root", "Synced", "MARIADB_ROOT_PASSWORD"
     client = ("mariadb", "--socket=/run/mysqld/1.sock", "--execute")
+    # While a node joins, the others were seen to stand still for 8 seconds on a machine with much to do.
+    deadline_s = 10
     writers = NODES
 
 

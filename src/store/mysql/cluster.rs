@@ -15,6 +15,23 @@ pub(super) enum Cluster {
 }
 
 impl Cluster {
+    /// Tells in the log what can stop it.
+    pub async fn looked_over(connection: &mut MySqlConnection) -> Result<Self> {
+        let (cluster, _) = Self::of(connection).await?;
+        if cluster == Self::Galera {
+            let wait = sqlx::query_scalar("select @@global.innodb_lock_wait_timeout");
+            let wait_s: u64 = wait.fetch_one(connection).await.map_err(error)?;
+            if wait_s > 1 {
+                tracing::warn!(
+                    wait_s,
+                    "nodes of Galera that write the same bucket can all stand still for so long; set \
+                     innodb_lock_wait_timeout = 1 in the configuration of each"
+                );
+            }
+        }
+        Ok(cluster)
+    }
+
     /// And whether the server says that it can be worked with. A node that is cut off from the others of its Galera cluster
     /// answers no query, and nothing but this of itself.
     pub async fn of(connection: &mut MySqlConnection) -> Result<(Self, bool)> {
