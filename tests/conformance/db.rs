@@ -178,7 +178,8 @@ impl Db {
         self.limiter_with(self.config()).await
     }
 
-    fn config(&self) -> Config {
+    /// The settings of a limiter that nothing else is asked of.
+    pub fn config(&self) -> Config {
         Config { deadline: self.deadline(Config::default().deadline), ..Config::default() }
     }
 

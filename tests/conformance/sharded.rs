@@ -68,7 +68,7 @@ impl Three {
     }
 
     async fn limiter(&self) -> Limiter {
-        self.limiter_with(Config::default()).await
+        self.limiter_with(self.0[0].config()).await
     }
 
     async fn limiter_with(&self, config: Config) -> Limiter {
@@ -76,11 +76,11 @@ impl Three {
     }
 
     async fn limiter_of(&self, list: &[&str]) -> Result<Limiter> {
-        house(|role| self.listed(list, role), Config::default()).await
+        house(|role| self.listed(list, role), self.0[0].config()).await
     }
 
     async fn owner_of(&self, list: &[&str]) -> Limiter {
-        Limiter::sharded(self.listed(list, Role::Owner), Config::default()).await.unwrap()
+        Limiter::sharded(self.listed(list, Role::Owner), self.0[0].config()).await.unwrap()
     }
 
     /// Keys that one of the databases decides.
