@@ -239,17 +239,14 @@ impl Inner {
     /// Moves a bucket that is here, and finishes what was cut off. The rows that were copied; None where it had gone before.
     async fn give(&self, to: &Self, zone: &Zone, key: String) -> Result<Option<u64>> {
         let bucket = (zone.id, key);
-        match self.within(self.store.standing(&bucket)).await? {
-            Standing::Here => {}
-            Standing::Moved(moved_to) if moved_to == to.name() => {
-                self.move_bucket(to, &zone.name, &bucket.1, (self.name(), to.name())).await?;
-                return Ok(None);
-            }
-            // It was left, is on its way here, or somebody has put it elsewhere.
+        let is_here = match self.within(self.store.standing(&bucket)).await? {
+            Standing::Here => true,
+            Standing::Moved(moved_to) if moved_to == to.name() => false,
+            // It is on its way here, or somebody has put it elsewhere.
             Standing::Moved(_) | Standing::Nothing => return Ok(None),
-        }
+        };
         let moved = self.move_bucket(to, &zone.name, &bucket.1, (self.name(), to.name())).await?;
-        Ok(Some(moved.rows))
+        Ok(is_here.then_some(moved.rows))
     }
 
     async fn move_bucket(&self, to: &Self, zone: &str, key: &str, names: (&str, &str)) -> Result<Moved> {
