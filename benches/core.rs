@@ -127,6 +127,7 @@ fn row(seq: i64, level: bool) -> LedgerRow {
         blocked: false,
         reason: Reason::WithinLimit,
         critical: false,
+        band: None,
         cost: 1,
         spent: 1,
         spent_total: seq,

@@ -137,6 +137,7 @@ impl Book {
             spent: outcome.spent,
             blocked: outcome.blocked,
             reserved: false,
+            taken: false,
             member: ask.member.is_some(),
             ends_us: outcome.ends_us,
         };

@@ -4,7 +4,11 @@
 //! asked about and forgets the rest, so a year of traffic needs no more memory than a window of it.
 
 mod recent;
+mod simulation;
+mod tenants;
 mod timeline;
+mod traffic;
+mod workers;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +16,15 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::check::validate_bytes;
-use crate::decide::{Ask, Bucket, Need, Outcome, Version, decide};
+use crate::decide::{self, Ask, Bucket, Charge, Event, Head, Need, Outcome, Undo, Version, decide, happen};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
-use crate::zone::{Algorithm, Policy, UNITS_MAX};
+use crate::zone::{Algorithm, Family, Policy, UNITS_MAX};
 use recent::Recent;
 use timeline::Timeline;
+
+pub use simulation::{Got, Point, Simulation, simulate};
+pub use traffic::{Request, Shape, Traffic};
 
 /// The years 1000 to 9999, which every database can store.
 const TIMES_US: std::ops::RangeInclusive<i64> = -30_610_224_000_000_000..=253_402_300_799_000_000;
@@ -58,6 +65,8 @@ pub struct Backtest {
     blocked_cost: i64,
     bans: u64,
     late: u64,
+    /// By reservations that passed; None without any.
+    reserved: Option<Reserved>,
     /// The times of the first event and the last.
     span_us: Option<(i64, i64)>,
 }
@@ -66,6 +75,7 @@ pub struct Backtest {
 #[derive(Default)]
 struct Tested {
     recent: Recent,
+    shapes: Vec<decide::Shape>,
     blocked: u64,
     /// The times of the first that was blocked and the last.
     span_us: Option<(i64, i64)>,
@@ -98,6 +108,9 @@ pub struct BacktestReport {
     /// Checks that came with an earlier time than the one before them of the same key. They were decided at that one's
     /// time, as a database does: time never goes back within a bucket.
     pub late: u64,
+    /// How far reservations that would have passed were off; None where nothing was reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Reserved>,
     /// The earliest time of a check; None without any.
     pub first_at: Option<DateTime<Utc>>,
     /// The latest time of a check.
@@ -108,6 +121,16 @@ pub struct BacktestReport {
     pub slice_us: i64,
     /// What became of the checks over time, in at most 400 slices; those without a check are left out.
     pub timeline: Vec<TimeSlice>,
+}
+
+/// How far reservations were off what they came to, in units that add up; at most 2^63 - 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Reserved {
+    /// What was reserved and not needed.
+    pub over: i64,
+    /// What was needed and not reserved: it was charged without asking for room.
+    pub under: i64,
 }
 
 /// A key that would have been blocked.
@@ -152,6 +175,7 @@ impl Backtest {
             blocked_cost: 0,
             bans: 0,
             late: 0,
+            reserved: None,
             span_us: None,
         })
     }
@@ -166,6 +190,56 @@ impl Backtest {
     /// Invalid, and nothing is counted: what [`Check::validate`](crate::Check::validate) refuses, what the algorithm has
     /// no use for, a time outside of the years 1000 to 9999.
     pub fn check(&mut self, key: &str, ask: &Ask<'_>, at_us: i64) -> Result<Outcome> {
+        self.play(key, ask, None, at_us)
+    }
+
+    /// As [`check`](Self::check), by a reservation that is settled at once with the cost that is asked for: of `units`, or, by
+    /// a shape, of what [is predicted](crate::Limiter::reserve_predicted), and of `units` where nothing is known. So it tells
+    /// what a fixed guess and a prediction would have let through, and how far each was off.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check). Invalid: the units are out of range, or nothing can be reserved by this policy.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tallygate::backtest::Backtest;
+    /// use tallygate::decide::Ask;
+    /// use tallygate::Policy;
+    ///
+    /// let mut test = Backtest::new(Policy::sliding_log(1_000, Duration::from_secs(60))?)?;
+    /// for second in 0..5 {
+    ///     let ask = Ask { cost: 100, ..Ask::default() };
+    ///     test.reserve("tenant:7", &ask, 500, Some("chat/small"), second * 1_000_000)?;
+    /// }
+    /// let report = test.report(10);
+    /// assert_eq!((report.allowed, report.reserved.unwrap().over), (5, 400));
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    pub fn reserve(
+        &mut self,
+        key: &str,
+        ask: &Ask<'_>,
+        units: i64,
+        shape: Option<&str>,
+        at_us: i64,
+    ) -> Result<Outcome> {
+        let algorithm = self.version[0].policy.algorithm();
+        if algorithm.family() == Family::Held {
+            return Err(Error::invalid(format!("nothing can be reserved in a zone of {algorithm}")));
+        }
+        if !(1..=UNITS_MAX).contains(&units) {
+            return Err(Error::invalid(format!("reserving {units} is out of range; use 1 to {UNITS_MAX}")));
+        }
+        self.play(key, ask, Some((units, shape)), at_us)
+    }
+
+    fn play(
+        &mut self,
+        key: &str,
+        ask: &Ask<'_>,
+        reserving: Option<(i64, Option<&str>)>,
+        at_us: i64,
+    ) -> Result<Outcome> {
         let policy = &self.version[0].policy;
         let ask = &Ask { member: ask.member.filter(|_| policy.algorithm() == Algorithm::Distinct), ..*ask };
         validate(ask, at_us)?;
@@ -181,11 +255,24 @@ impl Backtest {
         let late = recent.head.seq > 0 && at_us < recent.head.last_us;
         recent.advance(policy, at_us);
         let bucket = Bucket { versions: &self.version, head: &recent.head, holds: &recent.holds };
-        let outcome = decide(bucket, recent, ask, at_us).map_err(failed)?;
-        if ask.cost > 0 {
+        let known = reserving
+            .and_then(|(_, shape)| decide::predict(&tested.shapes, shape?, recent.head.clamp(at_us)));
+        let units = reserving.map(|(units, _)| known.map_or(units, decide::Shape::cost));
+        let asked = &Ask { cost: units.unwrap_or(ask.cost), ..*ask };
+        let mut outcome = decide(bucket, recent, asked, at_us).map_err(failed)?;
+        let blocked = !outcome.reason.allows();
+        if let (Some(units), false) = (units, blocked) {
+            settle(bucket, recent, &mut outcome, ask.cost).map_err(failed)?;
+            let reserved = self.reserved.get_or_insert_default();
+            reserved.over = reserved.over.saturating_add((units - ask.cost).max(0));
+            reserved.under = reserved.under.saturating_add((ask.cost - units).max(0));
+            if let Some((_, Some(shape))) = reserving {
+                decide::learn(&mut tested.shapes, shape, ask.cost, outcome.decided_us);
+            }
+        }
+        if asked.cost > 0 {
             recent.append(policy, ask, &outcome);
         }
-        let blocked = !outcome.reason.allows();
         let cost = if blocked { &mut self.blocked_cost } else { &mut self.allowed_cost };
         *cost = cost.saturating_add(ask.cost);
         if blocked {
@@ -234,6 +321,7 @@ impl Backtest {
             keys: self.buckets.len() as u64,
             blocked_keys: keys.len() as u64,
             late: self.late,
+            reserved: self.reserved,
             first_at: time(self.span_us.map(|span| span.0)),
             last_at: time(self.span_us.map(|span| span.1)),
             top_blocked: keys.iter().take(top).map(key).collect(),
@@ -241,6 +329,29 @@ impl Backtest {
             timeline: self.timeline.slices(),
         }
     }
+}
+
+/// A reservation comes to `cost` at the time at which it was made: as if that had been charged in the first place, whether there
+/// was room or not.
+fn settle(bucket: Bucket<'_>, recent: &Recent, outcome: &mut Outcome, cost: i64) -> Result<(), Need> {
+    let charge = Charge {
+        seq: outcome.seq(),
+        at_us: outcome.decided_us,
+        spent: outcome.spent,
+        blocked: false,
+        taken: false,
+        reserved: true,
+        member: false,
+        ends_us: None,
+    };
+    if outcome.spent > 0 {
+        let spent_total = bucket.head.spent_total.saturating_add(cost);
+        let after = Bucket { head: &outcome.head, ..bucket };
+        let settled = happen(after, recent, Event::Undo(Undo::Settle(cost), charge), outcome.decided_us)?;
+        outcome.head = Head { spent_total, ..settled.head };
+        outcome.spent = cost;
+    }
+    Ok(())
 }
 
 fn extend(span_us: &mut Option<(i64, i64)>, at_us: i64) {

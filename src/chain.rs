@@ -72,6 +72,8 @@ pub struct Row<'r> {
     pub blocked: bool,
     /// Could the check take from the reserve?
     pub critical: bool,
+    /// How important what was asked is, of leases and items of queues.
+    pub band: Option<u8>,
     /// What was asked for.
     pub cost: i64,
     /// What was spent.
@@ -161,6 +163,9 @@ impl Row<'_> {
             bytes.number_if(limit.map(|limit| limit.gcd));
             bytes.put(&[exception.ban_exempt.into()]);
         });
+        if let Some(band) = self.band {
+            bytes.put(&[band]);
+        }
     }
 }
 
@@ -263,6 +268,19 @@ impl Version<'_> {
             clock
         });
         add((!clock.is_empty()).then(|| hex(&sha256(&[clock.as_bytes()]))));
+        if let Some(sharing) = policy.sharing() {
+            add(Some(sharing.share.as_str().to_owned()));
+            add(Some(sharing.refresh_us.to_string()));
+            add(sharing.safe_capacity.map(|units| units.to_string()));
+            add(sharing.guaranteed.map(|units| units.to_string()));
+        }
+        if let Some(queueing) = policy.queueing() {
+            add(Some(queueing.backlog.to_string()));
+            add(Some(queueing.max_takes.to_string()));
+        }
+        if let Some(local_us) = policy.local_us() {
+            add(Some(format!("local {local_us}")));
+        }
         sha256(&[line.as_bytes()])
     }
 }
@@ -337,6 +355,7 @@ mod tests {
             checks: 1,
             blocked: false,
             critical: false,
+            band: None,
             cost: 1,
             spent: 1,
             spent_total: 1,

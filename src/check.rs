@@ -51,6 +51,9 @@ pub struct Check {
     /// May take from what the zone keeps in reserve.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) critical: bool,
+    /// How important it is: 0, the most, is the same as critical; 1 to 255 is as if nothing were said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) band: Option<u8>,
     /// Whom it is about, where the zone counts distinct members: as a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
@@ -106,6 +109,7 @@ impl Check {
             cost: 1,
             record: false,
             critical: false,
+            band: None,
             member: None,
             ttl: None,
             deadline: None,
@@ -135,6 +139,13 @@ impl Check {
     /// May take from what the zone keeps in reserve.
     pub fn critical(mut self) -> Self {
         self.critical = true;
+        self
+    }
+
+    /// How important it is, by the bands of [capacity](crate::capacity::parse_band): 0, the most, is
+    /// [`critical`](Self::critical) in another word; 1 to 255 is a check as it is by itself. It is not recorded but for that.
+    pub fn band(mut self, band: u8) -> Self {
+        self.band = Some(band);
         self
     }
 
@@ -173,6 +184,11 @@ impl Check {
         self.txn
     }
 
+    /// The band that it claims: 0 when it is critical; None when it says nothing.
+    pub fn claimed_band(&self) -> Option<u8> {
+        if self.critical { Some(0) } else { self.band }
+    }
+
     /// For how long it reserves; None when it does not.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
@@ -182,12 +198,17 @@ impl Check {
     ///
     /// # Errors
     /// Invalid: a zone's name, a key or a member that cannot be stored, a cost or a reservation's time out of range, a
-    /// reservation of cost 0, the nil UUID as a transaction.
+    /// reservation of cost 0, the nil UUID as a transaction, a critical check of another band than 0.
     pub fn validate(&self) -> Result<()> {
         validate_name(&self.zone)?;
         validate_key(&self.key)?;
         if let Some(member) = &self.member {
             validate_bytes("member", "member", member)?;
+        }
+        if let Some(band) = self.band.filter(|&band| self.critical && band > 0) {
+            return Err(Error::invalid(format!(
+                "a check of band {band} is not critical, which is band 0; leave one of them out"
+            )));
         }
         if let Some(ttl) = self.ttl {
             if !(1..=WINDOW_US_MAX).contains(&micros(ttl)) {

@@ -11,12 +11,16 @@
 
 mod ban;
 mod bring;
+mod capacity;
 mod concurrency;
 mod distinct;
 mod event;
 mod fixed_window;
 mod held;
 mod leaky_queue;
+mod local;
+mod predict;
+mod queue;
 mod see;
 mod sliding_counter;
 mod sliding_log;
@@ -29,7 +33,11 @@ use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Family, Limit, Mode, Policy, ZoneVersion};
 
+pub use capacity::{Claim, Granted, Standing, WEIGHT_MAX, lease, shares};
 pub use event::{Charge, Event, Happened, Override, Undo, happen};
+pub use local::{UnitsTaken, take_units};
+pub use predict::{SHAPE_AGE_US, SHAPES_MAX, SHARED_SHAPE, Shape, learn, predict};
+pub use queue::{Bid, Item, Load, Offered, Place, Progress, Progressed, Shelf, Taken, offer, progress, take};
 pub(crate) use see::{Seen, see};
 pub(crate) use window::{same_as, since};
 
@@ -328,6 +336,12 @@ fn validate(policy: &Policy, ask: &Ask<'_>) -> Result<()> {
     }
     if !distinct && ask.member.is_some() {
         return Err(Error::invalid(format!("{algorithm} counts no members; leave the member out")));
+    }
+    if algorithm == Algorithm::Capacity && ask.cost > 0 {
+        return Err(Error::invalid("the zone hands out capacity, and decides no checks; take a lease of it"));
+    }
+    if algorithm == Algorithm::Queue && ask.cost > 0 {
+        return Err(Error::invalid("the zone is a queue, and decides no checks; offer an item to it"));
     }
     if ask.ttl_us.is_some() && algorithm.family() == Family::Held {
         return Err(Error::invalid(format!("nothing can be reserved in a zone of {algorithm}; use a check")));

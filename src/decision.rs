@@ -43,6 +43,11 @@ pub struct Decision {
     pub decided_at: DateTime<Utc>,
     /// True when this transaction had been decided before and nothing was spent now.
     pub replayed: bool,
+    /// Where the process decided by itself, with units that it had taken under this transaction before: that one has a row in the
+    /// ledger, and the decision has none. Then `seq` is None, `decided_at` is what the process takes for the database's time, and
+    /// `remaining` is what the process knew last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<Uuid>,
 }
 
 impl Decision {
@@ -105,6 +110,8 @@ pub enum Reason {
     Banned,
     /// Blocked: it would have passed, but another limit of the same request did not.
     HeldBack,
+    /// Blocked by this process alone, see [`Config::shield`](crate::Config::shield). No row says so.
+    LocalLimit,
     /// No decision: the row records another event.
     Recorded,
 }
@@ -112,12 +119,15 @@ pub enum Reason {
 impl Reason {
     /// True when a check passes for this reason, whatever the mode of its zone.
     pub fn allows(self) -> bool {
-        !matches!(self, Self::OverLimit | Self::ExceedsLimit | Self::Banned | Self::HeldBack)
+        !matches!(
+            self,
+            Self::OverLimit | Self::ExceedsLimit | Self::Banned | Self::HeldBack | Self::LocalLimit
+        )
     }
 }
 
 names!(
     ledger Reason, "reason",
     WithinLimit "within_limit", Soft "soft", Off "off", Unchecked "unchecked", OverLimit "over_limit",
-    ExceedsLimit "exceeds_limit", Banned "banned", HeldBack "held_back", Recorded "recorded",
+    ExceedsLimit "exceeds_limit", Banned "banned", HeldBack "held_back", LocalLimit "local_limit", Recorded "recorded",
 );

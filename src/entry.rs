@@ -43,6 +43,8 @@ pub struct Entry {
     pub reason: Reason,
     /// True when the check could take from the reserve.
     pub critical: bool,
+    /// How important what was asked is: 0 is the most; None but for leases and items of queues.
+    pub band: Option<u8>,
     /// Whom the check was about, where members are counted.
     pub member: Option<String>,
     /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.

@@ -62,6 +62,8 @@ pub mod decide;
 mod decision;
 mod entry;
 mod error;
+mod item;
+mod lease;
 mod limiter;
 mod migrate;
 mod names;
@@ -79,7 +81,10 @@ pub use crate::{
     decision::{Decision, Reason, Velocity},
     entry::Recorded,
     error::{Error, ErrorKind, Result},
-    limiter::{BatchConfig, Charged, Combined, Config, Journal, Limiter, Load, Spanning},
+    limiter::{
+        BatchConfig, Charged, Combined, Config, Journal, Limiter, Load, LocalJournal, Predicted, Prediction,
+        Shield, Spanning,
+    },
     store::{Isolation, Joined, Pool},
     zone::Policy,
 };
@@ -95,10 +100,26 @@ pub mod policy {
     pub use crate::limiter::Operator;
     pub use crate::zone::{
         Algorithm, BanFrom, BanRule, BlockedRows, Calendar, CalendarUnit, Durability, Limit, Mode, OnOutage,
-        RunningBuckets, TimeZoneName, UNITS_MAX, Zone, ZoneSetting, ZoneVersion, show_duration,
+        Queueing, RunningBuckets, Share, Sharing, TimeZoneName, UNITS_MAX, Zone, ZoneSetting, ZoneVersion,
+        show_duration,
     };
     #[cfg(feature = "zone-file")]
     pub use crate::zone::{Terms, parse_duration, parse_units, zone_file, zone_terms};
+}
+
+/// Capacity: what clients may use of a resource until their leases end.
+pub mod capacity {
+    pub use crate::lease::{Lease, Want, parse_band};
+    pub use crate::limiter::{Demand, Lapsed, Leases, Lent, Region, ServerLeases, Tenant, Upstream};
+}
+
+/// Queues: what waits to be worked off, and who has it.
+pub mod queue {
+    pub use crate::item::{
+        Item, Noted, Offer, Offered, PAYLOAD_MAX, Receipt, Size, State, TAKE_MAX, Take, Taken, Work,
+    };
+    pub use crate::lease::parse_band;
+    pub use crate::limiter::Queues;
 }
 
 /// The ledger: its rows, and how to ask for them.
@@ -126,6 +147,18 @@ struct Policies;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/backtest.md")]
 struct BacktestPage;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/capacity.md")]
+struct Capacity;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/prediction.md")]
+struct PredictionPage;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/local.md")]
+struct Local;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/queue.md")]
+struct Queue;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/sharding.md")]
 struct Sharding;

@@ -6,16 +6,25 @@ mod combiner;
 mod config;
 mod floods;
 mod following;
+mod holding;
 mod journal;
+mod leases;
 mod load;
+mod local;
 mod moving;
 mod operator;
 mod owner;
+mod predicted;
+mod queues;
+mod region;
 mod routines;
 mod shards;
+mod shield;
 mod spanning;
+mod tenant;
 mod trace;
 mod wait;
+mod waking;
 mod zones;
 mod zones_alike;
 
@@ -38,17 +47,27 @@ use crate::zone::{Policy, validate_name};
 use calls::{Passing, call, ended, flat, only, until};
 use combiner::Combiner;
 use floods::Floods;
+use local::Local;
 use shards::Shards;
+use shield::Shielding;
 use wait::Waiters;
+use waking::Waking;
 use zones::Zones;
 
 pub use action::{Charged, Combined};
 pub use config::{BatchConfig, Config, Spanning};
 pub use journal::Journal;
+pub use leases::Leases;
 pub use load::Load;
+pub use local::LocalJournal;
 pub use moving::{Moved, Rebalanced};
 pub use operator::Operator;
 pub use owner::Owner;
+pub use predicted::{Predicted, Prediction};
+pub use queues::Queues;
+pub use region::{Demand, Lent, Region, ServerLeases, Upstream};
+pub use shield::Shield;
+pub use tenant::{Lapsed, Tenant};
 
 /// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
 /// deadline; this is for a database that does not answer at all.
@@ -89,6 +108,8 @@ pub struct Limiter {
     others: Others,
     /// What passes while the database does not answer.
     journal: Option<Journal>,
+    /// What was decided locally.
+    local_journal: Option<LocalJournal>,
 }
 
 #[derive(Clone, Default)]
@@ -106,8 +127,11 @@ struct Inner {
     combiner: Arc<Combiner>,
     /// Blocked checks that no row stands for yet.
     floods: Floods,
+    local: Local,
+    shield: Option<Shielding>,
     zones: Zones,
     waiters: Waiters,
+    waking: Waking,
 }
 
 impl Limiter {
@@ -186,11 +210,11 @@ impl Limiter {
     }
 
     fn over(store: Store, config: Config) -> Self {
-        Self::of(Shards::one(Inner::new(None, store, config, Floods::default())))
+        Self::of(Shards::one(Inner::new(None, store, config, Floods::default(), Local::default())))
     }
 
     fn of(shards: Shards) -> Self {
-        Self { shards, others: Others::default(), journal: None }
+        Self { shards, others: Others::default(), journal: None, local_journal: None }
     }
 
     /// Decides one check and records it; the answer is a committed ledger row.
@@ -210,7 +234,7 @@ impl Limiter {
         let deadline = check.deadline.unwrap_or(self.shards.first().config.deadline);
         let txn = check.txn.unwrap_or_else(Uuid::now_v7);
         let until = until(deadline);
-        let asked = self.journal.is_some().then(|| check.clone());
+        let (asked, cost) = (self.journal.is_some().then(|| check.clone()), check.cost);
         let decision = match self.shards.are_several() {
             // Boxed, as it is larger than all the rest.
             true => Box::pin(self.shards.check(check, txn, until, deadline)).await,
@@ -219,6 +243,11 @@ impl Limiter {
                 inner.told(ended(timeout_at(until, inner.check(check, txn, until)).await, deadline, txn))
             }
         };
+        if let (Ok(decision), Some(journal)) = (&decision, &self.local_journal)
+            && let Some(take) = decision.local
+        {
+            journal.write(decision, take, cost)?;
+        }
         match (decision, asked) {
             // Boxed: it is rare, and larger than all the rest.
             (Err(error), Some(check)) if error.is_transient() => {
@@ -349,7 +378,7 @@ impl Limiter {
 
     /// Records the blocked checks that were answered from memory and have no row yet, in zones whose
     /// [`BlockedRows`](crate::policy::BlockedRows) are coalesced. They get theirs within a second or so by themselves; call this before the
-    /// program ends.
+    /// program ends. And [gives back](Self::settle_local) what was taken for local decisions.
     ///
     /// # Errors
     /// Those of [`Limiter`]. Invalid: more than a minute has passed since the check was blocked that the others
@@ -361,7 +390,17 @@ impl Limiter {
                 result = result.and(Box::pin(inner.record(&bucket)).await);
             }
         }
-        result
+        result.and(Box::pin(self.settle_local()).await)
+    }
+
+    /// For clients of capacity: leases. Shares the connections.
+    pub fn leases(&self) -> Leases {
+        Leases { shards: self.shards.clone() }
+    }
+
+    /// For those who offer items to queues, and for workers. Shares the connections.
+    pub fn queues(&self) -> Queues {
+        Queues { shards: self.shards.clone() }
     }
 
     /// What an operator may do: zones, bans, overrides.
@@ -390,6 +429,12 @@ impl Limiter {
     pub fn with_operator(mut self, operator: &Self) -> Self {
         self.others.operator = Some(operator.shards.clone());
         self
+    }
+
+    /// The same limiter, which writes each check that it decided locally into a file before it is answered.
+    #[must_use]
+    pub fn with_local_journal(self, journal: LocalJournal) -> Self {
+        Self { local_journal: Some(journal), ..self }
     }
 
     /// As [`with_operator`](Self::with_operator), for the [`auditor`](Self::auditor).
@@ -439,6 +484,7 @@ impl Limiter {
     pub async fn close(self) -> Result<()> {
         let flushed = self.flush().await;
         for inner in self.shards.all() {
+            inner.waking.end();
             Box::pin(inner.store.close()).await;
         }
         flushed
@@ -453,7 +499,8 @@ impl Limiter {
         let shards = self.shards.try_map(|inner| {
             let mut store = inner.store.clone();
             store.set_clock(clock)?;
-            Ok(Inner::new(inner.shard.clone(), store, inner.config, Floods::default()))
+            let local = Local::by(clock);
+            Ok(Inner::new(inner.shard.clone(), store, inner.config, Floods::default(), local))
         });
         Ok(Self::of(shards?))
     }
@@ -484,7 +531,7 @@ impl Limiter {
 }
 
 impl Inner {
-    fn new(shard: Option<Shard>, store: Store, config: Config, floods: Floods) -> Arc<Self> {
+    fn new(shard: Option<Shard>, store: Store, config: Config, floods: Floods, local: Local) -> Arc<Self> {
         let combiner = Combiner::new(store.clone(), &config);
         Arc::new(Self {
             shard,
@@ -492,8 +539,11 @@ impl Inner {
             config,
             combiner,
             floods,
+            local,
+            shield: config.shield.map(Shielding::from),
             zones: Zones::default(),
             waiters: Waiters::default(),
+            waking: Waking::default(),
         })
     }
 }

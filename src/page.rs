@@ -109,6 +109,13 @@ impl Page {
         self.html += &format!("<figure>\n<figcaption>{title}{legend}</figcaption>\n{svg}</figure>\n");
     }
 
+    /// Small charts, as many beside each other as there is room for: of each what [`chart`](Self::chart) takes.
+    pub fn charts(&mut self, charts: &[(String, String)], legend: &[(RGBColor, &str)]) {
+        self.html += "<div class=\"charts\">\n";
+        charts.iter().for_each(|(title, svg)| self.chart(title, svg, legend));
+        self.html += "</div>\n";
+    }
+
     /// A table; of each row a text for each column.
     pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
         let class = |column: &Column| match column {

@@ -25,23 +25,31 @@ pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod removal;
+mod shapes;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 mod upkeep;
 mod url;
 
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+use std::future::pending;
+
 use chrono::{DateTime, Utc};
+use tokio::sync::broadcast::Sender;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::decide;
 use crate::decision::{Decision, Velocity};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
+use crate::item::{Item, Noted, Offer, Offered, Said, Size, Take, Taken};
+use crate::lease::{Lease, Want};
 use crate::zone::{Policy, Zone, ZoneVersion};
 
 pub(crate) use asked::{
     Action, At, Bucket, Chained, Found, Of, Range, Request, Schema, Setting, Span, Spending, StoredHead,
-    What, ZoneRemoved, beginning, ending,
+    StoredItem, Taking, Took, What, ZoneRemoved, beginning, ending,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{clock_of, hash_of, salt_of, spans_of};
@@ -327,6 +335,89 @@ impl Store {
     /// How far the schema is; None where there is none.
     pub async fn schema(&self) -> Result<Option<Schema>> {
         each!(self, s => s.schema().await)
+    }
+
+    /// Grants a lease, or tells what was granted under the transaction before.
+    pub async fn grant(&self, zone_id: i32, want: &Want, txn: Uuid, terms: Terms) -> Result<Lease> {
+        each!(self, s => s.grant(zone_id, want, txn, terms).await)
+    }
+
+    /// Takes units for local decisions, or tells what was taken under the transaction before.
+    pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
+        each!(self, s => s.take_units(taking, terms).await)
+    }
+
+    /// Gives back what was taken for local decisions and not spent: by the engine, unlike other actions.
+    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
+        each!(self, s => s.settle_units(action, terms).await)
+    }
+
+    /// The leases of a bucket that have not ended.
+    pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<decide::Standing>> {
+        each!(self, s => s.leases(zone_id, key, terms).await)
+    }
+
+    /// Reserves what requests of its shape cost lately, and tells how much that was; or what was reserved before.
+    pub async fn reserve_predicted(&self, request: &Request, terms: Terms) -> Result<(Decision, i64)> {
+        each!(self, s => s.reserve_predicted(request, terms).await)
+    }
+
+    /// What is known now of a shape in a bucket.
+    pub async fn known_shape(
+        &self,
+        zone_id: i32,
+        key: &str,
+        shape: &str,
+        terms: Terms,
+    ) -> Result<Option<decide::Shape>> {
+        each!(self, s => s.known_shape(zone_id, key, shape, terms).await)
+    }
+
+    /// Offers an item to a queue, or tells what became of it when it was offered under the transaction before.
+    pub async fn offer(&self, zone_id: i32, offer: &Offer, txn: Uuid, terms: Terms) -> Result<Offered> {
+        each!(self, s => s.offer(zone_id, offer, txn, terms).await)
+    }
+
+    /// Takes what is next in a queue.
+    pub async fn take_next(&self, zone_id: i32, take: &Take, terms: Terms) -> Result<Taken> {
+        each!(self, s => s.take_next(zone_id, take, terms).await)
+    }
+
+    /// Records what a worker says of an item that it took.
+    pub async fn progress(&self, zone_id: i32, said: &Said, terms: Terms) -> Result<Noted> {
+        each!(self, s => s.progress(zone_id, said, terms).await)
+    }
+
+    /// What is known of an item.
+    pub async fn item(&self, zone_id: i32, queue: &str, txn: Uuid, terms: Terms) -> Result<Option<Item>> {
+        each!(self, s => s.item((zone_id, queue), txn, terms).await)
+    }
+
+    /// The dead items of a queue behind one of them, at most so many.
+    pub async fn dead(
+        &self,
+        zone_id: i32,
+        queue: &str,
+        after: Option<Uuid>,
+        most: u32,
+        terms: Terms,
+    ) -> Result<Vec<Item>> {
+        each!(self, s => s.dead((zone_id, queue), after, most, terms).await)
+    }
+
+    /// How much is in a queue.
+    pub async fn size(&self, zone_id: i32, queue: &str, terms: Terms) -> Result<Size> {
+        each!(self, s => s.size((zone_id, queue), terms).await)
+    }
+
+    /// Hands on what other processes tell of queues, while anybody hears it; for ever where they tell nothing.
+    pub async fn listen(&self, told: &Sender<String>) -> Result<()> {
+        match *self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(ref store) => store.listen(told).await,
+            #[cfg(any(feature = "mysql", feature = "sqlite"))]
+            _ => pending().await,
+        }
     }
 
     /// Whether calls about several buckets are dearer than one call about each.

@@ -3,8 +3,11 @@
 mod calendar;
 mod choice;
 mod duration;
+mod local;
 mod policy;
+mod queueing;
 mod rules;
+mod sharing;
 #[cfg(feature = "zone-file")]
 mod terms;
 mod words;
@@ -22,8 +25,10 @@ pub use choice::{Algorithm, BanFrom, BlockedRows, CalendarUnit, Durability, Mode
 pub use duration::parse_duration;
 pub use duration::show_duration;
 pub use policy::Policy;
+pub use queueing::Queueing;
 pub use rules::{BanRule, Limit};
 pub(crate) use rules::{micros, validate_time};
+pub use sharing::{Share, Sharing};
 #[cfg(feature = "zone-file")]
 pub use terms::{Terms, parse_units, zone_file, zone_terms};
 

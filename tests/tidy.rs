@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 4] = [
     &["error", "names", "page", "zone", "check", "decision", "entry"],
-    &["chain", "decide", "retry", "shard", "testing"],
+    &["chain", "decide", "item", "lease", "retry", "shard", "testing"],
     &["store", "migrate"],
     &["limiter", "audit", "backtest"],
 ];

@@ -5,6 +5,7 @@
 
 mod chain;
 mod client;
+mod local;
 mod measure;
 mod options;
 mod report;
@@ -34,6 +35,10 @@ async fn main() {
     for &engine in &options.engines {
         if options.chain {
             chain::print(engine, options.seconds).await;
+            continue;
+        }
+        if options.local {
+            local::print(engine, options.seconds).await;
             continue;
         }
         // Each check a call of its own; what batches add is measured by benches/compare.

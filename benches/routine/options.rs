@@ -5,11 +5,12 @@ use std::time::Duration;
 use crate::server::Engine;
 
 pub const HELP: &str = "\
-cargo bench --bench routine -- [--chain] [--seconds N] [--engine postgres|mysql|mariadb|sqlite]...
+cargo bench --bench routine -- [--chain|--local] [--seconds N] [--engine postgres|mysql|mariadb|sqlite]...
 
   --seconds N        time for each cell of the tables; default 1
   --engine NAME      measure only this engine; may be given more than once; default all four
   --chain            instead of the tables: what the chain of hashes costs, on each engine that has routines
+  --local            instead of the tables: one hot key, decided by each process and by the database
   --report-rows N    instead of the tables, on PostgreSQL: how long checks take while a report reads a ledger of
                      so many rows, beside how long they take without it
 
@@ -25,18 +26,26 @@ pub struct Options {
     pub report_rows: Option<i64>,
     /// Only what the chain of hashes costs.
     pub chain: bool,
+    /// Only what deciding locally gains.
+    pub local: bool,
 }
 
 impl Options {
     /// None when help is asked for.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options =
-            Self { seconds: Duration::from_secs(1), engines: Vec::new(), report_rows: None, chain: false };
+        let mut options = Self {
+            seconds: Duration::from_secs(1),
+            engines: Vec::new(),
+            report_rows: None,
+            chain: false,
+            local: false,
+        };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Cargo says this to every benchmark.
                 "--bench" => {}
                 "--chain" => options.chain = true,
+                "--local" => options.local = true,
                 "--seconds" => {
                     let value = arguments.next().unwrap_or_default();
                     options.seconds = value

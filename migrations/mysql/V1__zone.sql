@@ -29,6 +29,13 @@ create table if not exists zone_master (
     running_buckets varchar(20)   character set ascii not null default 'as-is' comment 'what the change to this version did to buckets in use: as-is, proportional or reset',
     durability      varchar(20)   character set ascii not null default 'durable' comment 'durable, the one that there is here: how long an answer waits is a setting of the whole server',
     blocked_rows    varchar(20)   character set ascii not null default 'each' comment 'each: a row for every blocked check; coalesced: one row may stand for many',
+    share           varchar(20)   character set ascii null comment 'how capacity is shared among clients: none, static, proportional, fair or bands; null but for capacity',
+    refresh_us      bigint        null comment 'how often a client of capacity asks again, in microseconds',
+    safe_capacity   bigint        null comment 'what a client of capacity may use when it cannot ask; null for the capacity by the number of clients',
+    guaranteed      bigint        null comment 'of capacity by bands: what each band below the first has before any band has more; null for nothing',
+    local_us        bigint        null comment 'for how long a process may decide by itself, in microseconds; null for never. Of a sliding log the window is longer by it than was asked for, of a level the burst is less by what flows in meanwhile',
+    backlog         bigint null comment 'of a queue: the most units that wait in it or are taken; null but for queues',
+    max_takes       int null comment 'of a queue: how often an item can be taken before it is dead, 1 to 1000',
     version      int           not null comment 'version of this row, from 1; each change adds one',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',
@@ -42,17 +49,17 @@ create table if not exists zone_master (
     ),
     constraint zone_master_algorithm_ck check (algorithm in (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
-        'distinct', 'concurrency'
+        'distinct', 'concurrency', 'capacity', 'queue'
     )),
     constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
-        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue'))
+        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'queue'))
     ),
     constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate mod rate_gcd = 0 and window_us mod rate_gcd = 0),
     constraint zone_master_exact_ck check (
-        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue')
         or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
             <= (9223372036854775807 - rate div rate_gcd) div (window_us div rate_gcd)
     ),
@@ -88,6 +95,37 @@ create table if not exists zone_master (
     constraint zone_master_running_buckets_ck check (running_buckets in ('as-is', 'proportional', 'reset')),
     constraint zone_master_durability_ck check (durability = 'durable'),
     constraint zone_master_blocked_rows_ck check (blocked_rows in ('each', 'coalesced')),
+    constraint zone_master_share_ck check (
+        (share is null) = (algorithm <> 'capacity')
+        and (share is null) = (refresh_us is null)
+        and (
+            share is null
+            or (
+                share in ('none', 'static', 'proportional', 'fair', 'bands') and refresh_us between 1 and window_us
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+        and (safe_capacity is null or (share is not null and safe_capacity between 0 and 1099511627776))
+        and (guaranteed is null or (share is not null and share = 'bands' and guaranteed between 0 and rate))
+    ),
+    constraint zone_master_local_ck check (
+        local_us is null
+        or (
+            algorithm in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket')
+            and local_us between 1 and window_us - 1
+        )
+    ),
+    constraint zone_master_queue_ck check (
+        (backlog is null) = (algorithm <> 'queue')
+        and (backlog is null) = (max_takes is null)
+        and (
+            backlog is null
+            or (
+                backlog between 1 and 1099511627776 and max_takes between 1 and 1000
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+    ),
     constraint zone_master_version_ck check (version >= 1)
 ) engine = innodb comment = 'The use cases and the policy now in force for each.';
 
@@ -117,6 +155,13 @@ create table if not exists zone_version (
     running_buckets varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     durability      varchar(20)   character set ascii not null comment 'as in zone_master at that version',
     blocked_rows    varchar(20)   character set ascii not null comment 'as in zone_master at that version',
+    share           varchar(20)   character set ascii null comment 'as in zone_master at that version',
+    refresh_us      bigint        null comment 'as in zone_master at that version',
+    safe_capacity   bigint        null comment 'as in zone_master at that version',
+    guaranteed      bigint        null comment 'as in zone_master at that version',
+    local_us        bigint        null comment 'as in zone_master at that version',
+    backlog         bigint null comment 'as in zone_master at that version',
+    max_takes       int null comment 'as in zone_master at that version',
     changed_at   datetime(6)   not null comment 'when the version came into force',
     changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it, as was said',
     login        varchar(400)  character set utf8mb4 null default (user()) comment 'by which name, and from where, the session was logged in that made it',

@@ -23,6 +23,7 @@ create table if not exists zone_bucket_lock (
     salt         binary(16)     not null comment 'random; in the hashes of the key and of texts, so that they cannot be guessed',
     row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket; where the bucket was moved, SHA-256 over that and moved_to',
     moved_to     varchar(64)    character set utf8mb4 null comment 'the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more',
+    shapes       text           character set utf8mb4 null comment 'what requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1 and left(bucket_key, 7) <> 'erased:'),
     constraint zone_bucket_lock_head_ck check (
@@ -54,6 +55,39 @@ create table if not exists zone_hold (
     -- What ended of the charges in a window: read by windows.
     index zone_hold_charged (zone_id, bucket_key, charged_at)
 ) engine = innodb comment = 'What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.';
+
+create table if not exists zone_queue (
+    zone_id    int            not null comment 'the zone',
+    bucket_key varbinary(255) not null comment 'the queue',
+    waiting    bigint         not null comment 'units that wait',
+    away       bigint         not null comment 'units that are taken, or were given back for a time',
+    constraint zone_queue_pk primary key (zone_id, bucket_key),
+    constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
+) engine = innodb comment = 'How much is in each queue: what its items add up to, so that an offer need not add them up.';
+
+create table if not exists zone_item (
+    zone_id     int            not null comment 'the zone',
+    bucket_key  varbinary(255) not null comment 'the queue',
+    seq         bigint         not null comment 'the row of the offer',
+    txn_id      binary(16)     not null comment 'the transaction that names it',
+    cost        bigint         not null comment 'units',
+    band        smallint       not null comment 'how important it is: 0, the most, to 255',
+    offered_at  datetime(6)    not null comment 'when it was offered',
+    deadline_at datetime(6)    null comment 'when nobody waits for it any longer; null for never',
+    place       varchar(20)    character set ascii not null comment 'waiting; away, taken or given back for a time; dead, taken too often',
+    due_at      datetime(6)    null comment 'when something becomes of it by itself; null for never',
+    takes       int            not null comment 'how often it was taken',
+    is_last     boolean        not null comment 'true when it is dead once the time of who took it is over',
+    receipt     bigint         null comment 'the row of the last take, while who took it may say something of it',
+    payload     varbinary(8192) null comment 'what was given with it, as JSON in UTF-8',
+    constraint zone_item_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
+    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
+    -- The order in which items are taken, and, backwards, in which they make room.
+    index zone_item_order (zone_id, bucket_key, place, band, seq),
+    -- What becomes of items by itself: read by every call.
+    index zone_item_due (zone_id, bucket_key, due_at)
+) engine = innodb comment = 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
 
 create table if not exists zone_override (
     zone_id    int            not null comment 'the zone',

@@ -18,11 +18,12 @@ create table if not exists zone_txn (
     zone_version   int            not null comment 'the version of the zone that decided',
     bucket_key     varbinary(255) not null comment 'the bucket',
     seq            bigint         not null comment 'position in the bucket, from 1 without gaps',
-    kind           varchar(20)    character set ascii not null comment 'what the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, blocked without asking the database; unchecked, passed while it did not answer. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end',
+    kind           varchar(20)    character set ascii not null comment 'what the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, blocked without asking the database; unchecked, passed while it did not answer. Of capacity: lease. Of processes: local, what one took to decide checks by itself. Of queues, under the transaction of the item: offer, take, extend, done, requeue, evict. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end',
     checks         int            not null default 1 comment 'how many checks the row stands for: 1, or more in a coalesced one',
     blocked        boolean        not null comment '1 when the transaction may not pass',
     reason         varchar(20)    character set ascii not null comment 'why: within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision',
     critical       boolean        not null default false comment 'true when the check could take from the reserve',
+    band           smallint       null comment 'how important what was asked is: 0, the most, to 255; of leases',
     cost           bigint         not null comment 'what was asked for; what a refund, a cancellation or a release gave back; what a settlement came to',
     spent          bigint         not null comment 'what was spent',
     spent_total    bigint         not null comment 'sum of spent over the bucket up to and with this row; never falls',
@@ -36,7 +37,7 @@ create table if not exists zone_txn (
     created_at     datetime(6)    not null comment 'when it was decided, after the lock was held; never moves backwards within a bucket',
     prev_at        datetime(6)    null comment 'created_at of the row before it in the bucket; null for the first',
     ends_at        datetime(6)    null comment 'when what the row began ends by itself: a reservation, a slot, a member, a ban, an override',
-    member         varbinary(255) null comment 'whom the check was about, where members are counted',
+    member         varbinary(255) null comment 'whom the check was about, where members are counted; whose a lease is; of a reservation and its settlement the shape by which the cost was predicted',
     note           varchar(1000)  character set utf8mb4 null comment 'why, as people wrote it',
     actor          varchar(1000)  character set utf8mb4 null comment 'who did it, as was said, for what people do',
     login          varchar(400)   character set utf8mb4 null comment 'by which name, and from where, the session was logged in that did it, for what people do',
@@ -50,8 +51,9 @@ create table if not exists zone_txn (
     -- which locks no gap. Costs 18 %.
     constraint zone_txn_bucket_uq unique (zone_id, bucket_key, created_at, seq),
     constraint zone_txn_kind_ck check (kind in (
-        'check', 'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
-        'unban', 'override', 'override_end', 'unchecked'
+        'check', 'coalesced', 'reserve', 'lease', 'local', 'refund', 'settle', 'cancel', 'release', 'ban',
+        'unban', 'override', 'override_end', 'unchecked',
+        'offer', 'take', 'extend', 'done', 'requeue', 'evict'
     )),
     constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost),

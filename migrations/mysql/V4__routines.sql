@@ -23,6 +23,7 @@
 -- install sql/mysql/zone_bring.sql
 -- install sql/mysql/zone_decide.sql
 -- install sql/mysql/zone_txn_hash.sql
+-- install sql/mysql/zone_learn.sql
 -- install sql/mysql/zone_record.sql
 -- install sql/mysql/zone_answer.sql
 -- install sql/mysql/zone_checks_read.sql
@@ -48,6 +49,12 @@
 -- install sql/mysql/zone_engine_versions.sql
 -- install sql/mysql/zone_engine_ask.sql
 -- install sql/mysql/zone_engine_charges.sql
+-- install sql/mysql/zone_engine_leases.sql
+-- install sql/mysql/zone_engine_shapes.sql
+-- install sql/mysql/zone_engine_queue.sql
+-- install sql/mysql/zone_engine_items.sql
+-- install sql/mysql/zone_engine_payloads.sql
+-- install sql/mysql/zone_engine_items_set.sql
 -- install sql/mysql/zone_engine_append.sql
 -- install sql/mysql/check_velocity.sql
 -- install sql/mysql/check_velocity_in.sql

@@ -26,6 +26,13 @@ create table zone_master (
     running_buckets text        not null default 'as-is',
     durability      text        not null default 'durable',
     blocked_rows    text        not null default 'each',
+    share           text,
+    refresh_us      bigint,
+    safe_capacity   bigint,
+    guaranteed      bigint,
+    local_us        bigint,
+    backlog         bigint,
+    max_takes       int,
     version         int         not null,
     created_at      timestamptz not null,
     updated_at      timestamptz not null,
@@ -40,17 +47,17 @@ create table zone_master (
     constraint zone_master_description_ck check (char_length(description) <= 1000),
     constraint zone_master_algorithm_ck check (algorithm in (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
-        'distinct', 'concurrency'
+        'distinct', 'concurrency', 'capacity', 'queue'
     )),
     constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
-        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue'))
+        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'queue'))
     ),
     constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0),
     constraint zone_master_exact_ck check (
-        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue')
         or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
             <= (9223372036854775807 - rate / rate_gcd) / (window_us / rate_gcd)
     ),
@@ -86,6 +93,37 @@ create table zone_master (
     constraint zone_master_running_buckets_ck check (running_buckets in ('as-is', 'proportional', 'reset')),
     constraint zone_master_durability_ck check (durability in ('durable', 'relaxed')),
     constraint zone_master_blocked_rows_ck check (blocked_rows in ('each', 'coalesced')),
+    constraint zone_master_share_ck check (
+        (share is null) = (algorithm <> 'capacity')
+        and (share is null) = (refresh_us is null)
+        and (
+            share is null
+            or (
+                share in ('none', 'static', 'proportional', 'fair', 'bands') and refresh_us between 1 and window_us
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+        and (safe_capacity is null or (share is not null and safe_capacity between 0 and 1099511627776))
+        and (guaranteed is null or (share is not null and share = 'bands' and guaranteed between 0 and rate))
+    ),
+    constraint zone_master_local_ck check (
+        local_us is null
+        or (
+            algorithm in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket')
+            and local_us between 1 and window_us - 1
+        )
+    ),
+    constraint zone_master_queue_ck check (
+        (backlog is null) = (algorithm <> 'queue')
+        and (backlog is null) = (max_takes is null)
+        and (
+            backlog is null
+            or (
+                backlog between 1 and 1099511627776 and max_takes between 1 and 1000
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+    ),
     constraint zone_master_version_ck check (version >= 1)
 );
 
@@ -124,6 +162,20 @@ comment on column zone_master.durability is
     'Durable: the answer waits until the decision is on the disk; relaxed: it does not.';
 comment on column zone_master.blocked_rows is
     'Each: a row for every blocked check; coalesced: one row may stand for many.';
+comment on column zone_master.share is
+    'How capacity is shared among clients: none, static, proportional, fair or bands; null but for capacity.';
+comment on column zone_master.refresh_us is
+    'How often a client of capacity asks again, in microseconds.';
+comment on column zone_master.safe_capacity is
+    'What a client of capacity may use when it cannot ask; null for the capacity by the number of clients.';
+comment on column zone_master.guaranteed is
+    'Of capacity by bands: what each band below the first has before any band has more; null for nothing.';
+comment on column zone_master.local_us is
+    'For how long a process may decide by itself, in microseconds; null for never. Of a sliding log the window is longer by it than was asked for, of a level the burst is less by what flows in meanwhile.';
+comment on column zone_master.backlog is
+    'Of a queue: the most units that wait in it or are taken; null but for queues.';
+comment on column zone_master.max_takes is
+    'Of a queue: how often an item can be taken before it is dead, 1 to 1000.';
 comment on column zone_master.version is 'Version of this row, from 1; each change adds one.';
 comment on column zone_master.created_at is 'When the zone was made.';
 comment on column zone_master.updated_at is 'When this version came into force.';
@@ -154,6 +206,13 @@ create table zone_version (
     running_buckets text        not null,
     durability      text        not null,
     blocked_rows    text        not null,
+    share           text,
+    refresh_us      bigint,
+    safe_capacity   bigint,
+    guaranteed      bigint,
+    local_us        bigint,
+    backlog         bigint,
+    max_takes       int,
     changed_at      timestamptz not null,
     changed_by      text        not null,
     login           text        default session_user,
@@ -188,6 +247,13 @@ comment on column zone_version.on_outage is 'As in zone_master at that version.'
 comment on column zone_version.running_buckets is 'As in zone_master at that version.';
 comment on column zone_version.durability is 'As in zone_master at that version.';
 comment on column zone_version.blocked_rows is 'As in zone_master at that version.';
+comment on column zone_version.share is 'As in zone_master at that version.';
+comment on column zone_version.refresh_us is 'As in zone_master at that version.';
+comment on column zone_version.safe_capacity is 'As in zone_master at that version.';
+comment on column zone_version.guaranteed is 'As in zone_master at that version.';
+comment on column zone_version.local_us is 'As in zone_master at that version.';
+comment on column zone_version.backlog is 'As in zone_master at that version.';
+comment on column zone_version.max_takes is 'As in zone_master at that version.';
 comment on column zone_version.changed_at is 'When the version came into force.';
 comment on column zone_version.changed_by is 'Who made it, as was said.';
 comment on column zone_version.login is 'By which name the session was logged in that made it.';

@@ -38,6 +38,7 @@ create table zone_bucket_lock (
     salt          bytea           not null,
     row_hash      bytea           not null,
     moved_to      text,
+    shapes        text,
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (bucket_key::zone_bucket_key is not null),
     constraint zone_bucket_lock_head_ck check (
@@ -79,6 +80,8 @@ comment on column zone_bucket_lock.row_hash is
     'row_hash of the last ledger row; before the first, the hash of the bucket''s name. Where the bucket was moved, SHA-256 over that and moved_to.';
 comment on column zone_bucket_lock.moved_to is
     'The database that has the bucket now, by the name that its callers know; null for this one. Where it is not null nothing happens in the bucket any more.';
+comment on column zone_bucket_lock.shapes is
+    'What requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
 
 -- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and
@@ -109,6 +112,71 @@ comment on column zone_hold.charged_at is 'When the charge was made.';
 comment on column zone_hold.amount is 'How much of it ends.';
 comment on column zone_hold.ends_at is 'When: from then on it does not count.';
 comment on column zone_hold.member is 'The member that it stands for, where members are counted.';
+
+create table zone_queue (
+    waiting    bigint not null,
+    away       bigint not null,
+    zone_id    int    not null,
+    bucket_key text   not null collate "C",
+    constraint zone_queue_pk primary key (zone_id, bucket_key),
+    constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
+) with (
+    -- As zone_bucket_lock: each call updates one row, and none of its indexed columns.
+    fillfactor = 60,
+    autovacuum_vacuum_scale_factor = 0.02
+);
+
+comment on table zone_queue is 'How much is in each queue: what its items add up to, so that an offer need not add them up.';
+comment on column zone_queue.zone_id is 'The zone.';
+comment on column zone_queue.bucket_key is 'The queue.';
+comment on column zone_queue.waiting is 'Units that wait.';
+comment on column zone_queue.away is 'Units that are taken, or were given back for a time.';
+
+create table zone_item (
+    seq         bigint      not null,
+    cost        bigint      not null,
+    offered_at  timestamptz not null,
+    deadline_at timestamptz,
+    due_at      timestamptz,
+    receipt     bigint,
+    txn_id      uuid        not null,
+    zone_id     int         not null,
+    takes       int         not null,
+    band        smallint    not null,
+    is_last     boolean     not null,
+    place       text        not null,
+    bucket_key  text        not null collate "C",
+    payload     text,
+    constraint zone_item_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
+    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
+    constraint zone_item_payload_ck check (octet_length(payload) <= 8192)
+) with (
+    -- Items come and go. What has gone is cleared before it adds up in front of what waits.
+    autovacuum_vacuum_scale_factor = 0.02
+);
+
+-- The order in which items are taken, and, backwards, in which they make room.
+create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
+
+-- What becomes of items by itself: read by every call.
+create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
+
+comment on table zone_item is 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
+comment on column zone_item.zone_id is 'The zone.';
+comment on column zone_item.bucket_key is 'The queue.';
+comment on column zone_item.seq is 'The row of the offer.';
+comment on column zone_item.txn_id is 'The transaction that names it.';
+comment on column zone_item.cost is 'Units.';
+comment on column zone_item.band is 'How important it is: 0, the most, to 255.';
+comment on column zone_item.offered_at is 'When it was offered.';
+comment on column zone_item.deadline_at is 'When nobody waits for it any longer; null for never.';
+comment on column zone_item.place is 'Waiting; away, taken or given back for a time; dead, taken too often.';
+comment on column zone_item.due_at is 'When something becomes of it by itself; null for never.';
+comment on column zone_item.takes is 'How often it was taken.';
+comment on column zone_item.is_last is 'True when it is dead once the time of who took it is over.';
+comment on column zone_item.receipt is 'The row of the last take, while who took it may say something of it.';
+comment on column zone_item.payload is 'What was given with it, as JSON.';
 
 create table zone_override (
     zone_id    int         not null,

@@ -9,8 +9,9 @@ create sequence zone_txn_id_seq;
 -- Domains for the reason that is given in V2.
 create domain zone_txn_kind as text
     constraint zone_txn_kind_ck check (value in (
-        'check', 'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
-        'unban', 'override', 'override_end', 'unchecked'
+        'check', 'coalesced', 'reserve', 'lease', 'local', 'refund', 'settle', 'cancel', 'release', 'ban',
+        'unban', 'override', 'override_end', 'unchecked',
+        'offer', 'take', 'extend', 'done', 'requeue', 'evict'
     ));
 
 comment on domain zone_txn_kind is 'What a row of the ledger records.';
@@ -42,6 +43,7 @@ create table zone_txn (
     checks         zone_txn_checks not null default 1,
     blocked        boolean     not null,
     critical       boolean     not null default false,
+    band           smallint,
     kind           zone_txn_kind not null,
     reason         text        not null,
     bucket_key     text        not null collate "C",
@@ -80,11 +82,12 @@ comment on column zone_txn.zone_version is 'The version of the zone that decided
 comment on column zone_txn.bucket_key is 'The bucket.';
 comment on column zone_txn.seq is 'Position in the bucket, from 1 without gaps.';
 comment on column zone_txn.kind is
-    'What the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, checks that were blocked without asking the database; unchecked, one that passed while it did not answer. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end.';
-comment on column zone_txn.checks is 'How many checks the row stands for: 1, or more in a coalesced one.';
+    'What the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, checks that were blocked without asking the database; unchecked, one that passed while it did not answer. Of capacity: lease. Of processes: local, what one took to decide checks by itself. Of queues, under the transaction of the item: offer, take, extend, done, requeue, evict. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end.';
+comment on column zone_txn.checks is 'How many checks the row stands for: 1, or more in a coalesced one; of a lease, how many clients; of an item of a queue, which take of it.';
 comment on column zone_txn.blocked is 'True when the transaction may not pass.';
 comment on column zone_txn.reason is 'Why: within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision.';
 comment on column zone_txn.critical is 'True when the check could take from the reserve.';
+comment on column zone_txn.band is 'How important what was asked is: 0, the most, to 255; of leases and items of queues.';
 comment on column zone_txn.cost is 'What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.';
 comment on column zone_txn.spent is 'What was spent.';
 comment on column zone_txn.spent_total is 'Sum of spent over the bucket up to and with this row. Never falls.';
@@ -95,7 +98,7 @@ comment on column zone_txn.delay_us is 'How long the caller was told to wait for
 comment on column zone_txn.level is 'Level after the row; null for algorithms without one. Below 0 where more was settled than there was.';
 comment on column zone_txn.strikes is 'How many blocked checks of the bucket counted for bans up to and with this row.';
 comment on column zone_txn.ends_at is 'When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.';
-comment on column zone_txn.member is 'Whom the check was about, where members are counted.';
+comment on column zone_txn.member is 'Whom the check was about, where members are counted; whose a lease is; of a reservation and its settlement the shape by which the cost was predicted.';
 comment on column zone_txn.note is 'Why, as people wrote it.';
 comment on column zone_txn.actor is 'Who did it, as was said, for what people do.';
 comment on column zone_txn.login is 'By which name the session was logged in that did it, for what people do.';

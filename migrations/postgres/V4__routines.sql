@@ -63,6 +63,7 @@
 -- install sql/postgres/zone_check_all.sql
 -- install sql/postgres/zone_recorded_past.sql
 -- install sql/postgres/zone_override_add.sql
+-- install sql/postgres/zone_learn.sql
 -- install sql/postgres/zone_happen.sql
 -- install sql/postgres/zone_undo.sql
 -- install sql/postgres/zone_mark.sql
@@ -80,4 +81,10 @@
 -- install sql/postgres/zone_engine_versions.sql
 -- install sql/postgres/zone_engine_ask.sql
 -- install sql/postgres/zone_engine_charges.sql
+-- install sql/postgres/zone_engine_leases.sql
+-- install sql/postgres/zone_engine_shapes.sql
+-- install sql/postgres/zone_engine_queue.sql
+-- install sql/postgres/zone_engine_items.sql
+-- install sql/postgres/zone_engine_payloads.sql
+-- install sql/postgres/zone_engine_items_set.sql
 -- install sql/postgres/zone_engine_append.sql

@@ -5,6 +5,8 @@ create view zone_master_view as
 select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z.rate_gcd, z.slots, z.calendar,
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
+    z.share, z.refresh_us, z.safe_capacity, z.guaranteed, z.local_us,
+    z.backlog, z.max_takes,
     z.version, z.created_at, z.updated_at
 from zone_master z;
 comment on view zone_master_view is 'The zones.';
@@ -13,6 +15,8 @@ create view zone_version_view as
 select v.zone_id, v.version, v.description, v.algorithm, v.rate, v.window_us, v.burst, v.rate_gcd, v.slots, v.calendar,
     v.time_zone, v.soft_rate, v.reserve, v.mode, v.count_blocked, v.ban_after, v.ban_within_us, v.ban_for_us,
     v.ban_factor, v.ban_max_us, v.ban_from, v.on_outage, v.running_buckets, v.durability, v.blocked_rows,
+    v.share, v.refresh_us, v.safe_capacity, v.guaranteed, v.local_us,
+    v.backlog, v.max_takes,
     v.changed_at, v.changed_by, v.login, v.row_hash
 from zone_version v;
 comment on view zone_version_view is 'Every version of every zone.';
@@ -25,7 +29,7 @@ comment on view zone_calendar_view is 'The clocks by which versions count their 
 create view zone_bucket_lock_view as
 select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried, b.carried_at,
     b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans, b.holding, b.bucket_key, b.salt, b.row_hash,
-    b.moved_to
+    b.moved_to, b.shapes
 from zone_bucket_lock b;
 comment on view zone_bucket_lock_view is 'The heads of the buckets.';
 
@@ -44,6 +48,17 @@ select h.zone_id, h.bucket_key, h.seq, h.charged_at, h.amount, h.ends_at, h.memb
 from zone_hold h;
 comment on view zone_hold_view is 'What of a charge ends by itself.';
 
+create view zone_queue_view as
+select q.zone_id, q.bucket_key, q.waiting, q.away
+from zone_queue q;
+comment on view zone_queue_view is 'How much is in each queue.';
+
+create view zone_item_view as
+select i.zone_id, i.bucket_key, i.seq, i.txn_id, i.cost, i.band, i.offered_at, i.deadline_at, i.place, i.due_at, i.takes,
+    i.is_last, i.receipt, i.payload
+from zone_item i;
+comment on view zone_item_view is 'The items that are in queues.';
+
 create view zone_override_view as
 select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at, t.created_at,
     t.note, t.actor, t.login
@@ -54,7 +69,7 @@ comment on view zone_override_view is 'Limits of single buckets, with the time, 
 create view zone_txn_view as
 select t.id, t.seq, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
     t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.txn_id, t.zone_id, t.zone_version, t.checks,
-    t.blocked, t.critical, t.kind, t.reason, t.bucket_key, t.member, t.note, t.actor,
+    t.blocked, t.critical, t.band, t.kind, t.reason, t.bucket_key, t.member, t.note, t.actor,
     t.login, t.salt, t.row_hash
 from zone_txn t;
 comment on view zone_txn_view is 'The ledger.';

@@ -26,6 +26,13 @@ create table zone_master (
     running_buckets text    not null default 'as-is', -- what the change to this version did to buckets in use: as-is, proportional or reset
     durability      text    not null default 'durable', -- durable: the answer waits until the decision is on the disk; relaxed: it does not
     blocked_rows    text    not null default 'each', -- each: a row for every blocked check; coalesced: one row may stand for many
+    share           text,    -- how capacity is shared among clients: none, static, proportional, fair or bands; null but for capacity
+    refresh_us      integer, -- how often a client of capacity asks again, in microseconds
+    safe_capacity   integer, -- what a client of capacity may use when it cannot ask; null for the capacity by the number of clients
+    guaranteed      integer, -- of capacity by bands: what each band below the first has before any band has more; null for nothing
+    local_us        integer, -- for how long a process may decide by itself, in microseconds; null for never. Of a sliding log the window is longer by it than was asked for, of a level the burst is less by what flows in meanwhile
+    backlog         integer, -- of a queue: the most units that wait in it or are taken; null but for queues
+    max_takes       integer, -- of a queue: how often an item can be taken before it is dead, 1 to 1000
     version      integer not null,                                       -- version of this row, from 1
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force
@@ -38,17 +45,17 @@ create table zone_master (
     constraint zone_master_description_ck check (length(description) <= 1000),
     constraint zone_master_algorithm_ck check (algorithm in (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
-        'distinct', 'concurrency'
+        'distinct', 'concurrency', 'capacity', 'queue'
     )),
     constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
-        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue'))
+        or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'queue'))
     ),
     constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0),
     constraint zone_master_exact_ck check (
-        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+        algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue')
         or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
             <= (9223372036854775807 - rate / rate_gcd) / (window_us / rate_gcd)
     ),
@@ -88,6 +95,37 @@ create table zone_master (
     constraint zone_master_running_buckets_ck check (running_buckets in ('as-is', 'proportional', 'reset')),
     constraint zone_master_durability_ck check (durability in ('durable', 'relaxed')),
     constraint zone_master_blocked_rows_ck check (blocked_rows in ('each', 'coalesced')),
+    constraint zone_master_share_ck check (
+        (share is null) = (algorithm <> 'capacity')
+        and (share is null) = (refresh_us is null)
+        and (
+            share is null
+            or (
+                share in ('none', 'static', 'proportional', 'fair', 'bands') and refresh_us between 1 and window_us
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+        and (safe_capacity is null or (share is not null and safe_capacity between 0 and 1099511627776))
+        and (guaranteed is null or (share is not null and share = 'bands' and guaranteed between 0 and rate))
+    ),
+    constraint zone_master_local_ck check (
+        local_us is null
+        or (
+            algorithm in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket')
+            and local_us between 1 and window_us - 1
+        )
+    ),
+    constraint zone_master_queue_ck check (
+        (backlog is null) = (algorithm <> 'queue')
+        and (backlog is null) = (max_takes is null)
+        and (
+            backlog is null
+            or (
+                backlog between 1 and 1099511627776 and max_takes between 1 and 1000
+                and soft_rate is null and reserve = 0 and mode = 'enforce' and ban_after is null and blocked_rows = 'each'
+            )
+        )
+    ),
     constraint zone_master_version_ck check (version >= 1)
 ) strict;
 
@@ -118,6 +156,13 @@ create table zone_version (
     running_buckets text    not null,
     durability      text    not null,
     blocked_rows    text    not null,
+    share           text,
+    refresh_us      integer,
+    safe_capacity   integer,
+    guaranteed      integer,
+    local_us        integer,
+    backlog         integer,
+    max_takes       integer,
     changed_at   integer not null, -- when the version came into force
     changed_by   text    not null, -- who made it, as was said
     login        text,             -- by which name the session was logged in that made it: null, since SQLite knows no users

@@ -21,6 +21,7 @@ create table zone_bucket_lock (
     salt         blob    not null, -- random; in the hashes of the key and of texts, so that they cannot be guessed
     row_hash     blob    not null, -- of the last ledger row; where the bucket was moved, SHA-256 over that and moved_to
     moved_to     text,             -- the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more
+    shapes       text,             -- what requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (
         length(cast(bucket_key as blob)) between 1 and 255
@@ -54,6 +55,44 @@ create index zone_hold_ends on zone_hold (zone_id, bucket_key, ends_at);
 
 -- What ended of the charges in a window: read by windows.
 create index zone_hold_charged on zone_hold (zone_id, bucket_key, charged_at);
+
+-- How much is in each queue: what its items add up to, so that an offer need not add them up.
+create table zone_queue (
+    zone_id    integer not null, -- the zone
+    bucket_key text    not null, -- the queue
+    waiting    integer not null, -- units that wait
+    away       integer not null, -- units that are taken, or were given back for a time
+    constraint zone_queue_pk primary key (zone_id, bucket_key),
+    constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
+) strict, without rowid;
+
+-- The items that are in queues: what their rows lead to, as of the last call that changed the queue.
+create table zone_item (
+    zone_id     integer not null, -- the zone
+    bucket_key  text    not null, -- the queue
+    seq         integer not null, -- the row of the offer
+    txn_id      blob    not null, -- the transaction that names it
+    cost        integer not null, -- units
+    band        integer not null, -- how important it is: 0, the most, to 255
+    offered_at  integer not null, -- when it was offered
+    deadline_at integer,          -- when nobody waits for it any longer; null for never
+    place       text    not null, -- waiting; away, taken or given back for a time; dead, taken too often
+    due_at      integer,          -- when something becomes of it by itself; null for never
+    takes       integer not null, -- how often it was taken
+    is_last     integer not null, -- 1 when it is dead once the time of who took it is over
+    receipt     integer,          -- the row of the last take, while who took it may say something of it
+    payload     text,             -- what was given with it, as JSON
+    constraint zone_item_pk primary key (zone_id, bucket_key, seq),
+    constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
+    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0 and is_last in (0, 1)),
+    constraint zone_item_payload_ck check (length(cast(payload as blob)) <= 8192)
+) strict;
+
+-- The order in which items are taken, and, backwards, in which they make room.
+create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
+
+-- What becomes of items by itself: read by every call.
+create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
 
 -- Limits of single buckets, each as its ledger row set it. Note and author are in that row.
 create table zone_override (

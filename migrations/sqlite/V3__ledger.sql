@@ -7,11 +7,12 @@ create table zone_txn (
     zone_version   integer not null, -- the version of the zone that decided
     bucket_key     text    not null, -- the bucket
     seq            integer not null, -- position in the bucket, from 1 without gaps
-    kind           text    not null, -- of checks: check; reserve, whose charge ends by itself; coalesced, blocked without asking; unchecked. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end
+    kind           text    not null, -- of checks: check; reserve, whose charge ends by itself; coalesced, blocked without asking; unchecked. Of capacity: lease. Of processes: local, what one took to decide checks by itself. Of queues, under the transaction of the item: offer, take, extend, done, requeue, evict. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end
     checks         integer not null default 1, -- how many checks the row stands for
     blocked        integer not null, -- 1 when the transaction may not pass
     reason         text    not null, -- within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision
     critical       integer not null default 0, -- 1 when the check could take from the reserve
+    band           integer,                    -- how important what was asked is: 0, the most, to 255; of leases
     cost           integer not null, -- what was asked for; what a refund, a cancellation or a release gave back; what a settlement came to
     spent          integer not null, -- what was spent
     spent_total    integer not null, -- sum of spent over the bucket up to and with this row; never falls
@@ -25,7 +26,7 @@ create table zone_txn (
     created_at     integer not null, -- when it was decided; never moves backwards within a bucket
     prev_at        integer,          -- created_at of the row before it in the bucket; null for the first
     ends_at        integer,          -- when what the row began ends by itself: a reservation, a slot, a member, a ban, an override
-    member         text,             -- whom the check was about, where members are counted
+    member         text,             -- whom the check was about, where members are counted; whose a lease is; of a reservation and its settlement the shape by which the cost was predicted
     note           text,             -- why, as people wrote it
     actor          text,             -- who did it, as was said, for what people do
     login          text,             -- by which name the session was logged in that did it: null, since SQLite knows no users
@@ -33,8 +34,9 @@ create table zone_txn (
     row_hash       blob    not null, -- SHA-256 over the hash of the row before it in the bucket and all that the row says
     -- A list in a constraint is made anew for every row, so the kind that most rows have is asked for by itself.
     constraint zone_txn_kind_ck check (kind = 'check' or kind in (
-        'coalesced', 'reserve', 'refund', 'settle', 'cancel', 'release', 'ban',
-        'unban', 'override', 'override_end', 'unchecked'
+        'coalesced', 'reserve', 'lease', 'local', 'refund', 'settle', 'cancel', 'release', 'ban',
+        'unban', 'override', 'override_end', 'unchecked',
+        'offer', 'take', 'extend', 'done', 'requeue', 'evict'
     )),
     constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_blocked_ck check (blocked in (0, 1)),

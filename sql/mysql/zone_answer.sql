@@ -142,11 +142,14 @@ answer: begin
         call zone_txn_id_make(v_now_us, p_txn_id);
     elseif v_recorded and v_seq > 0 then
         call zone_txn_find(
-            p_zone_id, v_key, p_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, o_id, v_kind,
+            p_zone_id, v_key, p_txn_id, 'check,reserve,coalesced,unchecked,local', v_seq, v_last_us, p_joined, o_id, v_kind,
             o_zone_version, o_seq, o_blocked, o_reason, v_past_cost, v_spent, o_zone_limit, o_remaining,
             o_retry_after_us, o_delay_us, o_ends_at, o_created_at, v_past_member
         );
         if o_id is not null then
+            if v_kind = 'local' then
+                call zone_error('taken', null, null, null);
+            end if;
             if v_past_cost <> p_cost then
                 call zone_error('other cost', hex(p_txn_id), v_past_cost, p_cost);
             end if;

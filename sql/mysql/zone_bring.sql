@@ -89,7 +89,7 @@ begin
                 v_per_token, v_slots, v_calendar
             );
             set v_capacity = if(
-                v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform'), v_limit * v_per_token, null
+                v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue'), v_limit * v_per_token, null
             );
             set v_change_us = null;
             if v_version < p_version then

@@ -12,6 +12,6 @@ begin
         t.ends_at is not null and t.member is null as holds
     from zone_txn t
     join zone_master z on z.id = t.zone_id
-    where t.txn_id = p_txn_id and t.kind in ('check', 'reserve', 'unchecked') and t.sealed
+    where t.txn_id = p_txn_id and t.kind in ('check', 'reserve', 'unchecked', 'local') and t.sealed
     order by t.created_at desc, t.id desc;
 end;

@@ -64,8 +64,8 @@ begin
         p_zone_id, p_bucket_key, p_new_version, p_new_override_seq, v_new_algorithm, v_new_window_us, v_new_limit,
         v_new_per_us, v_new_per_token, v_new_slots, v_new_calendar
     );
-    set v_was_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform');
-    set v_is_level = v_new_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform');
+    set v_was_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue');
+    set v_is_level = v_new_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue');
     if p_running = 'reset' then
         set p_carried = 0;
         set p_carried_us = p_at_us;
@@ -73,7 +73,8 @@ begin
         set p_carried_seq = p_seq;
         set p_level = null;
     elseif p_running = 'proportional'
-        and v_algorithm not in ('distinct', 'concurrency') and v_new_algorithm not in ('distinct', 'concurrency')
+        and v_algorithm not in ('distinct', 'concurrency', 'capacity')
+        and v_new_algorithm not in ('distinct', 'concurrency', 'capacity')
     then
         if v_was_level then
             set v_of = v_limit * v_per_token;

@@ -138,9 +138,9 @@ begin
     if not v_found then
         call zone_error('no zone', p_zone_id, null, null);
     end if;
-    set v_is_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform');
+    set v_is_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue');
     if not v_is_level
-        and v_algorithm not in ('sliding-log', 'fixed-window', 'sliding-counter', 'distinct', 'concurrency')
+        and v_algorithm not in ('sliding-log', 'fixed-window', 'sliding-counter', 'distinct', 'concurrency', 'capacity')
     then
         call zone_error('algorithm', v_algorithm, null, null);
     end if;
@@ -178,7 +178,13 @@ begin
     elseif p_member is not null then
         call zone_error('member', v_algorithm, null, null);
     end if;
-    if p_ttl_us is not null and v_algorithm in ('distinct', 'concurrency') then
+    if v_algorithm = 'capacity' and p_cost > 0 then
+        call zone_error('capacity', null, null, null);
+    end if;
+    if v_algorithm = 'queue' and p_cost > 0 then
+        call zone_error('queue', null, null, null);
+    end if;
+    if p_ttl_us is not null and v_algorithm in ('distinct', 'concurrency', 'capacity') then
         call zone_error('ttl', v_algorithm, null, null);
     end if;
 
@@ -243,7 +249,7 @@ begin
             end if;
         end if;
         set o_remaining = if(v_level > v_kept, (v_level - v_kept) div v_per_token, 0);
-    elseif v_algorithm in ('distinct', 'concurrency') then
+    elseif v_algorithm in ('distinct', 'concurrency', 'capacity') then
         select coalesce(sum(h.amount), 0), coalesce(max(h.member = p_member), false)
         into v_used, v_known
         from zone_hold h force index (zone_hold_ends)

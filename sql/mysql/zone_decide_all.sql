@@ -149,11 +149,14 @@ begin
                 iterate looks;
             end if;
             call zone_txn_find(
-                v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked', v_seq, v_last_us, p_joined, v_id, v_kind,
+                v_zone_id, v_key, v_txn_id, 'check,reserve,coalesced,unchecked,local', v_seq, v_last_us, p_joined, v_id, v_kind,
                 v_zone_version, v_row_seq, v_blocked, v_reason, v_past_cost, v_spent, v_zone_limit, v_remaining,
                 v_retry_after_us, v_delay_us, v_ends_at, v_created_at, v_past_member
             );
             if v_id is not null then
+                if v_kind = 'local' then
+                    call zone_error('taken', null, null, null);
+                end if;
                 if v_past_cost <> v_cost then
                     call zone_error('other cost', hex(v_txn_id), v_past_cost, v_cost);
                 end if;

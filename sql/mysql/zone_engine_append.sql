@@ -14,10 +14,11 @@
 --                           has no row in the ledger; rows], where new is 1 for a bucket that is not in the database. What
 --                           has changed besides, in an array of none or one: [banned until, strikes at the ban, carried
 --                           amount, time, total and seq, override, bans, holding, 1 where what has ended is of no more
---                           use]. A part is what of a charge ends by itself: [seq, amount, end, member]. A row of the
+--                           use]. A part is what of a charge ends by itself: [seq, amount, end, member, and when
+--                           it was charged, where that is a row of before, of which a settlement gives back]. A row of the
 --                           ledger: [1 where its transaction may have been decided before, seq, checks, blocked, critical,
 --                           cost, spent, total, remaining, limit, wait, delay, level, strikes, end, kind, reason, member,
---                           transaction, hash, null in the last: it is the head's]. What is long comes last, since MariaDB
+--                           transaction, hash, null in the last: it is the head's; band, target]. What is long comes last, since MariaDB
 --                           reads from the front for each value
 --            p_skip_locked  leave out the buckets that have moved on, and those that another transaction holds instead of
 --                           waiting for them; else all buckets move, or none
@@ -59,6 +60,8 @@ begin
     declare v_more         json;
     declare v_locked       json;
     declare v_waited       boolean default false;
+    declare v_leases       boolean default false;
+    declare v_settles      boolean default false;
     declare v_lock_wait_s  int default @@session.innodb_lock_wait_timeout;
     declare v_safe_updates boolean default @@session.sql_safe_updates;
     if p_own then
@@ -87,11 +90,12 @@ begin
         -- 1. Do the rows follow each other, and do the heads follow them?
         select max(s.place), sum(s.is_unordered), sum(s.is_late), max(if(s.is_wrong, s.place, null)),
             max(if(s.is_wrong_key, s.place, null)), sum(s.is_new and s.is_first),
-            coalesce(max(s.named and s.seq > 1), false), sum(s.is_run),
+            coalesce(max(s.named and s.seq > 1), false), sum(s.is_run), coalesce(max(s.kind = 'lease'), false),
+            coalesce(max(s.kind = 'settle'), false),
             json_array(json_array(min(s.zone_id), min(s.zone_version)))
-        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named, v_runs, v_zones
+        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named, v_runs, v_leases, v_settles, v_zones
         from (
-            select r.place, r.zone_id, r.zone_version, r.is_new, r.is_first, r.named, r.seq,
+            select r.place, r.zone_id, r.zone_version, r.is_new, r.is_first, r.named, r.seq, r.kind,
                 not (r.zone_id <=> r.last_zone_id and r.zone_version <=> r.last_zone_version) as is_run,
                 -- Each once, in order.
                 r.is_first and r.place > 1
@@ -110,14 +114,15 @@ begin
                 ) is not true as is_wrong_key,
                 (
                     r.is_new in (0, 1)
-                    and r.kind in ('check', 'reserve', 'coalesced', 'ban')
+                    and r.kind in ('check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'settle', 'offer', 'take', 'extend', 'done', 'requeue', 'evict')
                     and (
                         r.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
                         or (not r.blocked and r.reason in ('within_limit', 'soft', 'off', 'recorded'))
                     )
-                    and (r.kind = 'ban') = (r.reason = 'recorded')
+                    and (r.kind in ('ban', 'settle', 'extend', 'done', 'requeue', 'evict')) = (r.reason = 'recorded')
                     and (r.kind <> 'ban' or (not r.is_first and r.txn = r.last_txn and r.last_kind <> 'ban'))
-                    and (r.checks = 1 or r.kind = 'coalesced')
+                    and (r.checks = 1 or r.kind in ('coalesced', 'lease', 'take', 'extend', 'done', 'requeue'))
+                    and (r.band is null) = (r.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
                     and r.cost between 0 and 1099511627776
                     and length(unhex(if(r.next_place <=> r.place, r.hash, r.head_hash))) = 32
                     and length(unhex(r.txn)) = 16
@@ -141,7 +146,7 @@ begin
             from (
                 select j.place, j.zone_id, j.key_text, j.is_new, j.was_seq, j.was_us, j.was_total, j.head_seq, j.at_us,
                     j.head_total, j.head_level, j.head_strikes, j.zone_version, j.head_hash, j.txn, j.named, j.seq, j.kind, j.checks, j.blocked, j.reason, j.cost, j.spent, j.total, j.level,
-                    j.strikes, j.hash,
+                    j.strikes, j.band, j.hash,
                     not (lag(j.place) over w <=> j.place) as is_first, lead(j.place) over w as next_place,
                     lag(j.zone_id) over w as last_zone_id, lag(j.zone_version) over w as last_zone_version,
                     lag(j.key_text) over w as last_key_text,
@@ -173,6 +178,7 @@ begin
                         total   bigint path '$[7]',
                         level   bigint path '$[12]',
                         strikes bigint path '$[13]',
+                        band    int path '$[20]',
                         kind    varchar(20) character set ascii path '$[15]',
                         reason  varchar(20) character set ascii path '$[16]',
                         txn     varchar(32) character set ascii path '$[18]',
@@ -202,13 +208,19 @@ begin
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
                 was_seq  bigint path '$[2]',
+                was_us   bigint path '$[3]',
                 head_seq bigint path '$[5]',
                 nested path '$[12][*]' columns (
-                    nth for ordinality,
-                    seq bigint path '$[0]'
+                    nth        for ordinality,
+                    seq        bigint path '$[0]',
+                    charged_us bigint path '$[4]'
                 )
             )) j
-            where j.nth is not null and (j.seq > j.was_seq and j.seq <= j.head_seq) is not true;
+            where j.nth is not null and (
+                (j.seq > j.was_seq and j.seq <= j.head_seq and j.charged_us is null)
+                -- What a settlement gives back is of an earlier row.
+                or (v_settles and j.seq <= j.was_seq and j.charged_us <= j.was_us)
+            ) is not true;
             if v_wrong is not null then
                 call zone_error(
                     'append', json_extract(p_heads, concat('$[', v_wrong - 1, '][0]')),
@@ -246,7 +258,7 @@ begin
             )) j
             straight_join zone_txn t force index (zone_txn_bucket_txn)
                 on t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary) and t.txn_id = unhex(j.txn)
-            where j.named and j.seq > 1 and t.sealed and t.kind in ('check', 'reserve', 'coalesced', 'unchecked');
+            where j.named and j.seq > 1 and t.sealed and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer');
             if v_stale is not null and not p_skip_locked then
                 call zone_error('moved', null, null, null);
             end if;
@@ -494,13 +506,14 @@ begin
             call zone_error('insert id', @@session.insert_id, null, null);
         end if;
         insert into zone_txn (
-            txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
-            spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at,
+            txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, band, cost, spent,
+            spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at, ends_at,
             member, salt, row_hash
         )
         select unhex(j.txn), j.zone_id, j.zone_version, cast(j.key_text as binary), j.seq, j.kind, j.checks, j.blocked,
-            j.reason, j.critical, j.cost, j.spent, j.spent_total, j.remaining, j.zone_limit, j.retry_after_us, j.delay_us,
-            j.level, j.strikes, date_add(v_epoch, interval j.at_us microsecond),
+            j.reason, j.critical, j.band, j.cost, j.spent, j.spent_total, j.remaining, j.zone_limit, j.retry_after_us,
+            j.delay_us, j.level, j.strikes, date_add(v_epoch, interval j.target_us microsecond),
+            date_add(v_epoch, interval j.at_us microsecond),
             date_add(v_epoch, interval if(j.seq = j.was_seq + 1, j.was_us, j.at_us) microsecond),
             date_add(v_epoch, interval least(j.ends_us, v_last_us) microsecond), cast(j.member as binary),
             if(j.seq = 1, unhex(j.salt), null), unhex(coalesce(j.row_hash, j.head_hash))
@@ -533,13 +546,33 @@ begin
                 reason         varchar(20) character set ascii path '$[16]',
                 member         varchar(255) character set utf8mb4 path '$[17]',
                 txn            varchar(32) character set ascii path '$[18]',
-                row_hash       varchar(64) character set ascii path '$[19]'
+                row_hash       varchar(64) character set ascii path '$[19]',
+                band           int path '$[20]',
+                target_us      bigint path '$[21]'
             )
         )) j
         where not coalesce(json_contains(v_stale, cast(j.place as char)), false);
         -- MySQL takes 0 too, and does not tell it beforehand.
         if last_insert_id() = 0 and json_length(coalesce(v_stale, json_array())) < v_heads then
             call zone_error('insert id', 0, null, null);
+        end if;
+        if v_leases then
+            -- A lease takes the place of the one that its client had.
+            delete d
+            from json_table(p_heads, '$[*]' columns (
+                place    for ordinality,
+                zone_id  int path '$[0]',
+                key_text varchar(255) character set utf8mb4 path '$[13]',
+                nested path '$[17][*]' columns (
+                    seq    bigint path '$[1]',
+                    kind   varchar(20) character set ascii path '$[15]',
+                    member varchar(255) character set utf8mb4 path '$[17]'
+                )
+            )) j
+            straight_join zone_hold d force index (primary)
+                on d.zone_id = j.zone_id and d.bucket_key = cast(j.key_text as binary)
+            where j.kind = 'lease' and d.member = cast(j.member as binary) and d.seq < j.seq
+                and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
         end if;
         if v_parts then
             delete d
@@ -555,7 +588,8 @@ begin
                     and d.ends_at <= date_add(v_epoch, interval j.at_us microsecond)
             where j.ended and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
             insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
-            select j.zone_id, cast(j.key_text as binary), j.seq, date_add(v_epoch, interval j.at_us microsecond), j.amount,
+            select j.zone_id, cast(j.key_text as binary), j.seq,
+                date_add(v_epoch, interval coalesce(j.charged_us, j.at_us) microsecond), j.amount,
                 date_add(v_epoch, interval least(j.ends_us, v_last_us) microsecond), cast(j.member as binary)
             from json_table(p_heads, '$[*]' columns (
                 place    for ordinality,
@@ -563,10 +597,11 @@ begin
                 at_us    bigint path '$[6]',
                 key_text varchar(255) character set utf8mb4 path '$[13]',
                 nested path '$[12][*]' columns (
-                    seq     bigint path '$[0]',
-                    amount  bigint path '$[1]',
-                    ends_us bigint path '$[2]',
-                    member  varchar(255) character set utf8mb4 path '$[3]'
+                    seq        bigint path '$[0]',
+                    amount     bigint path '$[1]',
+                    ends_us    bigint path '$[2]',
+                    member     varchar(255) character set utf8mb4 path '$[3]',
+                    charged_us bigint path '$[4]'
                 )
             )) j
             where j.seq is not null and not coalesce(json_contains(v_stale, cast(j.place as char)), false);

@@ -165,7 +165,7 @@ begin
     close c_more;
     if json_length(p_txns) > 0 then
         select cast(c.place as signed) as past_place, t.id, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.blocked, t.reason,
-            t.critical, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
+            t.critical, t.band, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
             t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt,
             t.row_hash
         from json_table(p_txns, '$[*]' columns (

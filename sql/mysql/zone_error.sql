@@ -53,6 +53,9 @@ begin
         when 'charge reserved' then
             set v_number = 31002;
             set v_message = 'the transaction is a reservation; settle or cancel it';
+        when 'taken' then
+            set v_number = 31002;
+            set v_message = 'the transaction is what a process took for local decisions; the process gives back what it did not spend';
         when 'charge of slot' then
             set v_number = 31002;
             set v_message = 'the transaction holds a slot; release it';
@@ -126,6 +129,12 @@ begin
             set v_message = concat(
                 'member of ', v_first, ' bytes cannot be used; a member is 1 to 255 bytes without control characters'
             );
+        when 'capacity' then
+            set v_number = 31003;
+            set v_message = 'the zone hands out capacity, and decides no checks; take a lease of it';
+        when 'queue' then
+            set v_number = 31003;
+            set v_message = 'the zone is a queue, and decides no checks; offer an item to it';
         when 'ttl' then
             set v_number = 31003;
             set v_message = concat('nothing can be reserved in a zone of ', v_first, '; use a check');

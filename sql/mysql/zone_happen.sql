@@ -180,7 +180,7 @@ happen: begin
     set o_spent = 0;
     if v_undoes then
         call zone_txn_find(
-            p_zone_id, v_key, p_txn_id, 'check,reserve,unchecked', v_seq, v_last_us, p_joined, o_id, v_row_kind,
+            p_zone_id, v_key, p_txn_id, 'check,reserve,unchecked,local', v_seq, v_last_us, p_joined, o_id, v_row_kind,
             v_head_version, v_row_seq, v_blocked, v_reason, v_row_cost, v_row_spent, v_zone_limit, o_remaining,
             v_retry_after_us, v_delay_us, v_row_ends_at, v_row_at, v_member
         );
@@ -188,6 +188,7 @@ happen: begin
         set v_ended = coalesce(v_row_ends_at <= v_now, false);
         case
             when o_id is null then call zone_error('no charge', hex(p_txn_id), null, null);
+            when v_row_kind = 'local' then call zone_error('taken', null, null, null);
             when v_blocked then call zone_error('charge blocked', null, null, null);
             when v_row_spent = 0 then call zone_error('charge of nothing', null, null, null);
             when p_kind = 'refund' and v_row_kind = 'reserve' then call zone_error('charge reserved', null, null, null);
@@ -204,7 +205,7 @@ happen: begin
                 set v_back = if(v_ended, 0, greatest(v_row_spent - p_cost, 0));
                 set o_spent = if(v_ended, p_cost, greatest(p_cost - v_row_spent, 0));
         end case;
-        if v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform') then
+        if v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue') then
             -- Nothing comes back of what a change of policy put something else in place of.
             set v_given = if(v_row_seq <= v_carried_seq, 0, v_back);
             set v_level = least(v_level + v_given * v_per_token, v_limit * v_per_token);
@@ -284,7 +285,8 @@ happen: begin
     call zone_record(
         p_zone_id, v_key, p_txn_id, p_kind, 1, false, if(p_kind = 'unchecked', 'unchecked', 'recorded'), false,
         o_cost, o_spent, v_spent_total + o_spent, o_remaining, v_zone_limit, null, null, v_level, v_strikes,
-        timestampdiff(microsecond, v_epoch, v_row_at), v_back, v_back_seq, v_now_us, v_ends_us, null, p_note, p_actor, null, v_seq,
+        timestampdiff(microsecond, v_epoch, v_row_at), v_back, v_back_seq, v_now_us, v_ends_us,
+        if(p_kind = 'settle', v_member, null), p_note, p_actor, null, v_seq,
         v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
         v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
     );

@@ -42,7 +42,7 @@ begin
     lock in share mode;
     if o_algorithm not in (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
-        'distinct', 'concurrency'
+        'distinct', 'concurrency', 'capacity', 'queue'
     ) then
         call zone_error('algorithm', o_algorithm, null, null);
     end if;
@@ -58,7 +58,7 @@ begin
         if o_calendar is null and o_slots is null then
             set o_window_us = v_window_us;
         end if;
-        if o_algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform') then
+        if o_algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue') then
             set v_burst = null;
         end if;
     end if;

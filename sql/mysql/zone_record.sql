@@ -1,7 +1,8 @@
 -- zone_record: appends a row to a bucket's ledger, with the ban that it brings about, and moves the head; not called
 -- from outside.
 --
--- What ends by itself of a check's charge is held from now on.
+-- What ends by itself of a check's charge is held from now on. A settlement teaches what requests of its shape cost, which is
+-- its p_member.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, whose lock is held
@@ -77,6 +78,7 @@ begin
     -- current_user(), the definer's, nor session_user(), which on a MariaDB from 11.7 on says not from where.
     declare v_login   varchar(400) character set utf8mb4
         default if(p_kind in ('ban', 'unban', 'override', 'override_end'), user(), null);
+    declare v_shapes  text character set utf8mb4;
     declare v_hash    binary(32);
     declare v_id      bigint;
     declare v_ban_id  bigint;
@@ -174,6 +176,15 @@ begin
         values (p_zone_id, p_bucket_key, p_back_seq, v_target, 0, v_target)
         on duplicate key update amount = zone_hold.amount;
     end if;
+    if p_kind = 'settle' and p_member is not null then
+        -- As it is now, whatever the caller's snapshot shows: the row is locked.
+        select b.shapes
+        into v_shapes
+        from zone_bucket_lock b
+        where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
+        for update;
+        call zone_learn(v_shapes, p_member, p_cost, p_now_us, v_shapes);
+    end if;
     -- One statement: a routine that is killed before it has written nothing that counts, and after it all of it.
     -- Rows by their primary keys: by another index MariaDB locks the gap beside, under a joined caller's isolation.
     update zone_bucket_lock b
@@ -202,6 +213,7 @@ begin
         b.carried_seq = p_carried_seq,
         b.override_seq = p_override_seq,
         b.holding = p_holding or v_holds,
+        b.shapes = coalesce(v_shapes, b.shapes),
         b.row_hash = v_hash
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     set o_id = v_id;

@@ -18,6 +18,12 @@ begin
     elsif p_member is not null then
         perform zone_error('member', p_algorithm);
     end if;
+    if p_algorithm = 'capacity' and p_cost > 0 then
+        perform zone_error('capacity');
+    end if;
+    if p_algorithm = 'queue' and p_cost > 0 then
+        perform zone_error('queue');
+    end if;
     if p_ttl_us is not null and zone_family(p_algorithm) = 'held' then
         perform zone_error('ttl', p_algorithm);
     end if;

@@ -44,7 +44,7 @@ begin
     v_head := v_brought.head;
     v_level := v_head.level;
     v_banned := coalesce(v_head.banned_until > c_now, false);
-    if c_family = 'held' or p_member is not null then
+    if c_family = 'held' or v_zone.algorithm = 'queue' or p_member is not null then
         perform zone_ask_validate(p_zone.algorithm, p_cost, p_member, p_ttl_us);
     end if;
 

@@ -6,7 +6,8 @@
 -- totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
 --
 -- Arguments  p_heads        the buckets, in the byte order of (zone_id, bucket_key)
---            p_rows         the rows, those of a bucket in their order: checks, and bans that these brought about
+--            p_rows         the rows, those of a bucket in their order: checks, and bans that these brought about; leases; what
+--                           is taken for local decisions, and settlements of it
 --            p_parts        what of their charges ends by itself
 --            p_together     all buckets move, or none
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
@@ -49,6 +50,8 @@ declare
     v_new      int := 0;
     v_made     int;
     v_named    boolean := false;
+    v_leases   boolean := false;
+    v_settles  boolean := false;
     v_opened   boolean := false;
     v_current  boolean;
     v_durable  boolean;
@@ -84,14 +87,15 @@ begin
         while p_rows[v_next].head = v_place loop
             v_row := p_rows[v_next];
             if (
-                v_row.kind in ('check', 'reserve', 'coalesced', 'ban')
+                v_row.kind in ('check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'settle', 'offer', 'take', 'extend', 'done', 'requeue', 'evict')
                 and (
                     v_row.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
                     or (not v_row.blocked and v_row.reason in ('within_limit', 'soft', 'off', 'recorded'))
                 )
-                and (v_row.kind = 'ban') = (v_row.reason = 'recorded')
+                and (v_row.kind in ('ban', 'settle', 'extend', 'done', 'requeue', 'evict')) = (v_row.reason = 'recorded')
                 and (v_row.kind <> 'ban' or (v_row.txn_id = v_before.txn_id and v_before.kind <> 'ban'))
-                and (v_row.checks = 1 or v_row.kind = 'coalesced')
+                and (v_row.checks = 1 or v_row.kind in ('coalesced', 'lease', 'take', 'extend', 'done', 'requeue'))
+                and (v_row.band is null) = (v_row.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
                 and v_row.cost between 0 and 1099511627776
                 and octet_length(v_row.row_hash) = 32
                 and (v_row.salt is null or v_row.seq = 1)
@@ -110,6 +114,8 @@ begin
             ) is not true then
                 perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
             end if;
+            v_leases := v_leases or v_row.kind = 'lease';
+            v_settles := v_settles or v_row.kind = 'settle';
             v_named := v_named or coalesce(v_row.named and v_row.seq > 1, true);
             v_before := v_row;
             v_next := v_next + 1;
@@ -137,7 +143,11 @@ begin
         cross join lateral (select p_heads[p.head] as moves offset 0) h
         where (
             p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
-            and p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at
+            and (
+                (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
+                -- What a settlement gives back is of an earlier row.
+                or (v_settles and p.seq <= (h.moves).was_seq and p.charged_at <= (h.moves).was_at and p.ends_at = (h.moves).last_at)
+            )
         ) is not true
         limit 1;
     end if;
@@ -254,7 +264,7 @@ begin
                 select t.zone_id, t.bucket_key, t.txn_id
                 from zone_txn t
                 where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
-                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked')
+                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
                 order by t.zone_id, t.bucket_key, t.txn_id
                 limit 1
             ) t
@@ -290,11 +300,12 @@ begin
 
     -- 4. Write.
     insert into zone_txn (
-        txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent, spent_total,
-        remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, salt, row_hash
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, band, cost, spent, spent_total,
+        remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at, ends_at, member, salt,
+        row_hash
     )
-    select r.txn_id, r.zone_id, r.zone_version, r.bucket_key, r.seq, r.kind, r.checks, r.blocked, r.reason, r.critical, r.cost,
-        r.spent, r.spent_total, r.remaining, r.zone_limit, r.retry_after_us, r.delay_us, r.level, r.strikes, r.created_at,
+    select r.txn_id, r.zone_id, r.zone_version, r.bucket_key, r.seq, r.kind, r.checks, r.blocked, r.reason, r.critical, r.band, r.cost,
+        r.spent, r.spent_total, r.remaining, r.zone_limit, r.retry_after_us, r.delay_us, r.level, r.strikes, r.target_at, r.created_at,
         r.prev_at, r.ends_at, r.member, r.salt, r.row_hash
     from unnest(p_rows) as r
     where fates[r.head] = 0;
@@ -317,6 +328,13 @@ begin
         row_hash = h.row_hash
     from unnest(p_heads) with ordinality as h
     where not h.is_new and fates[h.ordinality] = 0 and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
+    if v_leases then
+        -- A lease takes the place of the one that its client had.
+        delete from zone_hold d
+        using unnest(p_rows) as r
+        where r.kind = 'lease' and fates[r.head] = 0
+            and d.zone_id = r.zone_id and d.bucket_key = r.bucket_key and d.member = r.member and d.seq < r.seq;
+    end if;
     if cardinality(p_parts) > 0 then
         delete from zone_hold d
         using unnest(p_heads) with ordinality as h

@@ -38,6 +38,9 @@ begin
         when 'charge reserved' then
             v_code := 'TG002';
             v_message := 'the transaction is a reservation; settle or cancel it';
+        when 'taken' then
+            v_code := 'TG002';
+            v_message := 'the transaction is what a process took for local decisions; the process gives back what it did not spend';
         when 'charge of slot' then
             v_code := 'TG002';
             v_message := 'the transaction holds a slot; release it';
@@ -80,6 +83,12 @@ begin
         when 'member bytes' then
             v_code := 'TG003';
             v_message := 'member of %s bytes cannot be used; a member is 1 to 255 bytes without control characters';
+        when 'capacity' then
+            v_code := 'TG003';
+            v_message := 'the zone hands out capacity, and decides no checks; take a lease of it';
+        when 'queue' then
+            v_code := 'TG003';
+            v_message := 'the zone is a queue, and decides no checks; offer an item to it';
         when 'ttl' then
             v_code := 'TG003';
             v_message := 'nothing can be reserved in a zone of %s; use a check';

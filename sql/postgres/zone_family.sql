@@ -11,8 +11,8 @@ language sql
 as $$
     select case
         when p_algorithm in ('sliding-log', 'fixed-window', 'sliding-counter') then 'window'
-        when p_algorithm in ('distinct', 'concurrency') then 'held'
-        when p_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform') then 'level'
+        when p_algorithm in ('distinct', 'concurrency', 'capacity') then 'held'
+        when p_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue') then 'level'
         else zone_error('algorithm', p_algorithm)::text
     end
 $$;

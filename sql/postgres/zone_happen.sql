@@ -6,6 +6,7 @@
 --            p_now        the time
 --            p_txn_id, p_kind, p_cost, p_spent, p_target_at, p_ends_at, p_note, p_actor  columns of the row
 --            p_override   the limit that the row sets
+--            p_member     of a settlement the shape of the request, of which it teaches the cost
 -- Result     one zone_recorded; what remains is what a peek finds afterwards
 -- Locks      the bucket's row, which the caller holds
 -- Errors     TG005 the ledger lacks rows of the window
@@ -22,7 +23,8 @@ create function zone_happen(
     p_ends_at   timestamptz default null,
     p_note      text        default null,
     p_actor     text        default null,
-    p_override  zone_override default null
+    p_override  zone_override default null,
+    p_member    text          default null
 )
 returns zone_recorded
 language plpgsql
@@ -42,21 +44,26 @@ begin
     v_head.row_hash := sha256(p_head.row_hash || zone_txn_bytes(
         p_txn_id, v_head.seq, v_head.zone_version, 1, false, false, p_cost, p_spent,
         v_head.spent_total, v_peek.remaining, v_peek.zone_limit, null, null, v_head.level, v_head.strikes, p_target_at,
-        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, null, p_note, p_actor, c_login, p_override)
+        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, p_member, p_note, p_actor, c_login, p_override)
     ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, note, actor, login,
+        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, member, note, actor, login,
         salt, row_hash
     )
     values (
         p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, false,
         c_reason, p_cost, p_spent, v_head.spent_total, v_peek.remaining, v_peek.zone_limit, v_head.level,
-        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_note, p_actor, c_login,
+        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_member, p_note, p_actor, c_login,
         case when v_head.seq = 1 then v_head.salt end, v_head.row_hash
     )
     returning zone_txn.id into v_id;
     perform zone_head_set(v_head);
+    if p_kind = 'settle' and p_member is not null then
+        update zone_bucket_lock b
+        set shapes = zone_learn(b.shapes, p_member, p_cost, zone_us(p_now))
+        where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key;
+    end if;
     return (
         v_id, p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, p_cost, p_spent,
         v_peek.remaining, p_ends_at, p_now, false

@@ -80,7 +80,7 @@ begin
         from zone_txn t
         where t.bucket_key = p_bucket_key -- finds the shard, where there are several
             and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-            and t.kind in ('check', 'reserve', 'unchecked')
+            and t.kind in ('check', 'reserve', 'unchecked', 'local')
         order by t.zone_id, t.bucket_key, t.txn_id
         limit 1
     ) t
@@ -90,7 +90,9 @@ begin
     end if;
     v_slot := v_charge.ends_at is not null and v_charge.kind <> 'reserve' and v_charge.member is null;
     v_ended := coalesce(v_charge.ends_at <= v_now, false);
-    if v_charge.blocked then
+    if v_charge.kind = 'local' then
+        perform zone_error('taken');
+    elsif v_charge.blocked then
         perform zone_error('charge blocked');
     elsif v_charge.spent = 0 then
         perform zone_error('charge of nothing');
@@ -136,7 +138,8 @@ begin
         v_next.holding := true;
     end if;
     return zone_happen(
-        v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, v_back), v_extra, v_charge.created_at
+        v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, v_back), v_extra, v_charge.created_at,
+        p_member => case when p_kind = 'settle' then v_charge.member end
     );
 end
 $$;

@@ -11,7 +11,7 @@ use crate::entry::{Kind, LedgerRow};
 const KEPT: usize = 256;
 
 /// A row, as far as later ones need it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub txn: Uuid,
     pub seq: i64,
@@ -23,6 +23,8 @@ pub(crate) struct Step {
     kind: Kind,
     blocked: bool,
     member: bool,
+    /// Of a reservation whose cost was predicted.
+    shape: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +68,7 @@ impl Book {
             kind: row.kind,
             blocked: row.blocked,
             member: row.member.is_some(),
+            shape: row.member.as_deref().filter(|_| row.is_predicted()).map(Box::from),
         });
     }
 
@@ -89,13 +92,24 @@ impl Book {
     }
 
     pub fn charge(&self, txn: Uuid, at_us: i64) -> Found {
-        let from = self.steps.partition_point(|step| step.at_us < at_us);
-        let mut same = self.steps.range(from..).take_while(|step| step.at_us == at_us);
-        match same.find(|step| step.txn == txn && step.kind.is_check()) {
+        match self.step(txn, at_us) {
             Some(step) => Found::Charge(step.charge()),
-            None if self.forgotten && from == 0 => Found::Forgotten,
+            None if self.forgotten && self.steps.front().is_none_or(|step| step.at_us >= at_us) => {
+                Found::Forgotten
+            }
             None => Found::Nothing,
         }
+    }
+
+    /// The shape of a reservation whose cost was predicted.
+    pub fn shape(&self, txn: Uuid, at_us: i64) -> Option<&str> {
+        self.step(txn, at_us)?.shape.as_deref()
+    }
+
+    fn step(&self, txn: Uuid, at_us: i64) -> Option<&Step> {
+        let from = self.steps.partition_point(|step| step.at_us < at_us);
+        let mut same = self.steps.range(from..).take_while(|step| step.at_us == at_us);
+        same.find(|step| step.txn == txn && step.kind.is_charge())
     }
 
     /// What was charged at a time or later, oldest first.
@@ -129,6 +143,7 @@ impl Step {
             spent: self.spent,
             blocked: self.blocked,
             reserved: self.kind == Kind::Reserve,
+            taken: self.kind == Kind::Local,
             member: self.member,
             ends_us: self.ends_us,
         }

@@ -5,6 +5,7 @@
 //! the bucket is not reported for it.
 
 mod dropped;
+mod items;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::fault::{Fault, FaultKind};
 use super::hashed::hashed;
 use super::replay::Replay;
 use crate::chain::{self, Hash, Salt};
-use crate::decide::{Exception, Hold, Version};
+use crate::decide::{Exception, Hold, Shape, Version};
 use crate::entry::{Kind, LedgerRow};
 use crate::store::StoredHead;
 
@@ -155,7 +156,7 @@ impl<'z> Checking<'z> {
         let edited = self.chain(row, gap);
         self.meet_dropped(row);
         self.once(row);
-        let doubt = self.replay.is_in_doubt(row.at_us) || self.replay.lacks_dropped(row);
+        let doubt = self.replay.doubts(row) || self.replay.lacks_dropped(row);
         let replayed = self.replay.next(row, charging);
         if edited {
             self.replay.doubt(row.at_us);
@@ -248,7 +249,7 @@ impl<'z> Checking<'z> {
     /// A transaction is decided once in a bucket, and ended once.
     fn once(&mut self, row: &LedgerRow) {
         let seen = match row.kind {
-            kind if kind.is_check() => &mut self.decided,
+            kind if kind.is_charge() => &mut self.decided,
             kind if kind.is_undo() => &mut self.ended,
             _ => return,
         };
@@ -275,6 +276,7 @@ impl<'z> Checking<'z> {
             same("bans", head.bans == derived.bans);
             same("ban_strikes", head.ban_strikes == derived.ban_strikes);
             same("carried", head.carried == derived.carried);
+            same("shapes", self.known(&stored.shapes) == self.known(self.replay.shapes()));
             same("override_seq", stored.override_seq == derived.exception.map(|own| own.seq));
             same("holding", stored.holding || !self.replay.holds().iter().any(|hold| self.stays(hold)));
         }
@@ -282,6 +284,14 @@ impl<'z> Checking<'z> {
             let why = format!("the head says otherwise than its last row: {}", wrong.join(", "));
             self.fault(FaultKind::WrongHead, Some(row), None, why);
         }
+    }
+
+    /// What of the shapes is known still, whatever it is that they were written down in order of.
+    fn known(&self, shapes: &[Shape]) -> Vec<Shape> {
+        let at_us = self.now_us.max(self.replay.head().last_us);
+        let mut known: Vec<_> = shapes.iter().filter(|shape| shape.is_known(at_us)).cloned().collect();
+        known.sort_unstable();
+        known
     }
 
     /// The holds as they are stored, at the moment when the head was that of the last row.

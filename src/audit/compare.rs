@@ -46,6 +46,7 @@ pub(super) fn compare(row: &LedgerRow, derived: &LedgerRow) -> Replayed {
     }
     columns!(
         kind "kind", txn_id "txn_id", checks "checks", blocked "blocked", reason "reason", critical "critical",
+        band "band",
         cost "cost", spent "spent", spent_total "spent_total", remaining "remaining", zone_limit "zone_limit",
         retry_after_us "retry_after_us", delay_us "delay_us", level "level", strikes "strikes",
         target_us "target_at", at_us "created_at", prev_us "prev_at", ends_us "ends_at", member "member"

@@ -10,7 +10,7 @@ use super::Auditor;
 use super::book::Book;
 use super::compare::Replayed;
 use super::replay::Replay;
-use crate::decide::{self, Ask, Exception, Need, Seen, Version, decide};
+use crate::decide::{self, Ask, Claim, Exception, Load, Need, SHARED_SHAPE, Seen, Shelf, Version, decide};
 use crate::decision::Reason;
 use crate::entry::{Entry, Kind, LedgerRow};
 use crate::error::{Error, Result};
@@ -18,7 +18,8 @@ use crate::store::{At, Bucket, Range, StoredHead, beginning};
 use crate::zone::{Family, ZoneVersion};
 
 pub use super::explained::{
-    Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Level,
+    Bar, Binding, Carry, Counted, CountedCharge, Explained, ExplainedRow, Fade, Leased, Level, OtherLease,
+    Queued, Taught,
 };
 
 /// Rows that are read at a time.
@@ -128,11 +129,12 @@ impl<'s> Explaining<'s> {
                     self.replay.begin_behind(dropped.head.seq, &dropped.head);
                 }
                 let charging = self.charging(row).await?;
+                self.replay.settle(row);
                 let facts = wanted.iter().any(|wanted| wanted.id == row.id).then(|| self.facts(row));
                 let doubt = if self.replay.lacks_dropped(row) {
                     Some("it may depend on rows that were dropped")
                 } else {
-                    let doubt = self.replay.is_in_doubt(row.at_us);
+                    let doubt = self.replay.doubts(row);
                     doubt.then_some("a row before it, on which it depends, is missing or was changed")
                 };
                 let replayed = self.replay.next(row, charging.as_ref());
@@ -155,7 +157,8 @@ impl<'s> Explaining<'s> {
             return Ok(None);
         }
         let rows = self.auditor.read(|store| store.ledger_txn(row.txn_id)).await?;
-        let mut rows = rows.into_iter().filter(|(bucket, row)| *bucket == self.bucket && row.kind.is_check());
+        let mut rows =
+            rows.into_iter().filter(|(bucket, row)| *bucket == self.bucket && row.kind.is_charge());
         Ok(rows.next().map(|(_, row)| row))
     }
 
@@ -170,6 +173,9 @@ impl<'s> Explaining<'s> {
             ban: None,
             counted: None,
             level_was: None,
+            leased: None,
+            predicted: None,
+            queued: None,
             left_before: None,
             passes_at: row.retry_after_us.map(|us| time(row.at_us.saturating_add(us))).transpose()?,
             reproduced: None,
@@ -191,7 +197,52 @@ impl<'s> Explaining<'s> {
         }
         explained.counted = self.counted(row, bucket, book, &seen)?;
         explained.level_was = level(row, bucket, &seen)?;
+        explained.leased = self.leased(row, bucket, book)?;
+        explained.predicted = self.predicted(row)?;
+        explained.queued = row.kind.is_of_queue().then(|| {
+            let Load { waiting, away } = self.replay.items().load();
+            Queued { waiting, away }
+        });
         Ok(explained)
+    }
+
+    /// What a lease was a share of.
+    fn leased(&self, row: &LedgerRow, bucket: decide::Bucket<'_>, book: &Book) -> Result<Option<Leased>> {
+        let (Kind::Lease, Some(client), Some(band)) = (row.kind, row.member.as_deref(), row.band) else {
+            return Ok(None);
+        };
+        let claim = Claim { client, wants: row.cost, weight: row.checks, band };
+        let leases = self.replay.leases();
+        let granted = decide::lease(bucket, leases, book, claim, row.at_us).map_err(failed)?;
+        let others = leases.iter().filter(|lease| lease.client != client && lease.ends_us > row.at_us);
+        let others = others.map(|lease| {
+            Ok(OtherLease {
+                seq: lease.seq,
+                client: lease.client.clone(),
+                wants: lease.wants,
+                weight: lease.weight,
+                band: lease.band,
+                has: lease.has,
+                ends_at: time(lease.ends_us)?,
+            })
+        });
+        let others = others.collect::<Result<_>>()?;
+        Ok(Some(Leased { share: granted.share, since: time(granted.since_us)?, others }))
+    }
+
+    /// What the cost of a reservation was predicted from.
+    fn predicted(&self, row: &LedgerRow) -> Result<Option<Taught>> {
+        let shape = row.member.as_deref().filter(|_| row.is_predicted());
+        let known = shape.and_then(|shape| decide::predict(self.replay.shapes(), shape, row.at_us));
+        let taught = known.map(|known| {
+            Ok(Taught {
+                cost: known.cost(),
+                samples: known.samples,
+                learned_at: time(known.learned_us)?,
+                shared: known.name == SHARED_SHAPE,
+            })
+        });
+        taught.transpose()
     }
 
     /// Which charges counted.
@@ -293,6 +344,7 @@ impl<'s> Explaining<'s> {
             blocked: row.blocked,
             reason: row.reason,
             critical: row.critical,
+            band: row.band,
             member: row.member.clone(),
             cost: row.cost,
             spent: row.spent,

@@ -52,6 +52,12 @@ pub struct ExplainedRow {
     pub counted: Option<Counted>,
     /// The level at that moment, where the zone has one.
     pub level_was: Option<Level>,
+    /// Of a lease: what it was a share of.
+    pub leased: Option<Leased>,
+    /// Of a reservation whose cost was to be predicted: what that was predicted from. None also where nothing was known.
+    pub predicted: Option<Taught>,
+    /// Of a row of a queue: how much was in it before.
+    pub queued: Option<Queued>,
     /// What a check like it could have spent before it; None when rows before it are missing.
     pub left_before: Option<i64>,
     /// When the same request would have passed, had nothing else arrived; None when it passed, or never would.
@@ -62,6 +68,21 @@ pub struct ExplainedRow {
     pub differences: Vec<Difference>,
     /// Why it cannot be derived.
     pub missing: Option<String>,
+}
+
+/// What a prediction was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Taught {
+    /// The cost that was predicted.
+    pub cost: i64,
+    /// From how many settlements.
+    pub samples: i64,
+    /// When the last of them was.
+    pub learned_at: DateTime<Utc>,
+    /// True when they were of all shapes together that were not kept apart.
+    pub shared: bool,
 }
 
 /// A ban or an override, as its row in the bucket's ledger has it.
@@ -134,6 +155,51 @@ pub struct Carry {
     pub at: DateTime<Utc>,
     /// How much it is.
     pub amount: i64,
+}
+
+/// How much was in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Queued {
+    /// Units that waited.
+    pub waiting: i64,
+    /// Units that were taken, or given back for a time.
+    pub away: i64,
+}
+
+/// What a lease was a share of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Leased {
+    /// What it could have, were what the others hold their shares already.
+    pub share: i64,
+    /// Since when the client has had leases that followed each other.
+    pub since: DateTime<Utc>,
+    /// The leases of the other clients at that moment, in the order of their rows.
+    pub others: Vec<OtherLease>,
+}
+
+/// A lease of another client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct OtherLease {
+    /// Its row in the bucket's ledger.
+    pub seq: i64,
+    /// Whose it was.
+    pub client: String,
+    /// What it wanted.
+    pub wants: i64,
+    /// For how many it stood.
+    pub weight: i32,
+    /// How important it was: 0 is the most.
+    pub band: u8,
+    /// What it had.
+    pub has: i64,
+    /// When it was to end.
+    pub ends_at: DateTime<Utc>,
 }
 
 /// A charge that counted.

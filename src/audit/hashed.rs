@@ -13,6 +13,7 @@ pub(super) fn hashed(row: &LedgerRow, exception: Option<Exception>) -> chain::Ro
         checks: row.checks,
         blocked: row.blocked,
         critical: row.critical,
+        band: row.band,
         cost: row.cost,
         spent: row.spent,
         spent_total: row.spent_total,

@@ -81,7 +81,7 @@ fn may_drop(removal: &Removal, versions: &[Chained]) -> bool {
     let known = versions.iter().map(|version| version.version.clone());
     let known: Vec<ZoneVersion> = known.take_while(|version| version.changed_at <= at).collect();
     let was_last = |number: &usize| known.get(*number).is_none_or(|next| next.changed_at > at - WITHIN);
-    let facts = Facts { zone_id: 0, override_us: None, open: None };
+    let facts = Facts { zone_id: 0, override_us: None, open: None, offered: None };
     known.is_empty()
         || (1..=known.len())
             .filter(was_last)

@@ -4,16 +4,22 @@
 //! Memory is bounded by what the longest window of the zone holds, however long the ledger is.
 
 mod derive;
+mod items;
+mod queue;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::book::{Book, Found};
 use super::compare::compare;
-use crate::decide::{Bucket, Exception, Head, Hold, Version};
+use crate::decide::{Bucket, Exception, Head, Hold, SHAPE_AGE_US, Shape, Standing, Version, learn};
 use crate::entry::Kind;
 use crate::zone::Family;
+use queue::Evicted;
+
+pub(super) use items::Items;
 
 pub use super::compare::{Difference, Replayed};
 pub use crate::entry::LedgerRow;
@@ -42,8 +48,16 @@ pub struct Replay {
 struct State {
     head: Head,
     holds: Vec<Hold>,
+    /// The leases of capacity among them, with what was asked for.
+    leases: Vec<Standing>,
+    /// What settlements taught.
+    shapes: Vec<Shape>,
     /// The ban that the last row brought about, which is the next row.
     ban: Option<Ban>,
+    /// The items of a queue.
+    items: Items,
+    /// What the last offer evicted: the next rows.
+    evicted: VecDeque<Evicted>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +93,14 @@ struct Derived {
     head: Head,
     hold: Option<Hold>,
     ban: Option<Ban>,
+    evicted: VecDeque<Evicted>,
+}
+
+impl Derived {
+    /// A row that leaves nothing but the head, and what it says itself.
+    fn of(row: LedgerRow, head: Head) -> Self {
+        Self { row, head, hold: None, ban: None, evicted: VecDeque::new() }
+    }
 }
 
 impl Replay {
@@ -118,7 +140,9 @@ impl Replay {
             matches!(family, Family::Level | Family::Held) || version.policy.ban().is_some()
         };
         self.state.holds.clear();
+        (self.state.items, self.state.evicted) = Default::default();
         (self.state.head, self.state.ban, self.other) = (Head { seq, ..*left }, None, None);
+        self.state.shapes.clear();
         self.book.clear((left.spent_total, left.strikes), true);
         self.whole = false;
         self.dropped = Some(Dropped {
@@ -144,7 +168,8 @@ impl Replay {
     pub(super) fn lacks_dropped(&self, row: &LedgerRow) -> bool {
         self.dropped.is_some_and(|dropped| {
             let of_theirs = row.target_us.is_some_and(|us| us <= dropped.last_us);
-            dropped.unsettled || row.at_us <= dropped.until_us || of_theirs
+            let taught = row.is_predicted() && row.at_us.saturating_sub(dropped.last_us) < SHAPE_AGE_US;
+            dropped.unsettled || row.at_us <= dropped.until_us || of_theirs || taught
         })
     }
 
@@ -195,10 +220,12 @@ impl Replay {
     /// After a row that cannot be derived it goes on from what that row says; or, if only so the next row can be derived,
     /// from what the row should have said.
     pub fn next(&mut self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Replayed {
+        self.settle(row);
         let mut derived = self.derive(row, charging);
         let mut replayed = judge(row, &derived);
         if let Some(mut other) = self.other.take().filter(|_| replayed != Replayed::Same) {
             std::mem::swap(&mut self.state, &mut other.state);
+            self.state.items.settle(row.at_us);
             self.book.correct_last(&other.derived);
             let again = self.derive(row, charging);
             if judge(row, &again) == Replayed::Same {
@@ -212,10 +239,23 @@ impl Replay {
         replayed
     }
 
+    /// Lets become of items what became of them by itself before a row of their queue.
+    pub(super) fn settle(&mut self, row: &LedgerRow) {
+        if row.kind.is_of_queue() {
+            self.state.items.settle(row.at_us);
+        }
+    }
+
     /// True while a row that could not be derived, or is missing, is in the window of those that come now: then it may
     /// be why they cannot be derived either.
     pub fn is_in_doubt(&self, at_us: i64) -> bool {
         self.doubt_until_us.is_some_and(|until_us| at_us <= until_us)
+    }
+
+    /// The same of a row; a prediction depends on rows of its own window.
+    pub(super) fn doubts(&self, row: &LedgerRow) -> bool {
+        let back_us = if row.is_predicted() { SHAPE_AGE_US } else { 0 };
+        self.is_in_doubt(row.at_us.saturating_sub(back_us))
     }
 
     /// The bucket before a row of its ledger, with the versions that the row is decided by.
@@ -226,6 +266,26 @@ impl Replay {
     /// What the last row left behind.
     pub(super) fn head(&self) -> &Head {
         &self.state.head
+    }
+
+    /// The leases of capacity, some of which may have ended.
+    pub(super) fn leases(&self) -> &[Standing] {
+        &self.state.leases
+    }
+
+    /// What settlements taught; some of it may be too old.
+    pub(super) fn shapes(&self) -> &[Shape] {
+        &self.state.shapes
+    }
+
+    /// Is it a queue?
+    pub(super) fn is_queue(&self) -> bool {
+        self.versions.last().is_some_and(|version| version.policy.queueing().is_some())
+    }
+
+    /// The items of a queue, as of its last row.
+    pub(super) fn items(&self) -> &Items {
+        &self.state.items
     }
 
     /// What is held, and what has ended of charges that may still be asked about.
@@ -274,7 +334,7 @@ impl Replay {
             }
         }
         match derived {
-            Ok(Derived { row: said, head, hold, ban }) => {
+            Ok(Derived { row: said, head, hold, ban, evicted }) => {
                 if let Some(hold) = hold {
                     let held = |v: &Version| {
                         v.version == head.zone_version && v.policy.algorithm().family() == Family::Held
@@ -284,10 +344,20 @@ impl Replay {
                     }
                     put(&mut self.state.holds, hold);
                 }
+                self.state.lease(&said);
+                self.record(&said);
+                if said.kind == Kind::Evict {
+                    self.state.evicted.pop_front();
+                } else {
+                    self.state.evicted = evicted;
+                }
                 (self.state.head, self.state.ban) = (head, ban);
-                if *replayed != Replayed::Same {
+                let shapes = (*replayed != Replayed::Same).then(|| self.state.shapes.clone());
+                self.state.learn(&said);
+                if let Some(shapes) = shapes {
                     let state = self.state.clone();
                     self.other = Some(Box::new(Other { state, derived: said, recorded: row.clone() }));
+                    self.state.shapes = shapes;
                     self.adopt(row);
                 }
             }
@@ -313,6 +383,53 @@ impl Replay {
             (head.banned_until_us, head.ban_strikes) = (row.ends_us, strikes);
         }
         self.state.ban = None;
+        self.state.lease(row);
+        self.state.learn(row);
+        self.record(row);
+    }
+
+    /// What a row says of its item, if it is of a queue.
+    fn record(&mut self, row: &LedgerRow) {
+        if row.kind.is_of_queue() {
+            let version = self.versions.iter().find(|version| version.version == row.zone_version);
+            let queueing = version.and_then(|version| version.policy.queueing());
+            self.state.items.record(row, queueing.map_or(i32::MAX, |queueing| queueing.max_takes));
+        }
+    }
+}
+
+impl State {
+    /// A settlement teaches what requests of its shape come to.
+    fn learn(&mut self, row: &LedgerRow) {
+        if let (Kind::Settle, Some(shape)) = (row.kind, &row.member) {
+            learn(&mut self.shapes, shape, row.cost, row.at_us);
+        }
+    }
+
+    /// A lease takes the place of the one that its client had.
+    fn lease(&mut self, row: &LedgerRow) {
+        let (Kind::Lease, Some(client)) = (row.kind, &row.member) else { return };
+        self.holds.retain(|hold| hold.member.as_ref() != Some(client));
+        self.leases.retain(|lease| lease.client != *client && lease.ends_us > row.at_us);
+        let Some(ends_us) = row.ends_us else { return };
+        self.holds.retain(|hold| hold.ends_us > row.at_us);
+        self.holds.push(Hold {
+            seq: row.seq,
+            charged_us: row.at_us,
+            amount: row.spent,
+            ends_us,
+            member: Some(client.clone()),
+        });
+        self.leases.push(Standing {
+            seq: row.seq,
+            since_us: row.target_us.unwrap_or(row.at_us),
+            client: client.clone(),
+            wants: row.cost,
+            weight: row.checks,
+            band: row.band.unwrap_or_default(),
+            has: row.spent,
+            ends_us,
+        });
     }
 }
 

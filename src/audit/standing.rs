@@ -59,7 +59,7 @@ pub struct Standing {
     /// The least wait, in microseconds from `at`, until one unit can be spent; None when it can be now, or never will.
     pub retry_after_us: Option<i64>,
     /// The least wait, in microseconds from `at`, until the whole limit can be spent; 0 when it can be now, None when it
-    /// never will. Of a ban nothing is in it.
+    /// never will, and for a queue. Of a ban nothing is in it.
     pub resets_in_us: Option<i64>,
     /// What of its charges ends by itself and has not ended: reservations, slots, members.
     pub held: Vec<Held>,
@@ -210,6 +210,7 @@ impl Auditor {
                 salt,
                 row_hash,
                 moved_to: None,
+                shapes: Vec::new(),
             }));
         }
         Ok(self.page(|store| store.dropped(&only, 1)).await?.pop())
@@ -240,14 +241,18 @@ impl Auditor {
         let live = |hold: &&Hold| hold.ends_us > now_us && !now_head.forgot(hold.seq);
         let live: Vec<_> = holds.iter().filter(live).collect();
         let nobody = (current.policy.algorithm() == Algorithm::Distinct).then_some(NOBODY);
+        // Where nothing is checked something else is asked for, at any time.
+        let is_checked = !matches!(current.policy.algorithm(), Algorithm::Capacity | Algorithm::Queue);
+        let least = i64::from(is_checked);
         let ask = |cost| Ask { cost, member: nobody.filter(|_| cost > 0), ..Ask::default() };
 
         let found = self.asking(&known, &of, || decide(bucket, &known, &ask(0), now_us)).await?;
-        let one = self.asking(&known, &of, || decide(bucket, &known, &ask(1), now_us)).await?;
+        let one = self.asking(&known, &of, || decide(bucket, &known, &ask(least), now_us)).await?;
         let free = Head { banned_until_us: None, ..head };
         let unbanned = decide::Bucket { head: &free, ..bucket };
         let resets_in_us = match current.policy.algorithm().family() {
             _ if current.policy.mode() == Mode::Off => Some(0),
+            Family::Level if !is_checked => None,
             Family::Held => {
                 let last_us = live.iter().map(|hold| hold.ends_us).max().unwrap_or(now_us);
                 Some(last_us.saturating_sub(now_us))

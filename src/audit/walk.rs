@@ -18,6 +18,9 @@ use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::{At, Bucket, Range, StoredHead, beginning};
 
+/// How often it is looked at what stands in a queue while something happens to it.
+const LOOKS: usize = 5;
+
 /// Rows that are read at a time.
 const PAGE: u32 = 5_000;
 
@@ -338,7 +341,7 @@ impl<'w> Walking<'w> {
         if checking.lacks(row) {
             let bucket = (self.zone.id, checking.key().to_owned());
             let rows = self.auditor.read(|store| store.ledger_txn(row.txn_id)).await?;
-            let mut rows = rows.into_iter().filter(|(other, row)| *other == bucket && row.kind.is_check());
+            let mut rows = rows.into_iter().filter(|(other, row)| *other == bucket && row.kind.is_charge());
             charging = rows.next().map(|(_, row)| row);
         }
         if row.seq > checking.seq() + 1 && checking.seq() > 0 {
@@ -364,6 +367,29 @@ impl<'w> Walking<'w> {
         }
     }
 
+    /// Where anything happened since, or happens meanwhile, nothing is said of what stands in a queue.
+    async fn compare_items(&self, checking: &mut Checking<'_>, bucket: &Bucket) -> Result<()> {
+        for _ in 0..LOOKS {
+            let (seq, load) = self.auditor.read(|store| store.bucket_load(bucket)).await?;
+            if seq != checking.seq() {
+                return Ok(());
+            }
+            let (mut items, mut after) = (Vec::new(), 0);
+            loop {
+                let page = self.auditor.read(|store| store.bucket_items(bucket, after)).await?;
+                let Some(last) = page.last() else { break };
+                after = last.item.seq;
+                items.extend(page.iter().map(|stored| (stored.item, stored.is_genuine())));
+            }
+            if self.auditor.read(|store| store.bucket_load(bucket)).await? == (seq, load) {
+                let now = self.auditor.read(|store| store.now()).await?;
+                checking.compare_items(load, &items, now.timestamp_micros());
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     async fn end(&mut self, checking: Option<Checking<'_>>) -> Result<()> {
         let Some(mut checking) = checking else { return Ok(()) };
         let erased = self.meet_erased(checking.key()).await?;
@@ -379,6 +405,9 @@ impl<'w> Walking<'w> {
             if seq == checking.seq() {
                 checking.compare_holds(&holds);
             }
+        }
+        if checking.is_queue() {
+            self.compare_items(&mut checking, &bucket).await?;
         }
         let mut now = None;
         if checking.lacks_head() {

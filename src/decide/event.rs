@@ -1,7 +1,7 @@
 //! What happens to a bucket besides checks: a charge is given back or settled, a ban or an override is set or lifted.
 
 use super::bring::Brought;
-use super::{Bucket, Exception, Head, Hold, Ledger, Need, bring, token_bucket};
+use super::{Bucket, Exception, Head, Hold, Ledger, Need, bring, local, token_bucket};
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::zone::{Family, Limit, RunningBuckets};
@@ -18,6 +18,9 @@ pub enum Undo {
     Cancel,
     /// A slot of a zone that counts concurrency is given back.
     Release,
+    /// Of what a process took for local decisions it spent so many units, 0 to what it took. What comes back of the rest is told
+    /// by [`Happened::hold`].
+    Used(i64),
 }
 
 /// A charge, as its ledger row has it.
@@ -33,6 +36,8 @@ pub struct Charge {
     pub blocked: bool,
     /// Is it a reservation?
     pub reserved: bool,
+    /// Did a process take it for local decisions?
+    pub taken: bool,
     /// Does it count a member?
     pub member: bool,
     /// When it ends by itself.
@@ -47,6 +52,7 @@ impl From<&LedgerRow> for Charge {
             spent: row.spent,
             blocked: row.blocked,
             reserved: row.kind == Kind::Reserve,
+            taken: row.kind == Kind::Local,
             member: row.member.is_some(),
             ends_us: row.ends_us,
         }
@@ -115,8 +121,12 @@ pub fn happen(bucket: Bucket<'_>, ledger: &impl Ledger, event: Event, now_us: i6
     let head = &mut happened.head;
     match event {
         Event::Undo(undo, charge) => {
-            let Ended { back, extra, hold } = end(undo, &charge, now_us)?;
-            happened.cost = if let Undo::Settle(cost) = undo { cost } else { back };
+            let Ended { mut back, extra, mut hold } = end(undo, &charge, now_us)?;
+            if charge.taken {
+                back = local::back(&policy, current.changed_us, &charge, back, now_us);
+                hold.iter_mut().for_each(|hold| hold.amount = back);
+            }
+            happened.cost = if let Undo::Settle(cost) | Undo::Used(cost) = undo { cost } else { back };
             happened.spent = extra;
             happened.target_us = Some(charge.at_us);
             happened.hold = hold;
@@ -183,8 +193,23 @@ fn end(undo: Undo, charge: &Charge, now_us: i64) -> Result<Ended> {
     if charge.spent == 0 {
         return conflict("the transaction spent nothing; there is nothing to give back");
     }
-    let slot = charge.ends_us.is_some() && !charge.reserved && !charge.member;
+    let slot = charge.ends_us.is_some() && !charge.reserved && !charge.taken && !charge.member;
     match undo {
+        Undo::Used(units) if charge.taken && !(0..=charge.spent).contains(&units) => {
+            return Err(Error::invalid(format!(
+                "{units} units cannot have been spent of {}, which the process took; use 0 to that",
+                charge.spent
+            )));
+        }
+        Undo::Used(_) if !charge.taken => {
+            return conflict("the transaction took nothing for local decisions");
+        }
+        Undo::Used(_) => {}
+        _ if charge.taken => {
+            return conflict(
+                "the transaction is what a process took for local decisions; the process gives back what it did not spend",
+            );
+        }
         Undo::Refund if charge.reserved => {
             return conflict("the transaction is a reservation; settle or cancel it");
         }
@@ -197,11 +222,13 @@ fn end(undo: Undo, charge: &Charge, now_us: i64) -> Result<Ended> {
         }
         _ => {}
     }
-    let ended = charge.ends_us.is_some_and(|ends_us| ends_us <= now_us);
+    // What was taken does not end by itself: a process that says nothing has spent it.
+    let ended = !charge.taken && charge.ends_us.is_some_and(|ends_us| ends_us <= now_us);
     let (back, extra) = match undo {
         // What ran out was given back by itself.
         Undo::Settle(cost) if ended => (0, cost),
         Undo::Settle(cost) => ((charge.spent - cost).max(0), (cost - charge.spent).max(0)),
+        Undo::Used(units) => (charge.spent - units, 0),
         _ if ended => return conflict("the transaction's time is over; it has ended by itself"),
         _ => (charge.spent, 0),
     };

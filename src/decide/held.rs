@@ -16,7 +16,7 @@ pub(super) fn decide(
     let free = limit.saturating_sub(used).max(0);
     let wanted = match policy.algorithm() {
         Algorithm::Distinct => distinct::wanted(ask, live()),
-        Algorithm::Concurrency => ask.cost,
+        Algorithm::Concurrency | Algorithm::Capacity => ask.cost,
         // The other families hold nothing. They are named, so that a new algorithm is asked for.
         Algorithm::SlidingLog
         | Algorithm::FixedWindow
@@ -24,6 +24,7 @@ pub(super) fn decide(
         | Algorithm::TokenBucket
         | Algorithm::LeakyBucket
         | Algorithm::LeakyQueue
+        | Algorithm::Queue
         | Algorithm::Uniform => ask.cost,
     };
     let verdict = |reason, spent, wait_us| Verdict {

@@ -20,9 +20,11 @@ macro_rules! no_window {
         Algorithm::TokenBucket
             | Algorithm::LeakyBucket
             | Algorithm::LeakyQueue
+            | Algorithm::Queue
             | Algorithm::Uniform
             | Algorithm::Distinct
             | Algorithm::Concurrency
+            | Algorithm::Capacity
     };
 }
 

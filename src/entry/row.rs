@@ -26,6 +26,8 @@ pub struct LedgerRow {
     pub reason: Reason,
     /// Could the check take from the reserve?
     pub critical: bool,
+    /// How important what was asked is: 0 is the most; of leases and items of queues.
+    pub band: Option<u8>,
     /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.
     pub cost: i64,
     /// What was spent.
@@ -66,6 +68,13 @@ pub struct LedgerRow {
     pub row_hash: [u8; 32],
 }
 
+impl LedgerRow {
+    /// Is it a reservation whose cost was to be predicted, by the shape that stands in the place of a member?
+    pub(crate) fn is_predicted(&self) -> bool {
+        self.kind == Kind::Reserve && self.member.is_some()
+    }
+}
+
 /// What a row of the ledger records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -78,6 +87,22 @@ pub enum Kind {
     Coalesced,
     /// A check that passed while the database did not answer.
     Unchecked,
+    /// What of a capacity a client may use for a time.
+    Lease,
+    /// What a process took to decide checks by itself for a time.
+    Local,
+    /// An item was offered to a queue.
+    Offer,
+    /// An item of a queue was taken by a worker.
+    Take,
+    /// A worker keeps an item for longer.
+    Extend,
+    /// An item was worked off.
+    Done,
+    /// A worker gave an item back.
+    Requeue,
+    /// An item had to make room for a more important one.
+    Evict,
     /// What a check spent was given back.
     Refund,
     /// A reservation became a charge.
@@ -102,6 +127,16 @@ impl Kind {
         matches!(self, Self::Check | Self::Reserve | Self::Coalesced | Self::Unchecked)
     }
 
+    /// True for what may have charged something that can be given back.
+    pub(crate) fn is_charge(self) -> bool {
+        self.is_check() || self == Self::Local
+    }
+
+    /// True for what happens to the items of a queue.
+    pub fn is_of_queue(self) -> bool {
+        matches!(self, Self::Offer | Self::Take | Self::Extend | Self::Done | Self::Requeue | Self::Evict)
+    }
+
     /// True for what ends a charge: a transaction has at most one such row in a bucket.
     pub fn is_undo(self) -> bool {
         matches!(self, Self::Refund | Self::Settle | Self::Cancel | Self::Release)
@@ -110,6 +145,8 @@ impl Kind {
 
 names!(
     ledger Kind, "kind",
-    Check "check", Reserve "reserve", Coalesced "coalesced", Unchecked "unchecked", Refund "refund", Settle "settle",
+    Check "check", Reserve "reserve", Coalesced "coalesced", Unchecked "unchecked", Lease "lease", Local "local",
+    Refund "refund", Settle "settle",
     Cancel "cancel", Release "release", Ban "ban", Unban "unban", Override "override", OverrideEnd "override_end",
+    Offer "offer", Take "take", Extend "extend", Done "done", Requeue "requeue", Evict "evict",
 );

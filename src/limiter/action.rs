@@ -453,11 +453,13 @@ fn unknown(txn: Uuid) -> Error {
 /// Is this how such a charge ends?
 fn concerns(undo: Undo, row: &Spending) -> bool {
     let reserved = row.kind == Kind::Reserve;
-    let slot = row.holds && !reserved;
+    let taken = row.kind == Kind::Local;
+    let slot = row.holds && !reserved && !taken;
     row.spent > 0
         && match undo {
-            Undo::Refund => !reserved && !slot,
+            Undo::Refund => !reserved && !slot && !taken,
             Undo::Settle(_) | Undo::Cancel => reserved,
             Undo::Release => slot,
+            Undo::Used(_) => taken,
         }
 }

@@ -42,6 +42,13 @@ impl Inner {
                 tokio::spawn(async move { this.decide(vec![request], Passing::Each, until).await }).await,
             )?);
         }
+        if let Some(decision) = self.shield.as_ref().and_then(|shield| shield.block(&request, &zone)) {
+            trace::decided(&request.zone, Ok(&decision), asked.elapsed());
+            return Ok(decision);
+        }
+        if let Some(decision) = self.decide_here(&request, &zone) {
+            return Ok(decision);
+        }
         let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());
         if let Some(request) = &coalesced
             && let Some(decision) = self.floods.answer(request, asked)
@@ -227,6 +234,7 @@ pub(super) fn until(deadline: Duration) -> Instant {
 
 pub(super) fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
     Request {
+        critical: check.claimed_band() == Some(0),
         zone: check.zone,
         zone_id,
         key: check.key,
@@ -234,8 +242,8 @@ pub(super) fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
         cost: check.cost,
         fresh: check.txn.is_none(),
         record: check.record,
-        critical: check.critical,
         member: check.member,
         ttl_us: check.ttl.map(micros),
+        shape: None,
     }
 }

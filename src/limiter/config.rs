@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::shield::Shield;
 use crate::store::Isolation;
 
 /// Settings of a [`Limiter`](crate::Limiter).
@@ -25,6 +26,8 @@ pub struct Config {
     pub waiters: usize,
     /// What becomes of several limits at once that are in [several databases](crate::Limiter::sharded). Default: they are refused.
     pub spanning: Spanning,
+    /// A limit of this process alone, before everything else. Default: none.
+    pub shield: Option<Shield>,
     /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
     pub batch: Option<BatchConfig>,
 }
@@ -80,6 +83,7 @@ impl Default for Config {
             create: true,
             waiters: 1_024,
             spanning: Spanning::Refused,
+            shield: None,
             batch: Some(BatchConfig::default()),
         }
     }

@@ -176,6 +176,7 @@ mod tests {
             critical: true,
             member: None,
             ttl_us: None,
+            shape: None,
         }
     }
 
@@ -195,6 +196,7 @@ mod tests {
             zone_version: 1,
             decided_at: chrono::DateTime::from_timestamp_micros(1_000_000).unwrap(),
             replayed: false,
+            local: None,
         }
     }
 

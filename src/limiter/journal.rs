@@ -252,6 +252,7 @@ impl Limiter {
             zone_version: version,
             decided_at: passed.at,
             replayed: false,
+            local: None,
         };
         let full = |why: &dyn std::fmt::Display| {
             Error::transient(format!("{error}; and the journal takes no more: {why}"))

@@ -154,9 +154,8 @@ impl Inner {
         let keep_from = upkeep.keep.map(ago).transpose()?;
         let idle_since = upkeep.idle.map(ago).transpose()?;
         for zone in &zones {
-            keep_from.map_or(Ok(()), |from| zone.allows("keeping rows for", from, now))?;
-            idle_since
-                .map_or(Ok(()), |since| zone.allows("removing buckets that were idle for", since, now))?;
+            keep_from.map_or(Ok(()), |from| zone.keeps_rows(from, now))?;
+            idle_since.map_or(Ok(()), |since| zone.keeps_idle(since, now))?;
         }
         let ahead = TimeDelta::from_std(upkeep.ahead).ok().and_then(|ahead| now.checked_add_signed(ahead));
         let ahead_until = ahead.filter(|_| upkeep.ahead <= Duration::from_secs(10 * 366 * 86_400));

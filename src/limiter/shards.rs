@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Config, Floods, Inner, Limiter, Others, Passing, flat, until};
+use super::{Config, Floods, Inner, Limiter, Local, Others, Passing, flat, until};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -85,7 +85,7 @@ impl Limiter {
             let (store, config) = opened.map_err(|error| error.at(&shard.name))?;
             // What is answered from memory has its row later; by then its bucket may have gone.
             let floods = if changes { Floods::none() } else { Floods::default() };
-            shards.push(Inner::new(Some(shard), store, config, floods));
+            shards.push(Inner::new(Some(shard), store, config, floods, Local::default()));
         }
         Shards::new(shards).map(Self::of)
     }
@@ -141,7 +141,15 @@ impl Limiter {
         let Others { operator, auditor, owner } = &self.others;
         let others = Others { operator: same(operator), auditor: same(auditor), owner: same(owner) };
         let name = inner.name().to_owned();
-        Ok((name, Self { shards: Shards::one(inner), others, journal: self.journal.clone() }))
+        Ok((
+            name,
+            Self {
+                shards: Shards::one(inner),
+                others,
+                journal: self.journal.clone(),
+                local_journal: self.local_journal.clone(),
+            },
+        ))
     }
 }
 

@@ -4,10 +4,12 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::chain::{self, Hash, Salt};
-use crate::decide::{Head, Override, Undo};
+use crate::decide::{Head, Item, Override, Shape, Undo};
+use crate::decision::Reason;
 use crate::entry::{Cursor, History, Kind};
 use crate::error::{Error, Result};
-use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, Zone, ZoneVersion};
+use crate::item::payload_hash;
+use crate::zone::{Algorithm, BlockedRows, ClockSpan, OnOutage, Policy, Zone, ZoneVersion};
 
 /// Bounds that every database can store: the years 1000 to 9999.
 const FIRST_US: i64 = -30_610_224_000_000_000;
@@ -36,12 +38,19 @@ pub(crate) struct Request {
     pub member: Option<String>,
     /// A reservation, which ends by itself after so long.
     pub ttl_us: Option<i64>,
+    /// Of which shape the reservation is, whose cost is predicted by that.
+    pub shape: Option<String>,
 }
 
 impl Request {
     /// Its bucket.
     pub fn bucket(&self) -> Bucket {
         (self.zone_id, self.key.clone())
+    }
+
+    /// What its row says in the column `member`.
+    pub fn about(&self) -> Option<&str> {
+        self.member.as_deref().or(self.shape.as_deref())
     }
 
     /// True when both are of one bucket.
@@ -53,6 +62,18 @@ impl Request {
     pub fn leaves_row(&self) -> bool {
         self.cost > 0 || self.record
     }
+}
+
+/// Units that a process takes of a bucket, to decide checks by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    pub zone_id: i32,
+    pub key: String,
+    pub txn: Uuid,
+    /// As many as that, if they are to be had.
+    pub wants: i64,
+    /// An attempt before may have taken them.
+    pub again: bool,
 }
 
 /// Something that happens to a bucket besides checks, under a transaction: once.
@@ -86,7 +107,7 @@ impl What {
     pub fn kind(self) -> Kind {
         match self {
             Self::Undo(Undo::Refund) => Kind::Refund,
-            Self::Undo(Undo::Settle(_)) => Kind::Settle,
+            Self::Undo(Undo::Settle(_) | Undo::Used(_)) => Kind::Settle,
             Self::Undo(Undo::Cancel) => Kind::Cancel,
             Self::Undo(Undo::Release) => Kind::Release,
             Self::Ban(_) => Kind::Ban,
@@ -96,6 +117,38 @@ impl What {
             Self::Unchecked(_) => Kind::Unchecked,
         }
     }
+}
+
+/// An item of a queue as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredItem {
+    pub item: Item,
+    pub payload: Option<String>,
+    /// What its row says of the payload.
+    pub recorded: Option<String>,
+}
+
+impl StoredItem {
+    /// Is the payload what was offered?
+    pub fn is_genuine(&self) -> bool {
+        self.payload.as_deref().map(payload_hash) == self.recorded
+    }
+}
+
+/// Units that a process decides by itself with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Took {
+    pub txn: Uuid,
+    /// Why a check that is decided with them passes.
+    pub reason: Reason,
+    pub units: i64,
+    /// The limit of the zone, and what was left in the bucket.
+    pub limit: i64,
+    pub remaining: i64,
+    /// When they were taken, and until when they may be spent.
+    pub at_us: i64,
+    pub ends_us: i64,
+    pub zone_version: i32,
 }
 
 /// What a check of a transaction spent in one bucket.
@@ -121,10 +174,26 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// True when the zone is not so already. How the change to it treated buckets is not what a zone is.
-    pub fn changes(&self, zone: &Zone) -> bool {
+    ///
+    /// # Errors
+    /// Invalid: what is held in its buckets would become something else.
+    pub fn changes(&self, zone: &Zone) -> Result<bool> {
+        let [was, will] = [&zone.policy, &self.policy].map(Policy::algorithm);
+        if (was == Algorithm::Capacity) != (will == Algorithm::Capacity) {
+            return Err(Error::invalid(format!(
+                "zone {:?} cannot turn from {was} into {will}: leases are no charges; make another zone",
+                zone.name
+            )));
+        }
+        if (was == Algorithm::Queue) != (will == Algorithm::Queue) {
+            return Err(Error::invalid(format!(
+                "zone {:?} cannot turn from {was} into {will}: items that wait are no charges; make another zone",
+                zone.name
+            )));
+        }
         let running = self.policy.running_buckets();
-        zone.policy.with_running_buckets(running) != self.policy
-            || self.description.as_ref().is_some_and(|description| *description != zone.description)
+        Ok(zone.policy.with_running_buckets(running) != self.policy
+            || self.description.as_ref().is_some_and(|description| *description != zone.description))
     }
 }
 
@@ -216,6 +285,8 @@ pub(crate) struct StoredHead {
     pub row_hash: Hash,
     /// The database that has the bucket now.
     pub moved_to: Option<String>,
+    /// What its settlements taught.
+    pub shapes: Vec<Shape>,
 }
 
 impl StoredHead {

@@ -124,6 +124,12 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
+    /// How one connects to the server that is worked with.
+    #[cfg(feature = "postgres")]
+    pub fn options(&self) -> <DB::Connection as Connection>::Options {
+        (*self.current().pool.connect_options()).clone()
+    }
+
     /// How many connections there may be.
     pub fn most(&self) -> u32 {
         self.most

@@ -7,9 +7,13 @@ mod action;
 mod batch;
 mod bucket;
 mod known;
+mod lease;
+mod local;
 mod memory;
+mod predicted;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod process;
+mod queue;
 mod settle;
 mod writing;
 
@@ -20,16 +24,23 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::chain::End;
-use crate::decide::{Head, Hold, Version};
+use crate::decide::{Head, Hold, Shape, Standing, Version};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 
 pub(super) use action::act;
 pub(super) use batch::{Answered, check};
 use bucket::Bucket;
+pub(super) use lease::{lease, standing};
+pub(super) use local::take_units;
 pub(super) use memory::{Memory, Remembering};
+pub(super) use predicted::{known, reserve};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use process::{Policies, Process, Range, Server, Turn};
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(super) use queue::listed;
+pub(super) use queue::{Putting, Shelving, Stored, Which};
+pub(super) use queue::{dead, item, offer, progress, size, take};
 pub(super) use writing::{Moved, Writing, Written};
 
 /// A bucket's name: the zone's number and the key.
@@ -52,8 +63,23 @@ pub(super) trait Session {
     /// The first rows of buckets from a time on, at most so many of each.
     async fn charges(&mut self, windows: &[(Name<'_>, i64)], limit: usize) -> Result<Vec<Vec<Charged>>>;
 
+    /// The leases of a bucket of capacity that have not been replaced; some may have ended.
+    async fn leases(&mut self, name: Name<'_>) -> Result<Vec<Standing>>;
+
+    /// What is known of the shapes of requests in a bucket; some of it may be too old.
+    async fn shapes(&mut self, name: Name<'_>) -> Result<Vec<Shape>>;
+
     /// Appends rows and moves heads, and says of each bucket whether it was where it was held.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended>;
+}
+
+/// Appends all rows of a call or none of them, where what is called `what` is not where it was held.
+async fn append_together(session: &mut impl Session, mut writing: Writing<'_>, what: &str) -> Result<()> {
+    writing.together = true;
+    if session.append(&writing).await?.fates.iter().any(|fate| *fate != Fate::Appended) {
+        return Err(Error::transient(format!("something else happened to the {what} meanwhile; try again")));
+    }
+    Ok(())
 }
 
 /// What a call wants to know before anything else.

@@ -23,14 +23,14 @@ use super::mysql;
 use super::postgres;
 #[cfg(feature = "sqlite")]
 use super::sqlite;
-use super::{At, Bucket, Range, Store, StoredHead, beginning, ending};
+use super::{At, Bucket, Range, Store, StoredHead, StoredItem, beginning, ending};
 use crate::chain::{self, Hash};
-use crate::decide::{Exception, Head, Hold};
+use crate::decide::{Exception, Head};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::zone::ZoneVersion;
 
-pub(super) use arriving::{Arriving, Lists, head, held, limited};
+pub(super) use arriving::{Arriving, Lists, Stands, head, held, limited};
 
 /// Rows that are copied at a time. The longest that there can be fit into one argument of a statement.
 const PAGE: u32 = 1_000;
@@ -293,6 +293,7 @@ impl Copying<'_> {
             salt,
             row_hash: last.row_hash,
             moved_to: None,
+            shapes: Vec::new(),
         };
         let next = self.marked(left);
         self.arrive(head, &next, dropped.as_ref(), &rows, None).await?;
@@ -307,8 +308,25 @@ impl Copying<'_> {
         let left = left.ok_or_else(|| self.gone())?;
         let last = left.row_hash;
         let (_, holds) = self.from.bucket_holds(self.bucket).await?;
-        self.arrive(&head, &self.marked(left), None, &[], Some(&holds)).await?;
+        let standing = Stands {
+            holds: &holds,
+            load: self.from.bucket_load(self.bucket).await?.1,
+            items: self.items().await?,
+        };
+        self.arrive(&head, &self.marked(left), None, &[], Some(&standing)).await?;
         Ok(last)
+    }
+
+    async fn items(&self) -> Result<Vec<StoredItem>> {
+        let mut items: Vec<StoredItem> = Vec::new();
+        loop {
+            let after = items.last().map_or(0, |last| last.item.seq);
+            let page = self.from.bucket_items(self.bucket, after).await?;
+            if page.is_empty() {
+                return Ok(items);
+            }
+            items.extend(page);
+        }
     }
 
     /// The source's rows behind a head of the target; and what rows left behind that were dropped before the first of them.
@@ -367,7 +385,7 @@ impl Copying<'_> {
         head: &StoredHead,
         dropped: Option<&StoredHead>,
         rows: &[LedgerRow],
-        holds: Option<&[Hold]>,
+        stands: Option<&Stands<'_>>,
     ) -> Result<()> {
         let overrides: Vec<Exception> = match rows {
             [] => Vec::new(),
@@ -386,7 +404,7 @@ impl Copying<'_> {
             dropped,
             rows,
             overrides,
-            holds,
+            stands,
         };
         self.to.arrive(&arriving).await
     }

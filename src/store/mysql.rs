@@ -9,6 +9,7 @@ mod evidence;
 mod ledger;
 mod lines;
 pub(super) mod moving;
+mod queue;
 mod removal;
 mod routine;
 mod upkeep;

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::{
     At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Removal, Store, StoredHead,
-    ZoneAt,
+    StoredItem, ZoneAt,
 };
-use crate::decide::{Exception, Hold};
+use crate::decide::{Exception, Hold, Load};
 use crate::entry::LedgerRow;
 use crate::error::Result;
 
@@ -67,6 +67,16 @@ impl Store {
     /// What a bucket holds, and the seq of its head at that moment; 0 without a head.
     pub async fn bucket_holds(&self, bucket: &Bucket) -> Result<(i64, Vec<Hold>)> {
         each!(self, s => s.bucket_holds(bucket).await)
+    }
+
+    /// How much is in a queue, and the seq of its head at that moment; 0 without a head.
+    pub async fn bucket_load(&self, bucket: &Bucket) -> Result<(i64, Load)> {
+        each!(self, s => s.bucket_load(bucket).await)
+    }
+
+    /// The items of a queue that were offered after a row: a page, in the order of their offers.
+    pub async fn bucket_items(&self, bucket: &Bucket, after: i64) -> Result<Vec<StoredItem>> {
+        each!(self, s => s.bucket_items(bucket, after).await)
     }
 
     /// Every version of a zone as it is stored.

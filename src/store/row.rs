@@ -29,6 +29,7 @@ macro_rules! decision {
             zone_version: get!($row, "zone_version"),
             decided_at: time($row, "created_at")?,
             replayed: get!($row, "replayed"),
+            local: None,
         })
     }};
 }
@@ -51,6 +52,70 @@ macro_rules! recorded {
             replayed: get!($row, "replayed"),
         })
     };
+}
+
+/// A lease as it was granted.
+macro_rules! standing {
+    ($row:ident) => {
+        Ok(Standing {
+            seq: get!($row, "seq"),
+            since_us: get!($row, "since_us"),
+            client: text_if($row, "member")?.unwrap_or_default(),
+            wants: get!($row, "wants"),
+            weight: get!($row, "weight"),
+            band: band!($row).unwrap_or(u8::MAX),
+            has: get!($row, "has"),
+            ends_us: get!($row, "ends_us"),
+        })
+    };
+}
+
+/// An item of a queue.
+macro_rules! item {
+    ($row:ident) => {
+        Ok(Item {
+            seq: get!($row, "seq"),
+            txn: get!($row, "txn_id"),
+            cost: get!($row, "cost"),
+            band: band!($row).unwrap_or(u8::MAX),
+            offered_us: get!($row, "offered_us"),
+            deadline_us: get!($row, "deadline_us"),
+            place: choice!($row, "place"),
+            due_us: get!($row, "due_us"),
+            takes: get!($row, "takes"),
+            last: get!($row, "is_last"),
+            receipt: get!($row, "receipt"),
+            payload: get!($row, "payload"),
+        })
+    };
+}
+
+/// Binds which items are asked for, as the routine `zone_engine_items` takes it.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+macro_rules! bind_which {
+    ($query:expr, $which:expr) => {{
+        let (which, band, after, most) = $which.asked();
+        $query.bind(which).bind(band).bind(after.0).bind(after.1).bind(most)
+    }};
+}
+
+/// What was given with an item of a queue.
+macro_rules! stored {
+    ($row:ident) => {
+        Ok(Stored {
+            seq: get!($row, "seq"),
+            payload: text_if($row, "payload")?,
+            recorded: text_if($row, "recorded")?,
+        })
+    };
+}
+
+/// How important what a row asks is.
+macro_rules! band {
+    ($row:ident) => {{
+        let band: Option<i16> = get!($row, "band");
+        band.and_then(|band| u8::try_from(band).ok())
+    }};
 }
 
 /// A name of a choice.
@@ -84,6 +149,21 @@ macro_rules! policy {
             }),
             None => None,
         };
+        let share: Option<&str> = get!($row, "share");
+        let sharing = match share {
+            Some(share) => Some(Sharing {
+                share: share.parse()?,
+                refresh_us: get!($row, "refresh_us"),
+                safe_capacity: get!($row, "safe_capacity"),
+                guaranteed: get!($row, "guaranteed"),
+            }),
+            None => None,
+        };
+        let backlog: Option<i64> = get!($row, "backlog");
+        let queueing = match backlog {
+            Some(backlog) => Some(Queueing { backlog, max_takes: get!($row, "max_takes") }),
+            None => None,
+        };
         Policy::from_columns(
             choice!($row, "algorithm"),
             get!($row, "rate"),
@@ -101,13 +181,17 @@ macro_rules! policy {
         .with_running_buckets(choice!($row, "running_buckets"))
         .with_durability(choice!($row, "durability"))
         .with_blocked_rows(choice!($row, "blocked_rows"))
+        .with_sharing(sharing)
+        .with_queueing(queueing)
+        .with_local_us(get!($row, "local_us"))
     }};
 }
 
 /// Binds the columns of a policy, in the order of the tables.
 macro_rules! bind_policy {
     ($query:expr, $policy:expr) => {{
-        let (policy, ban, calendar) = ($policy, $policy.ban(), $policy.by_calendar());
+        let (policy, ban, calendar, sharing, queueing) =
+            ($policy, $policy.ban(), $policy.by_calendar(), $policy.sharing(), $policy.queueing());
         $query
             .bind(policy.algorithm().as_str())
             .bind(policy.rate())
@@ -131,6 +215,13 @@ macro_rules! bind_policy {
             .bind(policy.running_buckets().as_str())
             .bind(policy.durability().as_str())
             .bind(policy.blocked_rows().as_str())
+            .bind(sharing.map(|sharing| sharing.share.as_str()))
+            .bind(sharing.map(|sharing| sharing.refresh_us))
+            .bind(sharing.and_then(|sharing| sharing.safe_capacity))
+            .bind(sharing.and_then(|sharing| sharing.guaranteed))
+            .bind(queueing.map(|queueing| queueing.backlog))
+            .bind(queueing.map(|queueing| queueing.max_takes))
+            .bind(policy.local_us())
     }};
 }
 
@@ -141,7 +232,7 @@ macro_rules! bind_action {
         let query = $query.bind(zone_id).bind(key.clone()).bind(txn);
         match *what {
             What::Undo(undo) => {
-                let cost = if let Undo::Settle(cost) = undo { Some(cost) } else { None };
+                let cost = if let Undo::Settle(cost) | Undo::Used(cost) = undo { Some(cost) } else { None };
                 query.bind(what.kind().as_str()).bind(cost)
             }
             What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
@@ -361,6 +452,7 @@ macro_rules! entry {
             delay_us: get!($row, "delay_us"),
             level: get!($row, "level"),
             critical: get!($row, "critical"),
+            band: band!($row),
             member: text_if($row, "member")?,
             target_at: time_if($row, "target_at")?,
             ends_at: time_if($row, "ends_at")?,

@@ -23,6 +23,7 @@ mod ledger;
 mod lines;
 pub(super) mod moving;
 mod place;
+mod queue;
 mod relaxed;
 mod removal;
 mod routine;
@@ -47,10 +48,14 @@ use uuid::Uuid;
 use super::connections::{Connections, Leased};
 use super::engine::{Answered, from_us};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Terms};
+use super::{
+    Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Taking, Terms, Took,
+};
+use crate::decide::{Shape, Standing};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
+use crate::lease::{Lease, Want};
 use crate::retry::Tries;
 use crate::zone::{Durability, Limit};
 use engine::Session;
@@ -288,6 +293,40 @@ impl Sqlite {
     /// Waits for the disk whatever the zones say: people who act can wait.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         alone!(self, terms, tx => self.act_in(&mut tx, actions).await)
+    }
+
+    pub async fn grant(&self, zone_id: i32, want: &Want, txn: Uuid, terms: Terms) -> Result<Lease> {
+        alone!(self, terms, tx => super::engine::lease(&mut self.session(&mut tx), zone_id, want, txn).await)
+    }
+
+    pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
+        alone!(self, terms, tx => super::engine::take_units(&mut self.session(&mut tx), taking).await)
+    }
+
+    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
+        self.act(std::slice::from_ref(action), terms).await
+    }
+
+    pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<Standing>> {
+        let mut lease = self.connections.lease(terms.until).await?;
+        let standing = super::engine::standing(&mut self.session(&mut lease), (zone_id, key)).await;
+        lease.end(standing)
+    }
+
+    pub async fn reserve_predicted(&self, request: &Request, terms: Terms) -> Result<(Decision, i64)> {
+        alone!(self, terms, tx => super::engine::reserve(&mut self.session(&mut tx), request).await)
+    }
+
+    pub async fn known_shape(
+        &self,
+        zone_id: i32,
+        key: &str,
+        shape: &str,
+        terms: Terms,
+    ) -> Result<Option<Shape>> {
+        let mut lease = self.connections.lease(terms.until).await?;
+        let known = super::engine::known(&mut self.session(&mut lease), (zone_id, key), shape).await;
+        lease.end(known)
     }
 
     pub async fn act_in(

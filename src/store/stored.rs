@@ -27,6 +27,7 @@ macro_rules! ledger_row {
             blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
             critical: get!($row, "critical"),
+            band: band!($row),
             cost: get!($row, "cost"),
             spent: get!($row, "spent"),
             spent_total: get!($row, "spent_total"),
@@ -95,6 +96,7 @@ macro_rules! stored_head {
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
             moved_to: get!($row, "moved_to"),
+            shapes: crate::store::shapes::shapes_of(get!($row, "shapes"))?,
         })
     }};
 }
@@ -118,11 +120,37 @@ macro_rules! dropped {
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
             moved_to: None,
+            shapes: Vec::new(),
         })
     };
 }
 
 /// The seq of a head and what its bucket holds, from rows of `zone_bucket_lock` joined with `zone_hold`.
+macro_rules! stored_item {
+    ($row:ident) => {{
+        let payload = text_if($row, "payload")?;
+        Ok(StoredItem {
+            item: Item {
+                seq: get!($row, "seq"),
+                txn: get!($row, "txn_id"),
+                cost: get!($row, "cost"),
+                band: band!($row).unwrap_or(u8::MAX),
+                offered_us: time($row, "offered_at")?.timestamp_micros(),
+                deadline_us: us!($row, "deadline_at"),
+                place: choice!($row, "place"),
+                due_us: us!($row, "due_at"),
+                takes: get!($row, "takes"),
+                last: get!($row, "is_last"),
+                receipt: get!($row, "receipt"),
+                payload: payload.is_some(),
+            },
+            payload,
+            recorded: text_if($row, "recorded")?,
+        })
+    }};
+}
+
+/// What a bucket holds, and the seq of its head.
 macro_rules! stored_holds {
     ($rows:ident) => {{
         let (mut head_seq, mut holds) = (0, Vec::new());
@@ -303,6 +331,21 @@ macro_rules! ledger_reads {
                 let rows = sqlx::query(include_str!("bucket_holds.sql")).bind(zone_id).bind(key);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
                 stored_holds!(rows)
+            }
+
+            pub async fn bucket_load(&self, (zone_id, key): &Bucket) -> Result<(i64, Load)> {
+                let row = sqlx::query(include_str!("queue/loaded.sql")).bind(zone_id).bind(key);
+                let row = row.fetch_optional(&mut *self.lease().await?).await.map_err(error)?;
+                let Some(row) = &row else { return Ok((0, Load::default())) };
+                let (waiting, away): (Option<i64>, Option<i64>) = (get!(row, "waiting"), get!(row, "away"));
+                let load = Load { waiting: waiting.unwrap_or(0), away: away.unwrap_or(0) };
+                Ok((get!(row, "head_seq"), load))
+            }
+
+            pub async fn bucket_items(&self, (zone_id, key): &Bucket, after: i64) -> Result<Vec<StoredItem>> {
+                let rows = sqlx::query(include_str!("queue/bucket.sql")).bind(zone_id).bind(key).bind(after);
+                let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+                rows.iter().map(|row| stored_item!(row)).collect()
             }
 
             pub async fn zone_chain(&self, zone_id: i32) -> Result<Vec<Chained>> {

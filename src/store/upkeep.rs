@@ -127,6 +127,8 @@ pub(crate) struct Facts {
     pub override_us: Option<i64>,
     /// When the oldest charge was made that has not ended yet.
     pub open: Option<DateTime<Utc>>,
+    /// When the oldest item of a queue was offered that has not gone yet.
+    pub offered: Option<DateTime<Utc>>,
 }
 
 /// From when on a zone's rows are needed.
@@ -135,6 +137,8 @@ pub(crate) struct Needed {
     pub zone_id: i32,
     pub zone: String,
     pub since: DateTime<Utc>,
+    /// The same of the rows that items of queues have, idle as they may be.
+    pub rows_since: DateTime<Utc>,
 }
 
 /// Upkeep that was found to be good for every zone.
@@ -176,18 +180,34 @@ impl Needed {
             later = Some(version);
         }
         since = facts.open.map_or(since, |open| since.min(open));
-        Self { zone_id: facts.zone_id, zone: zone.to_owned(), since }
+        let rows_since = facts.offered.map_or(since, |offered| since.min(offered));
+        Self { zone_id: facts.zone_id, zone: zone.to_owned(), since, rows_since }
     }
 
-    /// Fails when rows, or the quiet of buckets, would be kept for less than the zone needs.
-    pub fn allows(&self, what: &str, from: DateTime<Utc>, now: DateTime<Utc>) -> Result<()> {
-        if from <= self.since {
+    /// Fails when rows would be kept for less than the zone needs.
+    pub fn keeps_rows(&self, from: DateTime<Utc>, now: DateTime<Utc>) -> Result<()> {
+        self.allows("keeping rows for", self.rows_since, from, now)
+    }
+
+    /// Fails when the quiet of buckets would be kept for less than the zone needs.
+    pub fn keeps_idle(&self, since: DateTime<Utc>, now: DateTime<Utc>) -> Result<()> {
+        self.allows("removing buckets that were idle for", self.since, since, now)
+    }
+
+    fn allows(
+        &self,
+        what: &str,
+        needed: DateTime<Utc>,
+        from: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<()> {
+        if from <= needed {
             return Ok(());
         }
-        let needed = now.signed_duration_since(self.since).num_seconds().saturating_add(1);
+        let needed = now.signed_duration_since(needed).num_seconds().saturating_add(1);
         let asked = now.signed_duration_since(from).num_seconds();
         Err(Error::invalid(format!(
-            "{what} {asked}s is too short for zone {:?}, whose windows, bans and open reservations reach back {needed}s; \
+            "{what} {asked}s is too short for zone {:?}, whose windows, bans, open reservations and waiting items reach back {needed}s; \
              use {needed}s or more",
             self.zone
         )))

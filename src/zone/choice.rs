@@ -27,6 +27,10 @@ pub enum Algorithm {
     Distinct,
     /// At most `rate` units held at once, each until it is released or its time, the window, is over.
     Concurrency,
+    /// At most `rate` units handed out at a time, in leases that end after the window unless they are refreshed.
+    Capacity,
+    /// Items wait in a queue of bounded size and are taken at `rate` units per window, up to `burst` at once.
+    Queue,
 }
 
 /// How long an answer waits for the disk.
@@ -116,7 +120,8 @@ names!(
     Algorithm, "algorithm",
     SlidingLog "sliding-log", FixedWindow "fixed-window", SlidingCounter "sliding-counter", TokenBucket "token-bucket",
     LeakyBucket "leaky-bucket", LeakyQueue "leaky-queue", Uniform "uniform", Distinct "distinct",
-    Concurrency "concurrency"
+    Concurrency "concurrency", Capacity "capacity",
+    Queue "queue",
 );
 names!(Durability, "durability", Durable "durable", Relaxed "relaxed");
 names!(BlockedRows, "choice of blocked rows", Each "each", Coalesced "coalesced");
@@ -144,8 +149,10 @@ impl Algorithm {
     pub(crate) fn family(self) -> Family {
         match self {
             Self::SlidingLog | Self::FixedWindow | Self::SlidingCounter => Family::Window,
-            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue | Self::Uniform => Family::Level,
-            Self::Distinct | Self::Concurrency => Family::Held,
+            Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue | Self::Uniform | Self::Queue => {
+                Family::Level
+            }
+            Self::Distinct | Self::Concurrency | Self::Capacity => Family::Held,
         }
     }
 }

@@ -8,7 +8,9 @@ use super::calendar::{Calendar, TimeZoneName};
 use super::choice::{
     Algorithm, BlockedRows, CalendarUnit, Durability, Family, Mode, OnOutage, RunningBuckets,
 };
+use super::queueing::Queueing;
 use super::rules::{BanRule, Limit, micros, validate_rate, validate_time};
+use super::sharing::{Share, Sharing};
 use crate::error::{Error, Result};
 
 /// How much a zone admits, and what is done around it.
@@ -38,7 +40,7 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "Said")]
+#[serde(try_from = "Said", into = "Said")]
 pub struct Policy {
     algorithm: Algorithm,
     rate: i64,
@@ -55,15 +57,17 @@ pub struct Policy {
     running_buckets: RunningBuckets,
     durability: Durability,
     blocked_rows: BlockedRows,
+    sharing: Option<Sharing>,
+    queueing: Option<Queueing>,
+    /// With it, window and burst are those that make up for it: see `local.rs`.
+    local_us: Option<i64>,
     /// Rate and window without their greatest common divisor, found once and not with each decision.
-    #[serde(skip)]
     per_us: i64,
-    #[serde(skip)]
     per_token: i64,
 }
 
 /// A policy as JSON says it, before anybody looked whether it can be.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -89,6 +93,35 @@ struct Said {
     durability: Durability,
     #[serde(default)]
     blocked_rows: BlockedRows,
+    sharing: Option<Sharing>,
+    queueing: Option<Queueing>,
+    local_us: Option<i64>,
+}
+
+impl From<Policy> for Said {
+    fn from(policy: Policy) -> Self {
+        let asked = policy.asked();
+        Self {
+            algorithm: asked.algorithm,
+            rate: asked.rate,
+            window_us: Some(asked.window_us),
+            burst: asked.burst,
+            slots: asked.slots,
+            calendar: asked.calendar,
+            soft_rate: asked.soft_rate,
+            reserve: asked.reserve,
+            mode: asked.mode,
+            count_blocked: asked.count_blocked,
+            ban: asked.ban,
+            on_outage: asked.on_outage,
+            running_buckets: asked.running_buckets,
+            durability: asked.durability,
+            blocked_rows: asked.blocked_rows,
+            sharing: asked.sharing,
+            queueing: asked.queueing,
+            local_us: policy.local_us,
+        }
+    }
 }
 
 impl TryFrom<Said> for Policy {
@@ -113,7 +146,10 @@ impl TryFrom<Said> for Policy {
             .with_on_outage(said.on_outage)
             .with_running_buckets(said.running_buckets)
             .with_durability(said.durability)
-            .with_blocked_rows(said.blocked_rows);
+            .with_blocked_rows(said.blocked_rows)
+            .with_sharing(said.sharing)
+            .with_queueing(said.queueing)
+            .locally(said.local_us);
         policy.validate()?;
         Ok(policy)
     }
@@ -215,6 +251,28 @@ impl Policy {
         Self::new(Algorithm::Concurrency, limit, slot_ttl, None)
     }
 
+    /// At most `capacity` units (1 to 2^40) handed out at a time, in leases of `length` (1 µs to 10 years), shared by
+    /// [`Share::Fair`](crate::policy::Share::Fair) until [`with_sharing`](Self::with_sharing) says otherwise.
+    ///
+    /// # Errors
+    /// Invalid: the capacity or the length is out of range.
+    pub fn capacity(capacity: i64, length: Duration) -> Result<Self> {
+        Self::new(Algorithm::Capacity, capacity, length, None)
+    }
+
+    /// A queue of at most `backlog` units (1 to 2^40) that wait or are taken, of which `rate` units (1 to 2^40) can be taken
+    /// per `window` (1 µs to 10 years), at most the rate at once. An item can be taken five times until
+    /// [`with_queueing`](Self::with_queueing) says otherwise. Bounded as [`token_bucket`](Self::token_bucket).
+    ///
+    /// # Errors
+    /// Those of [`token_bucket`](Self::token_bucket), and the backlog is out of range.
+    pub fn queue(rate: i64, window: Duration, backlog: i64) -> Result<Self> {
+        let policy = Self::new(Algorithm::Queue, rate, window, None)?;
+        let policy = policy.with_queueing(Some(Queueing::new(backlog)));
+        policy.validate()?;
+        Ok(policy)
+    }
+
     /// Any of them, for callers that read the algorithm from a file or a flag. A sliding counter has one slot until it
     /// is given others.
     ///
@@ -253,6 +311,9 @@ impl Policy {
             running_buckets: RunningBuckets::default(),
             durability: Durability::default(),
             blocked_rows: BlockedRows::default(),
+            sharing: (algorithm == Algorithm::Capacity).then(|| Sharing::new(Share::Fair, window_us)),
+            queueing: (algorithm == Algorithm::Queue).then(|| Queueing::new(rate)),
+            local_us: None,
             per_us: rate / gcd,
             per_token: window_us / gcd,
         }
@@ -263,7 +324,10 @@ impl Policy {
     fn checked(self) -> Result<Self> {
         let Self { algorithm, rate, window_us, per_us, per_token, .. } = self;
         if let Some(burst) = self.burst
-            && !matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue)
+            && !matches!(
+                algorithm,
+                Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue | Algorithm::Queue
+            )
         {
             return Err(Error::invalid(format!(
                 "burst {burst} has no meaning for {algorithm}; leave it out, or use token-bucket"
@@ -300,6 +364,7 @@ impl Policy {
     /// # Errors
     /// Invalid: an option is out of range, or options do not go together.
     pub fn validate(&self) -> Result<()> {
+        self.validate_local()?;
         self.checked()?;
         let Self { algorithm, .. } = self;
         if let Some(Calendar { unit, .. }) = self.calendar
@@ -334,7 +399,50 @@ impl Policy {
                 "blocked checks that count need a row each; leave out coalesced rows, or the counting",
             ));
         }
+        self.validate_sharing()?;
+        self.validate_queueing()?;
         self.ban.map_or(Ok(()), |ban| ban.validate())
+    }
+
+    fn validate_sharing(&self) -> Result<()> {
+        let Some(sharing) = self.sharing else { return Ok(()) };
+        if self.algorithm != Algorithm::Capacity {
+            return Err(Error::invalid(format!(
+                "{} shares nothing among clients; leave the sharing out, or use capacity",
+                self.algorithm
+            )));
+        }
+        if self.is_about_checks() {
+            return Err(Error::invalid(
+                "capacity is handed out, not checked; leave out the soft rate, the reserve, the mode, bans and coalesced rows",
+            ));
+        }
+        sharing.validate(self.rate, self.window_us)
+    }
+
+    fn validate_queueing(&self) -> Result<()> {
+        let Some(queueing) = self.queueing else { return Ok(()) };
+        if self.algorithm != Algorithm::Queue {
+            return Err(Error::invalid(format!(
+                "nothing waits in a zone of {}; leave out the backlog and the takes, or use queue",
+                self.algorithm
+            )));
+        }
+        if self.is_about_checks() {
+            return Err(Error::invalid(
+                "a queue decides no checks; leave out the soft rate, the reserve, the mode, bans and coalesced rows",
+            ));
+        }
+        queueing.validate()
+    }
+
+    /// True when it says anything that is of use where checks are decided only.
+    fn is_about_checks(&self) -> bool {
+        self.soft_rate.is_some()
+            || self.reserve != 0
+            || self.mode != Mode::Enforce
+            || self.ban.is_some()
+            || self.blocked_rows != BlockedRows::Each
     }
 
     /// The same policy with another limit, as an override sets it.
@@ -346,7 +454,14 @@ impl Policy {
         let burst = burst.filter(|_| self.algorithm.family() == Family::Level);
         // What somebody has written into the database by hand may be no divisor.
         let [per_us, per_token] = [rate, limit.window_us].map(|number| (number / gcd.max(1)).max(1));
-        Self { rate, window_us, burst, per_us, per_token, ..*self }
+        // What a process took would need more than such a limit has: see `local.rs`.
+        Self { rate, window_us, burst, local_us: None, per_us, per_token, ..*self }
+    }
+
+    /// The same with another window and burst.
+    pub(super) fn counting(self, window_us: i64, burst: Option<i64>, local_us: Option<i64>) -> Self {
+        let gcd = gcd(self.rate, window_us);
+        Self { window_us, burst, local_us, per_us: self.rate / gcd, per_token: window_us / gcd, ..self }
     }
 
     /// How many slots a sliding counter has.
@@ -414,6 +529,23 @@ impl Policy {
     #[must_use]
     pub fn with_blocked_rows(self, blocked_rows: BlockedRows) -> Self {
         Self { blocked_rows, ..self }
+    }
+
+    /// How capacity is shared among clients; None keeps what the algorithm has.
+    #[must_use]
+    pub fn with_sharing(self, sharing: Option<Sharing>) -> Self {
+        Self { sharing: sharing.or(self.sharing), ..self }
+    }
+
+    /// As the tables have it: window and burst make up for it already.
+    pub(crate) fn with_local_us(self, local_us: Option<i64>) -> Self {
+        Self { local_us, ..self }
+    }
+
+    /// How much waits in a queue, and how often; None keeps what the algorithm has.
+    #[must_use]
+    pub fn with_queueing(self, queueing: Option<Queueing>) -> Self {
+        Self { queueing: queueing.or(self.queueing), ..self }
     }
 
     /// How it counts.
@@ -489,6 +621,21 @@ impl Policy {
     /// What a flood of blocked checks leaves in the ledger.
     pub fn blocked_rows(&self) -> BlockedRows {
         self.blocked_rows
+    }
+
+    /// How capacity is shared among clients; None for what is no capacity.
+    pub fn sharing(&self) -> Option<Sharing> {
+        self.sharing
+    }
+
+    /// For how many microseconds a process may decide by itself; None where it may not.
+    pub fn local_us(&self) -> Option<i64> {
+        self.local_us
+    }
+
+    /// How much waits in a queue, and how often; None for what is no queue.
+    pub fn queueing(&self) -> Option<Queueing> {
+        self.queueing
     }
 
     /// The most that can ever be spent at once: the burst, or the rate; 1 for [`Algorithm::Uniform`].

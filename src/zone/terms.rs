@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::duration::parse_duration as duration;
 use super::{
-    Algorithm, BanFrom, BanRule, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, Policy,
-    RunningBuckets, TimeZoneName, UNITS_MAX, ZoneSetting,
+    Algorithm, BanFrom, BanRule, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, Policy, Queueing,
+    RunningBuckets, Share, Sharing, TimeZoneName, UNITS_MAX, ZoneSetting, micros,
 };
 use crate::error::{Error, Result};
 
@@ -114,6 +114,32 @@ pub struct Terms {
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS", default_value = "each", value_enum))]
     #[serde(default)]
     pub blocked_rows: BlockedRows,
+    /// How a zone of capacity shares it among clients [default: fair]
+    #[cfg_attr(feature = "clap", arg(long, value_enum))]
+    #[serde(default)]
+    pub share: Option<Share>,
+    /// How often a client of capacity asks again [default: four times in a lease]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
+    #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub refresh: Option<Duration>,
+    /// What a client of capacity may use when it cannot ask [default: the capacity by the number of clients]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
+    pub safe_capacity: Option<i64>,
+    /// By bands: what each band below the first has before any band has more
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
+    pub guaranteed: Option<i64>,
+    /// Of a queue: the most units that wait or are taken [default: the rate]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
+    pub backlog: Option<i64>,
+    /// Of a queue: how often an item is taken before it is dead, up to 1000 [default: 5]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", allow_negative_numbers = true))]
+    pub max_takes: Option<i32>,
+    /// For how long a process may decide by itself with what it took, see docs/local.md: 500ms, 2s
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
+    #[serde(default, deserialize_with = "span")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub local: Option<Duration>,
     /// What the zone is for [default: as it was]
     #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
     pub description: Option<String>,
@@ -146,6 +172,10 @@ impl Terms {
             .with_running_buckets(self.running_buckets)
             .with_durability(self.durability)
             .with_blocked_rows(self.blocked_rows);
+        let policy = policy
+            .with_sharing(self.sharing(&policy))
+            .with_queueing(self.queueing(rate))
+            .with_local(self.local);
         policy.validate()?;
         Ok(policy)
     }
@@ -199,6 +229,22 @@ impl Terms {
             }
             (Some(window), None) | (None, Some(window)) => Ok(window),
         }
+    }
+
+    /// How capacity is shared; None where nothing is said of it.
+    fn sharing(&self, policy: &Policy) -> Option<Sharing> {
+        let Self { share, refresh, safe_capacity, guaranteed, .. } = *self;
+        let said = share.is_some() || refresh.is_some() || safe_capacity.is_some() || guaranteed.is_some();
+        let default = policy.sharing().unwrap_or_else(|| Sharing::new(Share::default(), policy.window_us()));
+        let refresh_us = refresh.map_or(default.refresh_us, micros);
+        said.then(|| Sharing { share: share.unwrap_or_default(), refresh_us, safe_capacity, guaranteed })
+    }
+
+    /// How much waits in a queue; None where nothing is said of it.
+    fn queueing(&self, rate: i64) -> Option<Queueing> {
+        let default = Queueing::new(self.backlog.unwrap_or(rate));
+        let max_takes = self.max_takes.unwrap_or(default.max_takes);
+        (self.backlog.is_some() || self.max_takes.is_some()).then_some(Queueing { max_takes, ..default })
     }
 
     fn ban(&self) -> Result<Option<BanRule>> {

@@ -8,7 +8,8 @@ use super::{Algorithm, BanFrom, BlockedRows, Durability, Mode, OnOutage, Policy}
 /// `5 per 60s`; `100 per 1s, burst 500, relaxed, blocked rows coalesced`; `5000 per month in Europe/Berlin`.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&words(self))
+        f.write_str(&words(&self.asked()))?;
+        self.local_us().map_or(Ok(()), |local_us| write!(f, ", local {}", show_duration(local_us)))
     }
 }
 
@@ -17,6 +18,12 @@ fn words(policy: &Policy) -> String {
         Some(calendar) => format!("{} per {} in {}", policy.rate(), calendar.unit, calendar.time_zone),
         None if policy.algorithm() == Algorithm::Concurrency => {
             format!("{} at once, each up to {}", policy.rate(), show_duration(policy.window_us()))
+        }
+        None if policy.algorithm() == Algorithm::Capacity => {
+            format!("{} handed out, each for {}", policy.rate(), show_duration(policy.window_us()))
+        }
+        None if policy.algorithm() == Algorithm::Queue => {
+            format!("a queue served at {} per {}", policy.rate(), show_duration(policy.window_us()))
         }
         None => format!("{} per {}", policy.rate(), show_duration(policy.window_us())),
     };
@@ -51,6 +58,14 @@ fn words(policy: &Policy) -> String {
     }
     if policy.blocked_rows() != BlockedRows::default() {
         add(format!("blocked rows {}", policy.blocked_rows()));
+    }
+    if let Some(sharing) = policy.sharing() {
+        add(format!("share {}, refresh every {}", sharing.share, show_duration(sharing.refresh_us)));
+        sharing.safe_capacity.into_iter().for_each(|safe| add(format!("safe {safe}")));
+        sharing.guaranteed.into_iter().for_each(|units| add(format!("{units} guaranteed to each band")));
+    }
+    if let Some(queueing) = policy.queueing() {
+        add(format!("backlog {}, dead after {} takes", queueing.backlog, queueing.max_takes));
     }
     text
 }

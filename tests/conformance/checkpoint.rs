@@ -119,6 +119,7 @@ fn row_of(entry: &Entry) -> chain::Row<'_> {
         zone_version: entry.zone_version,
         checks: entry.checks,
         blocked: entry.blocked,
+        band: None,
         critical: entry.critical,
         cost: entry.cost,
         spent: entry.spent,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use tallygate::{Charged, Check, Config, Isolation, Limiter};
+use tallygate::queue::Take;
+use tallygate::{Charged, Check, Config, Isolation, Limiter, LocalJournal};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
@@ -21,6 +22,8 @@ const VARIABLE: &str = "TALLYGATE_TEST_CHILD";
 pub enum Work {
     Calls(Calls),
     Caller(Caller),
+    Local(LocalCaller),
+    Worker(Worker),
 }
 
 /// Its clients make their calls.
@@ -44,6 +47,24 @@ pub struct Caller {
     pub by_sql: Option<Engine>,
 }
 
+/// Two callers, who check a key of some zones until they are told to end, mostly by themselves; in one that is scarce now and then.
+#[derive(Serialize, Deserialize)]
+pub struct LocalCaller {
+    pub url: String,
+    pub zones: Vec<String>,
+    pub journal: std::path::PathBuf,
+}
+
+/// A worker of a queue, until nothing is left in it.
+#[derive(Serialize, Deserialize)]
+pub struct Worker {
+    pub url: String,
+    pub zone: String,
+    pub queue: String,
+    /// For how long it takes what it takes.
+    pub visible: Duration,
+}
+
 /// The work that this process was started for, if it is a child.
 pub fn work_of_this_process() -> Option<Work> {
     let work = std::env::var(VARIABLE).ok()?;
@@ -56,6 +77,8 @@ impl Work {
         match self {
             Self::Calls(calls) => calls.run().await,
             Self::Caller(caller) => caller.run().await,
+            Self::Local(caller) => caller.run().await,
+            Self::Worker(worker) => worker.run().await,
         }
     }
 }
@@ -63,6 +86,52 @@ impl Work {
 fn begin() {
     println!("ready");
     std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+/// True once it is told to end.
+fn told_to_end() -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            std::io::stdin().read_line(&mut String::new()).ok();
+            over.store(true, Ordering::Relaxed);
+        }
+    });
+    over
+}
+
+impl LocalCaller {
+    async fn run(self) {
+        let config = Config { connections: 8, deadline: Duration::from_secs(30), ..Config::default() };
+        let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
+        let limiter = limiter.with_local_journal(LocalJournal::open(&self.journal).unwrap());
+        begin();
+        let over = told_to_end();
+        let caller = async || {
+            for cycle in 0_u64.. {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for zone in self.zones.iter().filter(|zone| *zone != "scarce" || cycle % 20 == 0) {
+                    let decision = match limiter.check(Check::new(zone, "key")).await {
+                        // A database with much else to do may not answer in time; the ledger tells what it decided.
+                        Err(error) if error.is_transient() => continue,
+                        decision => decision.unwrap(),
+                    };
+                    if decision.blocked {
+                        let wait = decision.retry_after().unwrap_or_default();
+                        tokio::time::sleep(wait.min(Duration::from_millis(20))).await;
+                    }
+                    // What is decided in memory waits for nothing; the other has its turn.
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::join!(caller(), caller());
+        // What is left is given back, or counts as spent.
+        limiter.close().await.or_else(|error| error.is_transient().then_some(()).ok_or(error)).unwrap();
+    }
 }
 
 impl Calls {
@@ -99,14 +168,7 @@ impl Caller {
             Config { connections: 2, attempts: 1000, deadline: Duration::from_secs(30), ..Config::default() };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
         begin();
-        let over = Arc::new(AtomicBool::new(false));
-        std::thread::spawn({
-            let over = Arc::clone(&over);
-            move || {
-                std::io::stdin().read_line(&mut String::new()).ok();
-                over.store(true, Ordering::Relaxed);
-            }
-        });
+        let over = told_to_end();
         let mut session = None;
         while !over.load(Ordering::Relaxed) {
             let key = format!("key {}", fastrand::u8(..3));
@@ -143,6 +205,36 @@ impl Caller {
     }
 }
 
+impl Worker {
+    async fn run(self) {
+        let config =
+            Config { connections: 1, attempts: 1000, deadline: Duration::from_secs(60), ..Config::default() };
+        let queues = Limiter::connect_with(&self.url, config).await.unwrap().queues();
+        begin();
+        loop {
+            let take = Take::new(&self.zone, &self.queue, self.visible).most(fastrand::u32(1..20));
+            let works = queues.next(take, Duration::from_secs(1)).await.unwrap().items;
+            for work in &works {
+                match fastrand::u8(..20) {
+                    0 => drop(queues.release(&self.zone, &self.queue, work.receipt, Duration::ZERO).await),
+                    // It forgets some.
+                    1 => {}
+                    _ => match queues.done(&self.zone, &self.queue, work.receipt).await {
+                        Ok(_) => {}
+                        Err(error) => assert!(error.is_conflict(), "{error}"),
+                    },
+                }
+            }
+            if works.is_empty() {
+                let size = queues.size(&self.zone, &self.queue).await.unwrap();
+                if size.waiting == 0 && size.away == 0 {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 /// A child as its parent sees it; killed when dropped.
 pub struct Child {
     process: tokio::process::Child,
@@ -168,6 +260,16 @@ impl Child {
 
     pub async fn go(&mut self) {
         self.stdin.write_all(b"go\n").await.unwrap();
+    }
+
+    /// Kills it (SIGKILL).
+    pub async fn kill(&mut self) {
+        self.process.kill().await.unwrap();
+    }
+
+    /// Waits until it has ended well.
+    pub async fn end(mut self) {
+        assert!(self.process.wait().await.unwrap().success(), "a child failed");
     }
 
     /// What it printed until it ended well.

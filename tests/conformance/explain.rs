@@ -46,8 +46,10 @@ pub async fn what_counted_is_what_a_plain_count_finds(db: Db) {
 
 fn policies() -> Vec<Policy> {
     let minute = Duration::from_secs(60);
-    let mut policies: Vec<Policy> =
-        Algorithm::ALL.iter().map(|&algorithm| Policy::new(algorithm, 7, minute, None).unwrap()).collect();
+    let mut policies: Vec<Policy> = Algorithm::ALL[..9]
+        .iter()
+        .map(|&algorithm| Policy::new(algorithm, 7, minute, None).unwrap())
+        .collect();
     policies.push(Policy::sliding_counter(7, minute, 10).unwrap());
     policies.push(Policy::calendar(7, CalendarUnit::Minute, "Asia/Kathmandu".parse().unwrap()).unwrap());
     policies.push(Policy::token_bucket(7, minute, Some(11)).unwrap());

@@ -6,6 +6,7 @@
 //! held to on its nodes.
 
 mod backtest;
+mod capacity;
 mod chain;
 mod checkpoint;
 mod child;
@@ -32,6 +33,7 @@ mod joined;
 mod kill;
 mod ledger;
 mod limits;
+mod local;
 mod locks;
 mod maintain;
 mod model;
@@ -41,8 +43,10 @@ mod moving;
 mod naive;
 mod patience;
 mod pgbouncer;
+mod prediction;
 mod program;
 mod proxy;
+mod queue;
 mod real;
 mod refunds;
 mod removal;
@@ -128,9 +132,14 @@ fn main() -> std::process::ExitCode {
                         // In a file there is one way only.
                         let skipped = match engine {
                             Sqlite => by_engine,
+                            // No routine grants a lease, predicts, or takes an item.
+                            _ if matches!(topic, "capacity" | "prediction" | "queue") => !by_engine,
+                            // No routine takes units either; one test is of who may not.
+                            _ if topic == "local" && !name.contains("without") => !by_engine,
                             // The routines decide there, whoever may do what.
                             MySql | MariaDb if by_engine && name.contains("serializable") => true,
-                            _ if by_engine => ROUTINES.contains(&topic),
+                            // What joins a caller's transaction goes by the routines, whoever may do what.
+                            _ if by_engine => ROUTINES.contains(&topic) || topic == "joined",
                             _ => READERS.contains(&topic) && !every_way,
                         };
                         if skipped {
@@ -167,6 +176,37 @@ fn main() -> std::process::ExitCode {
     use Engine::{MariaDb, MySql, Postgres, Sqlite};
 
     on!([Postgres, MySql, MariaDb, Sqlite] =>
+        capacity::a_lease_is_granted_once_and_followed_by_its_own,
+        capacity::a_long_life_never_hands_out_more_than_there_is,
+        capacity::a_tree_has_what_its_root_has_within_one_lease,
+        capacity::clients_at_once_never_hold_more_than_there_is,
+        capacity::clients_get_their_shares,
+        capacity::leases_are_proven_erased_and_dropped,
+        capacity::what_cannot_be_leased_is_refused,
+        prediction::a_backtest_predicts_as_the_database_does,
+        prediction::a_prediction_is_moved_with_its_bucket,
+        prediction::a_settlement_that_joins_teaches_when_it_is_committed,
+        prediction::predictions_are_proven_erased_and_dropped,
+        prediction::requests_at_once_teach_one_after_the_other,
+        prediction::what_cannot_be_predicted_is_refused,
+        prediction::what_is_predicted_is_what_the_core_learned,
+        local::a_hot_key_is_decided_by_its_process_and_adds_up,
+        local::each_local_decision_has_its_line,
+        local::nothing_is_taken_where_nothing_may_be,
+        local::processes_that_are_killed_never_come_to_more_than_the_limit,
+        local::takes_are_proven_explained_erased_and_dropped,
+        local::what_was_taken_is_settled_once_and_ended_by_nothing_else,
+        local::without_the_role_each_check_is_decided_by_the_database,
+        queue::a_full_queue_evicts_the_least_important_or_refuses,
+        queue::a_long_life_of_a_queue_is_derived_again,
+        queue::a_queue_moves_with_what_is_in_it,
+        queue::each_item_is_done_once_or_dead_however_workers_are_killed,
+        queue::items_are_taken_in_order_at_the_pace,
+        queue::queues_are_proven_erased_and_dropped,
+        queue::receipts_of_the_overtaken_are_refused,
+        queue::what_cannot_be_queued_is_refused,
+        queue::who_waits_for_the_next_item_gets_it,
+        queue::who_waits_is_woken,
         chain::every_version_of_a_zone_is_chained,
         chain::the_same_rows_have_the_same_hashes_everywhere,
         backtest::the_command_tests_another_policy_on_recorded_checks,
@@ -353,6 +393,7 @@ fn main() -> std::process::ExitCode {
         together::each_caller_has_its_own_deadline,
         together::what_waits_is_bounded,
         removal::a_check_that_comes_meanwhile_finds_no_zone,
+        rights::a_lease_takes_the_role_of_an_engine,
         rights::a_role_gives_its_rights_to_its_members,
         rights::an_app_executes_the_public_routines_and_touches_no_table,
         rights::an_auditor_reads_every_view_and_writes_nothing,
@@ -430,10 +471,13 @@ fn main() -> std::process::ExitCode {
         schema::a_migrator_waits_for_one_at_another_node,
     );
     on!([Sqlite] =>
+        local::a_shield_blocks_in_this_process_alone_and_leaves_no_row,
+        local::a_steady_demand_uses_nearly_all_of_the_limit,
         kill::a_killed_process_leaves_every_decision_it_printed,
         ledger::a_row_that_does_not_follow_its_buckets_head_is_refused,
     );
     on!(apart [Postgres, MySql, MariaDb] =>
+        capacity::leases_outlive_a_server_that_is_killed,
         kill::a_killed_server_keeps_every_decision_it_gave,
     );
     on!(apart [Postgres] =>

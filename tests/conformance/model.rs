@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use tallygate::decide::{
-    Ask, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Undo, Version, decide, happen,
+    Ask, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Undo, UnitsTaken, Version, decide,
+    happen, take_units,
 };
 use tallygate::policy::{Algorithm, BlockedRows, Mode, Override};
 use tallygate::{Decision, Policy, Reason, Recorded};
@@ -145,8 +146,8 @@ impl From<Need> for Refused {
     }
 }
 
-const CHECKS: [&str; 4] = ["check", "reserve", "coalesced", "unchecked"];
-const CHARGES: [&str; 3] = ["check", "reserve", "unchecked"];
+const CHECKS: [&str; 5] = ["check", "reserve", "coalesced", "unchecked", "local"];
+const CHARGES: [&str; 4] = ["check", "reserve", "unchecked", "local"];
 const UNDOES: [&str; 4] = ["refund", "settle", "cancel", "release"];
 
 impl Model {
@@ -206,13 +207,14 @@ impl Model {
             Act::Undo(undo) => {
                 let kind = match undo {
                     Undo::Refund => "refund",
-                    Undo::Settle(_) => "settle",
+                    Undo::Settle(_) | Undo::Used(_) => "settle",
                     Undo::Cancel => "cancel",
                     Undo::Release => "release",
                 };
                 let past = bucket.rows.iter().find(|row| row.txn == asked.txn && UNDOES.contains(&row.kind));
                 if let Some(past) = past {
-                    let same = past.kind == kind && !matches!(undo, Undo::Settle(cost) if cost != past.cost);
+                    let same = past.kind == kind
+                        && !matches!(undo, Undo::Settle(cost) | Undo::Used(cost) if cost != past.cost);
                     let told = past.recorded.map(|noted| Noted { replayed: true, ..noted });
                     return told.filter(|_| same).ok_or(Refused::Conflict);
                 }
@@ -292,6 +294,43 @@ impl Model {
         Ok(())
     }
 
+    /// What a process takes for local decisions: how much, what is left, and until when.
+    pub fn take(&mut self, asked: &Asked, now_us: i64) -> Result<Option<(i64, i64, i64)>, Refused> {
+        let (versions, bucket) = self.bucket(asked);
+        let taken = take_units(bucket.view(versions), &*bucket, asked.cost, now_us)?;
+        let Some(UnitsTaken { reason, units, limit, remaining, ends_us, decided_us, head }) = taken else {
+            return Ok(None);
+        };
+        let decided = Expected {
+            blocked: false,
+            reason,
+            limit,
+            remaining,
+            retry_after_us: None,
+            delay_us: None,
+            ends_us: Some(ends_us),
+            seq: Some(head.seq),
+            zone_version: head.zone_version,
+            decided_us,
+            replayed: false,
+        };
+        bucket.rows.push(Row {
+            txn: asked.txn,
+            kind: "local",
+            cost: asked.cost,
+            at_us: decided_us,
+            spent: units,
+            spent_total: head.spent_total,
+            strikes: head.strikes,
+            ends_us: Some(ends_us),
+            member: None,
+            decided: Some(decided),
+            recorded: None,
+        });
+        bucket.head = head;
+        Ok(Some((units, remaining, ends_us)))
+    }
+
     fn bucket(&mut self, asked: &Asked) -> (&[Version], &mut Bucket) {
         let bucket = self.buckets.entry((asked.zone.clone(), asked.key.clone())).or_default();
         (&self.zones[&asked.zone], bucket)
@@ -344,6 +383,7 @@ impl Row {
             spent: self.spent,
             blocked: self.decided.unwrap().blocked,
             reserved: self.kind == "reserve",
+            taken: self.kind == "local",
             member: self.member.is_some(),
             ends_us: self.ends_us,
         }
@@ -359,7 +399,7 @@ impl Bucket {
     fn past(&self, asked: &Asked) -> Option<Result<Expected, Refused>> {
         let row = self.rows.iter().find(|row| row.txn == asked.txn && CHECKS.contains(&row.kind))?;
         let same = row.decided.map(|decided| Expected { replayed: true, ..decided });
-        let about = |row: &Row| row.cost == asked.cost && row.member == asked.member;
+        let about = |row: &Row| row.kind != "local" && row.cost == asked.cost && row.member == asked.member;
         Some(same.filter(|_| about(row)).ok_or(Refused::Conflict))
     }
 

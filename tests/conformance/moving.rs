@@ -21,14 +21,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 const NAMES: (&str, &str) = ("here", "there");
 
 /// Two databases that have the same zones.
-struct Two {
-    here: Db,
-    there: Db,
+pub struct Two {
+    pub here: Db,
+    pub there: Db,
 }
 
 impl Two {
     /// Of kinds that differ.
-    async fn of(here: Db, zones: &[(&str, Policy)]) -> Self {
+    pub async fn of(here: Db, zones: &[(&str, Policy)]) -> Self {
         let there = match here.engine {
             Engine::Postgres => Engine::MySql,
             Engine::MySql => Engine::MariaDb,
@@ -87,17 +87,17 @@ impl Two {
     }
 
     /// As the owner of both.
-    async fn move_there(&self, zone: &str, key: &str) -> Result<Moved> {
+    pub async fn move_there(&self, zone: &str, key: &str) -> Result<Moved> {
         let (here, there) = (owner(&self.here).await, owner(&self.there).await);
         here.owner().move_bucket(&there.owner(), zone, key, NAMES).await
     }
 
-    async fn move_back(&self, zone: &str, key: &str) -> Result<Moved> {
+    pub async fn move_back(&self, zone: &str, key: &str) -> Result<Moved> {
         let (here, there) = (owner(&self.here).await, owner(&self.there).await);
         there.owner().move_bucket(&here.owner(), zone, key, (NAMES.1, NAMES.0)).await
     }
 
-    async fn assert_clean(&self) {
+    pub async fn assert_clean(&self) {
         for db in [&self.here, &self.there] {
             let (_, faults) = verify(&db.limiter().await, &Verify::default()).await;
             assert!(faults.is_empty(), "{}: {faults:?}", db.engine);

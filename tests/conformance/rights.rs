@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row};
 use tallygate::audit::verify::Verify;
+use tallygate::capacity::Want;
 use tallygate::ledger::History;
 use tallygate::policy::{OnOutage, Override, TimeZoneName};
+use tallygate::queue::Offer;
 use tallygate::schema::{Migrator, Role};
-use tallygate::{Charged, Check, Limiter, Policy, Result};
+use tallygate::{Charged, Check, ErrorKind, Limiter, Policy, Result};
 use uuid::Uuid;
 
 use crate::db::{Connected, Db, Engine, log};
@@ -35,6 +37,7 @@ pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
     tables.extend(["select zone_master_view", "select zone_version_view", "select zone_calendar_view"]);
     tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
     tables.push("select zone_removal_view");
+    tables.extend(["select zone_queue_view", "select zone_item_view"]);
     tables.extend(["select zone_bucket_removed_view", "select zone_upkeep_lock_view"]);
     if db.engine.is_mysql() {
         tables.push("select zone_txn_by_bucket_view");
@@ -769,4 +772,28 @@ async fn plain_sql(db: &Db, zone_id: i32, text: &str) -> i64 {
         Connected::Sqlite(_) => return 0,
     }
     1
+}
+
+/// No routine grants a lease, predicts a cost or offers an item: who may only call routines is told so, and nothing is written, also
+/// where it is an operator too.
+pub async fn a_lease_takes_the_role_of_an_engine(db: Db) {
+    let limiter = db.limiter().await;
+    let capacity = Policy::capacity(100, Duration::from_secs(60)).unwrap();
+    limiter.operator().set_zone("gpu", &capacity, None, "test").await.unwrap();
+    let mails = Policy::queue(10, Duration::from_secs(1), 100).unwrap();
+    limiter.operator().set_zone("mail", &mails, None, "test").await.unwrap();
+    for role in [Role::App, Role::Operator, Role::Auditor] {
+        let limiter = Limiter::connect(&db.url_as(role)).await.unwrap();
+        let error = limiter.leases().get(Want::new("gpu", "resource", "a", 1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{role:?}: {error}");
+        assert!(error.to_string().contains("tallygate grant"), "{role:?}: {error}");
+        let error = limiter.queues().offer(Offer::new("mail", "out")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{role:?}: {error}");
+        assert!(error.to_string().contains("queues take the roles app and engine"), "{role:?}: {error}");
+        let check = Check::new("gpu", "resource");
+        let error = limiter.reserve_predicted(check, Duration::from_secs(9), "chat").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{role:?}: {error}");
+        assert!(error.to_string().contains("predictions take the roles app and engine"), "{role:?}: {error}");
+    }
+    assert_eq!(db.rows().await, 0);
 }

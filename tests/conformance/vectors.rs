@@ -356,6 +356,7 @@ pub async fn every_vector_is_decided_as_written(db: Db) {
                             Undo::Settle(cost) => limiter.settle(charged, cost).await,
                             Undo::Cancel => limiter.cancel(charged).await,
                             Undo::Release => limiter.release(charged).await,
+                            Undo::Used(_) => unreachable!("no caller settles what a process took"),
                         };
                         // Told by bucket, in whatever order.
                         let recorded = recorded.unwrap();

@@ -170,6 +170,7 @@ pub async fn every_column_of_a_row_is_held(db: Db) {
         ("blocked", "not blocked", 5, edited),
         ("reason", "'soft'", 5, edited),
         ("critical", "not critical", 5, edited),
+        ("band", "1", 5, edited),
         ("cost", "cost + 1", 5, edited),
         ("spent", "spent - 1", 5, edited),
         ("spent_total", "spent_total + 1", 5, edited),

@@ -1,7 +1,8 @@
 //! A bucket with its whole ledger in memory.
 
 use tallygate::decide::{
-    Ask, Bucket, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, Version, decide, happen,
+    Ask, Bucket, Charge, Event, Happened, Head, Hold, Ledger, Need, Outcome, UnitsTaken, Version, decide,
+    happen,
 };
 use tallygate::{Policy, Result};
 
@@ -74,6 +75,11 @@ impl Book {
         self.check(&ask(cost), now_us)
     }
 
+    /// What was taken for local decisions.
+    pub fn took(&mut self, taken: &UnitsTaken) {
+        self.turn(taken.decided_us, taken.units, taken.head);
+    }
+
     pub fn happen(&mut self, event: Event, now_us: i64) -> Result<Happened> {
         let happened = happen(self.view(), self, event, now_us).map_err(|need| match need {
             Need::Failed(error) => error,
@@ -107,6 +113,7 @@ pub fn charge(ask: &Ask<'_>, outcome: &Outcome) -> Charge {
         spent: outcome.spent,
         blocked: outcome.blocked,
         reserved: ask.ttl_us.is_some(),
+        taken: false,
         member: ask.member.is_some(),
         ends_us: outcome.ends_us,
     }
@@ -123,5 +130,22 @@ impl Ledger for Book {
 
     fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
         Ok(self.rows.iter().rev().find(|row| row.at_us < at_us).map_or(0, |row| row.strikes))
+    }
+}
+
+/// No row is asked about.
+pub struct NoLedger;
+
+impl Ledger for NoLedger {
+    fn total_before(&self, at_us: i64) -> Result<i64, Need> {
+        Err(Need::TotalBefore(at_us))
+    }
+
+    fn reached(&self, total: i64) -> Result<Option<i64>, Need> {
+        Err(Need::Reached(total))
+    }
+
+    fn strikes_before(&self, at_us: i64) -> Result<i64, Need> {
+        Err(Need::StrikesBefore(at_us))
     }
 }

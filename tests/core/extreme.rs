@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tallygate::Policy;
 use tallygate::decide::{
     Ask, Bucket, Carried, Charge, Event, Exception, Head, Hold, Ledger, Need, Undo, Version, decide, happen,
+    take_units,
 };
 use tallygate::policy::{Limit, Override, UNITS_MAX};
 
@@ -115,15 +116,17 @@ fn events() -> impl Strategy<Value = Event> {
         Just(Undo::Release),
         Just(Undo::Settle(0)),
         Just(Undo::Settle(UNITS_MAX)),
-        up_to(UNITS_MAX).prop_map(Undo::Settle)
+        up_to(UNITS_MAX).prop_map(Undo::Settle),
+        prop_oneof![Just(i64::MIN), Just(-1), 0..=UNITS_MAX].prop_map(Undo::Used)
     ];
-    let charge = (extreme(), 0..=UNITS_MAX, any::<[bool; 3]>(), proptest::option::of(extreme()));
-    let charge = charge.prop_map(|(at_us, spent, [blocked, reserved, member], ends_us)| Charge {
+    let charge = (extreme(), 0..=UNITS_MAX, any::<[bool; 4]>(), proptest::option::of(extreme()));
+    let charge = charge.prop_map(|(at_us, spent, [blocked, reserved, taken, member], ends_us)| Charge {
         seq: 1,
         at_us,
         spent,
         blocked,
         reserved,
+        taken,
         member,
         ends_us,
     });
@@ -171,8 +174,15 @@ proptest! {
         (cost, critical, ttl_us) in (prop_oneof![Just(0), Just(UNITS_MAX), up_to(UNITS_MAX)], any::<bool>(),
             proptest::option::of(up_to(WINDOW_US_MAX))),
         member in proptest::option::of(Just("1")), held_back in any::<bool>(),
+        local in proptest::option::of(up_to(WINDOW_US_MAX)),
     ) {
-        let versions = versions(&policies);
+        let mut versions = versions(&policies);
+        for version in &mut versions {
+            let local = local.map(|us| Duration::from_micros(us.unsigned_abs()));
+            let policy = version.policy.with_local(local);
+            prop_assert_eq!(policy.asked().limit(), version.policy.limit());
+            version.policy = if policy.validate().is_ok() { policy } else { version.policy };
+        }
         let policy = &versions.last().unwrap().policy;
         let head = kept(head, &versions);
         let bucket = Bucket { versions: &versions, head: &head, holds: &holds };
@@ -189,6 +199,16 @@ proptest! {
                 prop_assert_eq!(outcome.decided_us, decided_us);
                 prop_assert_eq!(outcome.head.spent_total - head.spent_total, outcome.spent);
                 prop_assert!(outcome.retry_after_us.is_none_or(|wait_us| wait_us >= 0));
+            }
+            Err(Need::Failed(error)) => prop_assert!(error.is_invalid()),
+            Err(need) => prop_assert!(false, "{:?}", need),
+        }
+        match take_units(bucket, &answers, cost, now_us) {
+            Ok(None) => {}
+            Ok(Some(taken)) => {
+                prop_assert!(taken.units >= 2 && taken.units <= cost);
+                prop_assert!(taken.ends_us >= taken.decided_us);
+                prop_assert_eq!(taken.head.spent_total - head.spent_total, taken.units);
             }
             Err(Need::Failed(error)) => prop_assert!(error.is_invalid()),
             Err(need) => prop_assert!(false, "{:?}", need),

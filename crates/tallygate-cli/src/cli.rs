@@ -15,14 +15,18 @@ mod failure;
 mod grant;
 mod history;
 mod import;
+mod lease;
 mod lines;
 mod maintain;
 mod migrate;
 mod most;
 mod output;
+mod predict;
 mod private;
+mod queue;
 mod relocate;
 mod serve;
+mod simulate;
 mod stream;
 mod token;
 mod zone;
@@ -51,6 +55,7 @@ Examples:
   tallygate apply zones.toml --dry-run              zones as code
   tallygate history --zone login --blocked          who was blocked, and when
   tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
+  tallygate simulate --shape border --rate 5 --per 60s   what gets through?
   tallygate grant app web --database URL            the rights of a service, and no more
   tallygate audit report --since 7d --html week.html   what happened, with charts
   tallygate audit explain TXN                       why was it decided so?
@@ -86,16 +91,22 @@ enum Command {
     Apply(apply::Args),
     Check(check::Args),
     Reserve(check::ReserveArgs),
+    Predict(predict::Args),
     Settle(action::Settle),
     Cancel(action::Cancel),
     Refund(action::Refund),
     Release(action::Release),
+    #[command(subcommand)]
+    Lease(lease::Command),
+    #[command(subcommand)]
+    Queue(queue::Command),
     Ban(action::Ban),
     Unban(action::Unban),
     #[command(subcommand)]
     Override(action::Overrides),
     History(history::Args),
     Backtest(Box<backtest::Args>),
+    Simulate(Box<simulate::Args>),
     #[command(subcommand)]
     Audit(audit::Command),
     Maintain(maintain::Args),
@@ -131,15 +142,19 @@ pub async fn run() -> Result {
         Command::Apply(args) => apply::run(&url(database)?, args).await,
         Command::Check(args) => check::run(&url(database)?, args).await,
         Command::Reserve(args) => check::reserve(&url(database)?, args).await,
+        Command::Predict(args) => predict::run(&url(database)?, args).await,
         Command::Settle(args) => action::settle(&url(database)?, args).await,
         Command::Cancel(args) => action::cancel(&url(database)?, args).await,
         Command::Refund(args) => action::refund(&url(database)?, args).await,
         Command::Release(args) => action::release(&url(database)?, args).await,
+        Command::Lease(command) => lease::run(&url(database)?, command).await,
+        Command::Queue(command) => queue::run(&url(database)?, command).await,
         Command::Ban(args) => action::ban(&url(database)?, args).await,
         Command::Unban(args) => action::unban(&url(database)?, args).await,
         Command::Override(command) => action::overrides(&url(database)?, command).await,
         Command::History(args) => history::run(&url(database)?, args).await,
         Command::Backtest(args) => backtest::run(database, *args).await,
+        Command::Simulate(args) => simulate::run(*args),
         Command::Audit(command) => audit::run(&url(database)?, command).await,
         Command::Maintain(args) => maintain::run(&url(database)?, args).await,
         Command::Erase(args) => erase::run(&url(database)?, args).await,

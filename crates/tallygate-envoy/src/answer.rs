@@ -84,7 +84,7 @@ fn unit(decision: &Decision, policy: &Policy) -> Unit {
     if !is_rate || decision.limit != policy.limit() {
         return Unit::Unknown;
     }
-    match policy.window_us() {
+    match policy.asked().window_us() {
         1_000_000 => Unit::Second,
         60_000_000 => Unit::Minute,
         3_600_000_000 => Unit::Hour,

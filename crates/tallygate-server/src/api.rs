@@ -5,8 +5,11 @@ mod body;
 mod check;
 mod head;
 mod json;
+mod lease;
 mod lines;
 mod openapi;
+mod predict;
+mod queue;
 mod read;
 mod zones;
 
@@ -63,10 +66,26 @@ fn asked(routes: Routes) -> Routes {
         .route(POST, "/v1/checks", lines::checks, &[], "Decides a check a line")
         .route(POST, "/v1/peek", check::peek, &[], "Looks how a bucket stands for a check; spends nothing")
         .route(POST, "/v1/reserve", check::reserve, &[409], "Charges for a time, or until it is settled")
+        .route(
+            POST,
+            "/v1/reserve-predicted",
+            predict::reserve,
+            &[409],
+            "Charges what is predicted for a time",
+        )
+        .route(POST, "/v1/predict", predict::look, &[], "Predicts what a request will cost; spends nothing")
         .route(POST, "/v1/settle", act::settle, &[409], "Says what a reservation came to")
         .route(POST, "/v1/cancel", act::cancel, &[409], "Gives a reservation back")
         .route(POST, "/v1/refund", act::refund, &[409], "Gives a charge back")
         .route(POST, "/v1/release", act::release, &[409], "Gives a slot back")
+        .route(POST, "/v1/lease", lease::get, &[409], "Takes, refreshes or gives back a lease of capacity")
+        .route(POST, "/v1/queue/offer", queue::offer, &[409], "Offers an item to a queue")
+        .route(POST, "/v1/queue/take", queue::take, &[], "Takes what is next in a queue")
+        .route(POST, "/v1/queue/extend", queue::extend, &[409], "Keeps an item that was taken for longer")
+        .route(POST, "/v1/queue/done", queue::done, &[409], "Says that an item is worked off")
+        .route(POST, "/v1/queue/release", queue::release, &[409], "Gives an item back")
+        .route(POST, "/v1/queue/redrive", queue::redrive, &[409], "Tries a dead item again")
+        .route(GET, "/v1/queue/{zone}/{queue}/{txn}", queue::item, &[404], "Tells what became of an item")
         .route(GET, "/v1/history", read::history, &[404], "Reads rows of the ledger, newest first")
         .route(GET, "/v1/transactions/{txn}", read::transaction, &[404], "Reads the rows of a transaction")
         .route(GET, "/v1/transactions/{txn}/explanation", read::explanation, &[404], "Explains a decision")

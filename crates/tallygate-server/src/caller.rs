@@ -63,11 +63,18 @@ struct Known {
     name: String,
     rights: Vec<Right>,
     zones: Vec<String>,
+    /// The most important that it may claim.
+    band: u8,
 }
 
 impl Caller {
     pub fn new(name: impl Into<String>, rights: &[Right], zones: Vec<String>) -> Self {
-        Self(Arc::new(Known { name: name.into(), rights: rights.to_vec(), zones }))
+        Self::up_to(0, name, rights, zones)
+    }
+
+    /// One that may claim no band that is more important than this.
+    pub fn up_to(band: u8, name: impl Into<String>, rights: &[Right], zones: Vec<String>) -> Self {
+        Self(Arc::new(Known { name: name.into(), rights: rights.to_vec(), zones, band }))
     }
 
     /// The name of its token, which is who did it in the history of a zone.
@@ -81,6 +88,24 @@ impl Caller {
 
     pub fn zones(&self) -> &[String] {
         &self.0.zones
+    }
+
+    /// The most important band that it may claim.
+    pub fn band(&self) -> u8 {
+        self.0.band
+    }
+
+    /// Whether what it asks may be so important.
+    pub fn may_claim(&self, band: u8) -> Result<(), Problem> {
+        let own = self.band();
+        if band >= own {
+            return Ok(());
+        }
+        Err(Problem::forbidden(format!(
+            "the token {:?} may claim bands from {own} on, which are less important than {band}; claim one of those, or ask for \
+             a token whose band is {band}",
+            self.name()
+        )))
     }
 
     /// Whether it may do what it may in this zone.

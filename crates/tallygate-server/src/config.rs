@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tallygate::policy::{ZoneSetting, zone_file};
+use tallygate_doorman::Template;
 use tallygate_envoy::Mapping;
 
 use crate::Failure;
@@ -35,6 +36,8 @@ pub struct Config {
     pub database: Databases,
     /// Envoy's rate limit service; None: it is not offered.
     pub envoy: Option<Envoy>,
+    /// Doorman's capacity service; None: it is not offered.
+    pub doorman: Option<Doorman>,
     /// TLS; None: it is not spoken.
     pub tls: Option<Tls>,
     /// What one caller can take of the server.
@@ -78,6 +81,26 @@ impl Envoy {
         text_of(&self.mapping).and_then(|text| {
             read(text).map_err(|error| Failure::new(format!("{}: {error}", self.mapping.display())))
         })
+    }
+}
+
+/// Doorman's capacity service. The user of `database.app` needs the role *engine* besides.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Doorman {
+    /// Where gRPC is spoken: an address with a port, or `unix:PATH` of a socket.
+    #[serde(default = "Doorman::address")]
+    pub listen: String,
+    /// The address that clients are told to ask at; None: the one that they asked.
+    pub address: Option<String>,
+    /// Which resources are of which zone, besides those that are called as one.
+    #[serde(default, rename = "template")]
+    pub templates: Vec<Template>,
+}
+
+impl Doorman {
+    fn address() -> String {
+        "127.0.0.1:8082".to_owned()
     }
 }
 
@@ -134,6 +157,7 @@ impl Default for Config {
             journal: None,
             database: Databases::default(),
             envoy: None,
+            doorman: None,
             tls: None,
             limits: Limits::default(),
             stopping: Stopping::default(),
@@ -276,6 +300,8 @@ mod tests {
             Config::read(&format!("{head}\n{}", text.replace("# ", ""))).unwrap()
         };
         let (envoy, tls) = (table("[envoy]").envoy.unwrap(), table("[tls]").tls.unwrap());
+        let doorman = table("[doorman]").doorman.unwrap();
+        assert_eq!((doorman.listen, doorman.templates.len()), (Doorman::address(), 1));
         assert_eq!(envoy.listen, Envoy::address());
         assert!(tls.clients.is_some());
         assert_eq!(Config::read("envoy.mapping = 'envoy.toml'").unwrap().envoy, Some(envoy));
@@ -289,6 +315,7 @@ mod tests {
             ("limits.connections = 0", "limits.connections = 0"),
             ("stopping.drain_s = 0", "stopping.drain_s = 0"),
             ("limits = 5", "line 1"),
+            ("doorman.template = [{ resource = '[a]', zone = 'gpu' }]", "\"[a]\" has a class"),
         ] {
             let error = Config::read(text).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");

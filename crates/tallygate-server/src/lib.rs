@@ -1,5 +1,5 @@
 //! [tallygate](https://docs.rs/tallygate) for every language: a server that decides, records and explains over HTTP, and
-//! answers Envoy over gRPC.
+//! answers Envoy and clients of Doorman over gRPC.
 //!
 //! It holds nothing that the database does not: several servers on one database are the normal case. `tallygate serve` is this
 //! crate with a command line; `docs/server.md` tells how to use it.
@@ -32,7 +32,7 @@ use std::error::Error;
 use std::fmt;
 
 pub use crate::caller::{Right, UnknownRight};
-pub use crate::config::{Config, Databases, Envoy, Limits, Stopping, Tls};
+pub use crate::config::{Config, Databases, Doorman, Envoy, Limits, Stopping, Tls};
 pub use crate::server::{Reload, Server};
 pub use crate::token::{NewToken, TokenEntry, Tokens};
 

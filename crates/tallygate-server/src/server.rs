@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tallygate::{Journal, Limiter};
+use tallygate_doorman::Doorman;
 use tallygate_envoy::RateLimits;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -25,15 +26,16 @@ pub struct Server {
     app: App,
     listener: Listener,
     admin: Option<Listener>,
-    envoy: Option<Grpc>,
+    envoy: Option<Grpc<RateLimits>>,
+    doorman: Option<Grpc<Doorman>>,
     secure: Option<Secure>,
     config: Config,
 }
 
-/// Envoy's service, and where it is asked.
-struct Grpc {
+/// A service, and where it is asked.
+struct Grpc<S> {
     listener: Listener,
-    limits: RateLimits,
+    service: S,
 }
 
 /// Reads the files of a running server again.
@@ -77,16 +79,29 @@ impl Server {
             (Some(envoy), Some(limits)) => {
                 // The zones are there now, if they ever are.
                 limits.ready().await.map_err(|error| Failure::new(error.to_string()))?;
-                Some(Grpc { listener: listen(&envoy.listen).await?, limits })
+                Some(Grpc { listener: listen(&envoy.listen).await?, service: limits })
             }
             _ => None,
         };
-        Ok(Self { app, listener, admin, envoy, secure, config })
+        let doorman = match &config.doorman {
+            Some(doorman) => {
+                let service = Doorman::new(app.limiter().clone(), doorman.templates.clone());
+                let service = doorman.address.iter().fold(service, |service, address| service.at(address));
+                Some(Grpc { listener: listen(&doorman.listen).await?, service })
+            }
+            None => None,
+        };
+        Ok(Self { app, listener, admin, envoy, doorman, secure, config })
     }
 
     /// Where Envoy asks; None where that is not offered.
     pub fn envoy_address(&self) -> Option<String> {
         self.envoy.as_ref().map(|envoy| envoy.listener.address())
+    }
+
+    /// Where clients of Doorman ask; None where that is not offered.
+    pub fn doorman_address(&self) -> Option<String> {
+        self.doorman.as_ref().map(|doorman| doorman.listener.address())
     }
 
     /// Where `/metrics` is, if it has an address of its own.
@@ -115,7 +130,7 @@ impl Server {
     /// # Errors
     /// Not every request was answered in the time for that, or not everything could be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-        let Self { app, listener, admin, envoy, config, .. } = self;
+        let Self { app, listener, admin, envoy, doorman, config, .. } = self;
         let (health, health_service) = tallygate_envoy::health().await;
         let (over, ends) = watch::channel(false);
         let told = async {
@@ -136,16 +151,22 @@ impl Server {
             let Some(listener) = admin else { return Ok(()) };
             serve(listener, Speaks::Http1, api::admin(app.clone()), limits, until_over(), drain).await
         };
-        let grpc = async {
-            let Some(Grpc { listener, limits: service }) = envoy else { return Ok(()) };
-            let router = grpc::routes(app.clone(), service, Routes::new(health_service));
+        let health = Routes::new(health_service);
+        let envoy = async {
+            let Some(Grpc { listener, service }) = envoy else { return Ok(()) };
+            let router = grpc::envoy(app.clone(), service, health.clone());
             serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
         };
-        let ((), http, admin, grpc) = tokio::select! {
-            ended = async { tokio::join!(told, http, admin, grpc) } => ended,
+        let doorman = async {
+            let Some(Grpc { listener, service }) = doorman else { return Ok(()) };
+            let router = grpc::doorman(app.clone(), service, health.clone());
+            serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
+        };
+        let ((), http, admin, envoy, doorman) = tokio::select! {
+            ended = async { tokio::join!(told, http, admin, envoy, doorman) } => ended,
             never = app.measured().watch(app.auditor()) => match never {},
         };
-        let served = http.and(admin).and(grpc);
+        let served = http.and(admin).and(envoy).and(doorman);
         let closed = app.close().await;
         served?;
         Ok(closed?)

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tallygate::capacity::parse_band;
 use toml::Spanned;
 
 use crate::Failure;
@@ -43,8 +44,34 @@ struct Entry {
     name: String,
     roles: Vec<Right>,
     zones: Vec<String>,
+    #[serde(default)]
+    band: Band,
     sha256: Option<String>,
     certificate: Option<String>,
+}
+
+/// The most important band that may be claimed, by its number or its name: 0, if nothing is said.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(try_from = "Named")]
+struct Band(u8);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Number(i64),
+    Name(String),
+}
+
+impl TryFrom<Named> for Band {
+    type Error = tallygate::Error;
+
+    fn try_from(named: Named) -> Result<Self, Self::Error> {
+        let text = match named {
+            Named::Number(number) => number.to_string(),
+            Named::Name(name) => name,
+        };
+        parse_band(&text).map(Self)
+    }
 }
 
 /// Who may ask, as a list shows it: there is nothing in it to ask with.
@@ -56,6 +83,8 @@ pub struct TokenEntry {
     pub roles: Vec<Right>,
     /// In which zones: names, in which `*` stands for any characters.
     pub zones: Vec<String>,
+    /// The most important band that it may claim: 0 is any.
+    pub band: u8,
     /// By which its caller is known: `token` or `certificate`.
     pub by: &'static str,
 }
@@ -81,7 +110,7 @@ impl Tokens {
             Failure::new(format!("the file of tokens cannot be read: {}", error.message()))
         })?;
         let mut tokens: Vec<(Proof, Caller)> = Vec::new();
-        for Entry { name, roles, zones, sha256, certificate } in file.token {
+        for Entry { name, roles, zones, band, sha256, certificate } in file.token {
             validate(&name, &roles, &zones)?;
             let proof = match (sha256, certificate) {
                 (Some(hash), None) => {
@@ -97,7 +126,7 @@ impl Tokens {
             if tokens.iter().any(|(other, caller)| caller.name() == name || *other == proof) {
                 return Err(Failure::new(format!("token {name:?} is there twice; remove one")));
             }
-            tokens.push((proof, Caller::new(name, &roles, zones)));
+            tokens.push((proof, Caller::up_to(band.0, name, &roles, zones)));
         }
         Ok(Self(tokens))
     }
@@ -144,12 +173,19 @@ impl Tokens {
         entry(name, rights, zones, Proof::certificate(&certificates(certificate)?[0]))
     }
 
+    /// An entry whose caller may claim no band that is more important than this, of one that may claim any.
+    #[must_use]
+    pub fn up_to(band: u8, entry: &str) -> String {
+        format!("{entry}band = {band}\n")
+    }
+
     /// Who may ask, in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = TokenEntry> {
         self.0.iter().map(|(proof, caller)| TokenEntry {
             name: caller.name().to_owned(),
             roles: caller.rights().to_vec(),
             zones: caller.zones().to_vec(),
+            band: caller.band(),
             by: match proof {
                 Proof::Secret(_) => "token",
                 Proof::Certificate(_) => "certificate",

@@ -139,7 +139,7 @@ fn window_s(policy: &Policy, limit: i64) -> Option<i64> {
             let us = i128::from(limit) * i128::from(policy.window_us()) / i128::from(policy.rate().max(1));
             i64::try_from(us).unwrap_or(i64::MAX)
         }
-        _ => policy.window_us(),
+        _ => policy.asked().window_us(),
     };
     Some(up(us, 1_000_000).clamp(1, INTEGER_MAX))
 }
@@ -206,6 +206,7 @@ mod tests {
             zone_version: 1,
             decided_at: "2026-11-23T12:00:00Z".parse().unwrap(),
             replayed: false,
+            local: None,
         }
     }
 

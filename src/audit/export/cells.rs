@@ -25,7 +25,7 @@ pub(super) enum Cell {
 }
 
 /// The columns: name, what it holds.
-pub(super) const COLUMNS: [(&str, Holds); 36] = [
+pub(super) const COLUMNS: [(&str, Holds); 37] = [
     ("zone_id", Holds::Number),
     ("zone", Holds::Text),
     ("bucket_key", Holds::Text),
@@ -36,6 +36,7 @@ pub(super) const COLUMNS: [(&str, Holds); 36] = [
     ("checks", Holds::Number),
     ("blocked", Holds::Flag),
     ("critical", Holds::Flag),
+    ("band", Holds::Number),
     ("cost", Holds::Number),
     ("spent", Holds::Number),
     ("spent_total", Holds::Number),
@@ -83,6 +84,7 @@ pub(super) fn cells(zone_id: i32, zone: &str, evidence: Evidence) -> Cells {
         Cell::Number(row.checks.into()),
         Cell::Flag(row.blocked),
         Cell::Flag(row.critical),
+        number(row.band.map(i64::from)),
         Cell::Number(row.cost),
         Cell::Number(row.spent),
         Cell::Number(row.spent_total),

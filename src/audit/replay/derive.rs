@@ -1,11 +1,13 @@
 //! What a row should say: the core's calls, as an engine makes them.
 
+use std::collections::VecDeque;
+
 use super::{Ban, Derived, Replay, State, put};
 use crate::audit::book::Found;
 use crate::audit::compare::event_row;
 use crate::decide::{
-    Ask, Bucket, Charge, Event, Exception, Happened, Head, Need, Outcome, Override, Undo, Version, decide,
-    happen,
+    Ask, Bucket, Charge, Claim, Event, Exception, Happened, Head, Need, Outcome, Override, Shape, Undo,
+    Version, decide, happen, lease, predict, take_units,
 };
 use crate::decision::Reason;
 use crate::entry::{Kind, LedgerRow};
@@ -29,11 +31,17 @@ impl Replay {
                 prev_us,
                 ..event_row(row, head)
             };
-            return Ok(Derived { row, head: Head { seq: head.seq + 1, ..*head }, hold: None, ban: None });
+            return Ok(Derived::of(row, Head { seq: head.seq + 1, ..*head }));
+        }
+        if let Some(evicted) = self.state.evicted.front() {
+            return Ok(self.evicted(evicted, row));
         }
         let versions = self.versions_to(row)?;
         let told = match row.kind {
             Kind::Check | Kind::Reserve | Kind::Coalesced => self.decided(versions, row),
+            Kind::Lease => self.leased(versions, row),
+            Kind::Local => self.units_taken(versions, row),
+            kind if kind.is_of_queue() => self.queued(versions, row),
             _ => self.happened(versions, row, charging),
         };
         let mut derived = told.map_err(|need| match need {
@@ -61,13 +69,17 @@ impl Replay {
 
     fn decided(&self, versions: &[Version], row: &LedgerRow) -> Result<Derived, Need> {
         let coalesced = row.kind == Kind::Coalesced;
+        let (member, shape) =
+            if row.is_predicted() { (None, &row.member) } else { (row.member.as_deref(), &None) };
+        let known = shape.as_deref().and_then(|shape| predict(&self.state.shapes, shape, row.at_us));
+        let cost = known.map_or(row.cost, Shape::cost);
         let ask = if coalesced {
             Ask::default()
         } else {
             Ask {
-                cost: row.cost,
+                cost,
                 critical: row.critical,
-                member: row.member.as_deref(),
+                member,
                 ttl_us: (row.kind == Kind::Reserve)
                     .then(|| row.ends_us.map_or(0, |ends_us| ends_us.saturating_sub(row.at_us))),
                 held_back: row.reason == Reason::HeldBack,
@@ -84,6 +96,7 @@ impl Replay {
             row: LedgerRow {
                 blocked,
                 reason,
+                cost: if coalesced { row.cost } else { cost },
                 spent,
                 spent_total: outcome.head.spent_total,
                 remaining,
@@ -100,7 +113,49 @@ impl Replay {
             head: Head { seq: row.seq, ..outcome.head },
             hold: outcome.hold(ask.member),
             ban: outcome.banned_until_us.map(|until_us| Ban { txn: row.txn_id, limit, until_us }),
+            evicted: VecDeque::new(),
         })
+    }
+
+    fn leased(&self, versions: &[Version], row: &LedgerRow) -> Result<Derived, Need> {
+        let client =
+            row.member.as_deref().ok_or_else(|| Error::invalid("it does not say whose lease it is"))?;
+        let band = row.band.ok_or_else(|| Error::invalid("it does not say how important the lease is"))?;
+        let claim = Claim { client, wants: row.cost, weight: row.checks, band };
+        let granted = lease(self.seen(versions), &self.state.leases, &self.book, claim, row.at_us)?;
+        let row = LedgerRow {
+            blocked: granted.blocked(row.cost),
+            critical: false,
+            spent: granted.has,
+            remaining: granted.remaining,
+            zone_limit: granted.limit,
+            retry_after_us: Some(granted.refresh_us),
+            reason: granted.reason,
+            at_us: granted.decided_us,
+            ends_us: granted.hold(client).map(|hold| hold.ends_us),
+            target_us: Some(granted.since_us),
+            checks: row.checks,
+            cost: row.cost,
+            member: row.member.clone(),
+            ..event_row(row, &granted.head)
+        };
+        Ok(Derived::of(row, granted.head))
+    }
+
+    fn units_taken(&self, versions: &[Version], row: &LedgerRow) -> Result<Derived, Need> {
+        let taken = take_units(self.seen(versions), &self.book, row.cost, row.at_us)?
+            .ok_or_else(|| Error::invalid("nothing could be taken for local decisions"))?;
+        let row = LedgerRow {
+            reason: taken.reason,
+            cost: row.cost,
+            spent: taken.units,
+            remaining: taken.remaining,
+            zone_limit: taken.limit,
+            at_us: taken.decided_us,
+            ends_us: Some(taken.ends_us),
+            ..event_row(row, &taken.head)
+        };
+        Ok(Derived::of(row, taken.head))
     }
 
     fn happened(
@@ -110,6 +165,8 @@ impl Replay {
         charging: Option<&LedgerRow>,
     ) -> Result<Derived, Need> {
         let event = self.event(row, charging)?;
+        // A settlement teaches the shape that was reserved for.
+        let member = (row.kind == Kind::Settle).then(|| self.shape(row, charging)).flatten();
         let Happened { at_us, cost, spent, ends_us, target_us, hold, head } =
             happen(self.seen(versions), &self.book, event, row.at_us)?;
         let mut holds = self.state.holds.clone();
@@ -127,16 +184,21 @@ impl Replay {
             target_us,
             at_us,
             ends_us,
+            member,
             ..event_row(row, &head)
         };
-        Ok(Derived { row, head, hold, ban: None })
+        Ok(Derived { hold, ..Derived::of(row, head) })
     }
 
     fn event(&self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Result<Event> {
         let for_us = row.ends_us.map(|ends_us| ends_us.saturating_sub(row.at_us));
         Ok(match row.kind {
             Kind::Refund => Event::Undo(Undo::Refund, self.charge(row, charging)?),
-            Kind::Settle => Event::Undo(Undo::Settle(row.cost), self.charge(row, charging)?),
+            Kind::Settle => {
+                let charge = self.charge(row, charging)?;
+                let undo = if charge.taken { Undo::Used(row.cost) } else { Undo::Settle(row.cost) };
+                Event::Undo(undo, charge)
+            }
             Kind::Cancel => Event::Undo(Undo::Cancel, self.charge(row, charging)?),
             Kind::Release => Event::Undo(Undo::Release, self.charge(row, charging)?),
             Kind::Ban => Event::Ban(for_us.unwrap_or(0)),
@@ -150,6 +212,14 @@ impl Replay {
             }
             _ => Event::Unchecked(row.cost),
         })
+    }
+
+    /// The shape by which the reservation was predicted that a row settles.
+    fn shape(&self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Option<String> {
+        match charging {
+            Some(charging) => charging.member.clone(),
+            None => row.target_us.and_then(|us| self.book.shape(row.txn_id, us)).map(str::to_owned),
+        }
     }
 
     /// The charge that a row ends.

@@ -22,8 +22,15 @@ const EVERYWHERE: [&str; 9] = [
 ];
 
 /// By the bucket's key. The first is what the others are kept with.
-const BY_BUCKET: [&str; 5] =
-    ["zone_bucket_lock", "zone_hold", "zone_override", "zone_txn", "zone_txn_dropped"];
+const BY_BUCKET: [&str; 7] = [
+    "zone_bucket_lock",
+    "zone_hold",
+    "zone_queue",
+    "zone_item",
+    "zone_override",
+    "zone_txn",
+    "zone_txn_dropped",
+];
 
 /// Routines about one bucket, which run on its node. Those that take the zone by its name call these.
 const DELEGATED: [&str; 5] = ["check_velocity", "zone_check", "zone_mark", "zone_unchecked", "zone_undo"];

@@ -19,7 +19,8 @@ from (
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
         ('{app,engine}', 'execute', '{zone_bucket_leave}'),
         ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
-        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_append}'),
+        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_leases,zone_engine_shapes,zone_engine_append}'),
+        ('{engine}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
         ('{operator}', 'execute', '{zone_mark}')
     ) g (roles, rights, names)
     join pg_catalog.pg_proc p
@@ -31,6 +32,7 @@ from (
         ('{auditor,operator}', 'select', '{zone_override_view}'),
         ('{auditor}', 'select', '{zone_bucket_lock_view,zone_bucket_removed_view,zone_upkeep_lock_view}'),
         ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_removal_view}'),
+        ('{auditor}', 'select', '{zone_queue_view,zone_item_view}'),
         ('{operator}', 'select, insert', '{zone_master,zone_calendar}'),
         ('{operator}', 'select', '{zone_version}')
     ) g (roles, rights, names)
@@ -38,7 +40,7 @@ from (
     union all
     select 3, '{auditor}', 'select', 'table', format('%I.%I', current_schema(), f.name)
     from unnest('{zone_master,zone_version,zone_calendar,zone_override,zone_bucket_lock,zone_bucket_removed}'::text[]
-        || '{zone_upkeep_lock,zone_hold,zone_txn,zone_txn_dropped,zone_removal}'::text[]) f (name)
+        || '{zone_upkeep_lock,zone_hold,zone_queue,zone_item,zone_txn,zone_txn_dropped,zone_removal}'::text[]) f (name)
     where $3
     union all
     -- Numbers that a zone has elsewhere are not given again.

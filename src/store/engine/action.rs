@@ -2,8 +2,8 @@
 
 use super::bucket::Mark;
 use super::settle::{is_so, settle};
-use super::{Fate, Question, Session, Wanted, Writing, buckets, distinct, from_us};
-use crate::decide::{Event, Undo};
+use super::{Question, Session, Wanted, Writing, append_together, buckets, distinct, from_us};
+use crate::decide::{Event, Undo, learn};
 use crate::entry::{Kind, LedgerRow, Recorded};
 use crate::error::{Error, Result};
 use crate::store::{Action, What};
@@ -60,22 +60,31 @@ pub(in crate::store) async fn act(session: &mut impl Session, actions: &[Action]
     .await?;
     let answers: Vec<_> = answers.into_iter().flatten().collect();
     let mut writing = Writing::new(&buckets);
-    writing.together = true;
-    for ((action, &place), answer) in actions.iter().zip(&places).zip(&answers) {
-        if let Answer::New(mark) = answer {
-            writing.mark(place, action, mark);
+    for (((action, &place), answer), past) in actions.iter().zip(&places).zip(&answers).zip(&past) {
+        let Answer::New(mark) = answer else { continue };
+        let lesson = lesson(action, past);
+        writing.mark(place, action, lesson.map(|(shape, _)| shape), mark);
+        if let Some((shape, cost)) = lesson {
+            let mut shapes = session.shapes(names[place]).await?;
+            learn(&mut shapes, shape, cost, mark.happened.at_us);
+            writing.shapes.extend(writing.place(place).map(|place| (place, shapes)));
         }
     }
-    if !writing.rows.is_empty()
-        && session.append(&writing).await?.fates.iter().any(|fate| *fate != Fate::Appended)
-    {
-        return Err(Error::transient("something else happened to the bucket meanwhile; try again"));
+    if !writing.rows.is_empty() {
+        append_together(session, writing, "bucket").await?;
     }
     let tell = |(action, answer)| match answer {
         Answer::New(mark) => told(action, &mark),
         Answer::Past(told) => Ok(told),
     };
     actions.iter().zip(answers).map(tell).collect()
+}
+
+/// What a settlement teaches: that a request of this shape came to so much.
+fn lesson<'p>(action: &Action, past: &'p [LedgerRow]) -> Option<(&'p str, i64)> {
+    let What::Undo(Undo::Settle(cost)) = action.what else { return None };
+    let reserved = past.iter().find(|row| row.kind == Kind::Reserve)?;
+    Some((reserved.member.as_deref()?, cost))
 }
 
 /// What an action asks for.
@@ -92,7 +101,8 @@ fn asked<'p>(action: &Action, past: &'p [LedgerRow]) -> Result<Asked<'p>> {
     let (done, event) = match action.what {
         What::Undo(undo) => match of(&Kind::is_undo) {
             Some(done) => {
-                let other = done.kind != kind || matches!(undo, Undo::Settle(cost) if cost != done.cost);
+                let other = done.kind != kind
+                    || matches!(undo, Undo::Settle(cost) | Undo::Used(cost) if cost != done.cost);
                 if other {
                     return Err(Error::conflict(format!(
                         "transaction {} was ended in the bucket {:?} of zone {:?} by a {} of {} already",
@@ -102,7 +112,7 @@ fn asked<'p>(action: &Action, past: &'p [LedgerRow]) -> Result<Asked<'p>> {
                 return Ok(Asked::Before(done));
             }
             None => {
-                let charge = of(&|kind| kind.is_check() && kind != Kind::Coalesced).ok_or_else(|| {
+                let charge = of(&|kind| kind.is_charge() && kind != Kind::Coalesced).ok_or_else(|| {
                     Error::invalid(format!(
                         "transaction {} was not decided in the bucket {:?} of zone {:?}; look where it was: \
                          tallygate history --txn {}",

@@ -59,6 +59,12 @@ pub(in crate::store) async fn check(
     let mut held = session.hold(&Wanted { names: &names, moves: &moves, txns: &txns, window_us: 0 }).await?;
     let mut answers: Vec<Option<Answer>> = requests.iter().map(|_| None).collect();
     for (n, row) in held.past.drain(..).map(|(txn, row)| (named[txn], row)) {
+        if row.kind == Kind::Local {
+            return Err(Error::conflict(format!(
+                "transaction {} is what a process took for local decisions; use another one",
+                row.txn_id
+            )));
+        }
         if row.kind.is_check() {
             answers[n] = Some(Answer::Past(past(&requests[n], &row)?));
         }
@@ -181,7 +187,7 @@ fn write<'w>(
     writing
 }
 
-fn ask(request: &Request) -> Ask<'_> {
+pub(super) fn ask(request: &Request) -> Ask<'_> {
     let Request { cost, critical, ttl_us, .. } = *request;
     Ask { cost, critical, member: request.member.as_deref(), ttl_us, held_back: false }
 }
@@ -192,9 +198,9 @@ fn is_named(request: &Request) -> bool {
 }
 
 /// What was decided before, when the same was asked.
-fn past(request: &Request, row: &LedgerRow) -> Result<Decision> {
+pub(super) fn past(request: &Request, row: &LedgerRow) -> Result<Decision> {
     // Of what passed unchecked no member is known.
-    let member = if row.kind == Kind::Unchecked { request.member.as_deref() } else { row.member.as_deref() };
+    let member = if row.kind == Kind::Unchecked { request.about() } else { row.member.as_deref() };
     same(request, row.cost, member)?;
     Ok(Decision {
         zone: request.zone.clone(),
@@ -211,6 +217,7 @@ fn past(request: &Request, row: &LedgerRow) -> Result<Decision> {
         zone_version: row.zone_version,
         decided_at: from_us(row.at_us)?,
         replayed: true,
+        local: None,
     })
 }
 
@@ -223,9 +230,9 @@ fn same(request: &Request, cost: i64, member: Option<&str>) -> Result<()> {
             "transaction {txn} was decided with cost {cost}, not {asked}; use a new id"
         )));
     }
-    if member != request.member.as_deref() {
+    if member != request.about() {
         return Err(Error::conflict(format!(
-            "transaction {txn} was decided about another member; use a new id"
+            "transaction {txn} was decided about another member or shape; use a new id"
         )));
     }
     Ok(())
@@ -261,7 +268,7 @@ fn all_or_none(requests: &[Request], past: &[Option<Answer>]) -> Result<()> {
     }
 }
 
-fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
+pub(super) fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
     let outcome = &turn.outcome;
     Ok(Decision {
         zone: request.zone.clone(),
@@ -278,5 +285,6 @@ fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
         zone_version: outcome.head.zone_version,
         decided_at: from_us(outcome.decided_us)?,
         replayed: false,
+        local: None,
     })
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::known::{Known, Lack};
 use super::{Loaded, Moved, Name};
 use crate::chain::End;
-use crate::decide::{self, Ask, Event, Happened, Head, Hold, Outcome, Version, decide, happen};
+use crate::decide::{
+    self, Ask, Claim, Event, Granted, Happened, Head, Hold, Need, Outcome, Standing, UnitsTaken, Version,
+    decide, happen, lease, take_units,
+};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::Family;
@@ -213,6 +216,61 @@ impl<'b> Bucket<'b> {
             remaining: peek.remaining,
             happened,
         }))
+    }
+
+    /// Grants a lease, and says when the row before it was decided; None when the database must be asked first.
+    pub fn lease(
+        &mut self,
+        standing: &[Standing],
+        claim: Claim<'_>,
+    ) -> Result<Option<(Granted, Option<i64>)>> {
+        self.current()?;
+        let before = self.state;
+        let now_us = self.now_us;
+        let tell = |known: &Known| lease(self.seen(&before), standing, known, claim, now_us);
+        let (granted, _) = self.known.tell(tell)?;
+        let Some(granted) = granted else {
+            self.stopped = true;
+            return Ok(None);
+        };
+        self.state = self.after(granted.head, true);
+        Ok(Some((granted, last_us(&before.head))))
+    }
+
+    /// Takes units for local decisions, and says when the row before it was decided; None when the database must be asked first.
+    pub fn take_units(&mut self, wants: i64) -> Result<Option<(Option<UnitsTaken>, Option<i64>)>> {
+        self.current()?;
+        let before = self.state;
+        let (taken, _) =
+            self.known.tell(|known| take_units(self.seen(&before), known, wants, self.now_us))?;
+        let Some(taken) = taken else {
+            self.stopped = true;
+            return Ok(None);
+        };
+        if let Some(taken) = &taken {
+            self.state = self.after(taken.head, false);
+        }
+        Ok(Some((taken, last_us(&before.head))))
+    }
+
+    /// Lets the core do something of which the bucket's rows have no say; with `further` rows behind that of the head that it
+    /// leaves, if it leaves one. Says when the row before was decided.
+    pub fn act<T>(
+        &mut self,
+        core: impl Fn(decide::Bucket<'_>, &Known, i64) -> Result<T, Need>,
+        further: impl Fn(&T) -> usize,
+        head: impl Fn(&T) -> Option<Head>,
+    ) -> Result<(T, Option<i64>)> {
+        self.current()?;
+        let before = self.state;
+        let now_us = self.now_us;
+        let (told, _) = self.known.tell(|known| core(self.seen(&before), known, now_us))?;
+        let told = told.ok_or_else(|| Error::database("a queue asked for rows of its ledger"))?;
+        if let Some(head) = head(&told) {
+            let seq = i64::try_from(further(&told)).map_or(i64::MAX, |more| head.seq.saturating_add(more));
+            self.state = self.after(Head { seq, ..head }, false);
+        }
+        Ok((told, last_us(&before.head)))
     }
 
     /// The database was asked.

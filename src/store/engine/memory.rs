@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{
     Appended, Asked, Charged, Fate, Held, Loaded, Name, Question, Session, Versions, Wanted, Writing,
 };
-use crate::decide::Version;
+use crate::decide::{Shape, Standing, Version};
 use crate::error::Result;
 use crate::store::Request;
 use crate::zone::Family;
@@ -214,6 +214,14 @@ impl<S: Session> Session for Remembering<'_, S> {
 
     async fn charges(&mut self, windows: &[(Name<'_>, i64)], limit: usize) -> Result<Vec<Vec<Charged>>> {
         self.session.charges(windows, limit).await
+    }
+
+    async fn leases(&mut self, name: Name<'_>) -> Result<Vec<Standing>> {
+        self.session.leases(name).await
+    }
+
+    async fn shapes(&mut self, name: Name<'_>) -> Result<Vec<Shape>> {
+        self.session.shapes(name).await
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {

@@ -5,9 +5,11 @@ use uuid::Uuid;
 use super::Name;
 use super::bucket::{Bucket, Mark, Turn};
 use crate::chain::{End, Hash, Row};
-use crate::decide::{Exception, Head, Hold};
+use crate::decide::{Exception, Granted, Head, Hold, Shape, UnitsTaken};
 use crate::decision::Reason;
-use crate::store::{Action, Request, What};
+use crate::entry::Kind;
+use crate::lease::Want;
+use crate::store::{Action, Request, Taking, What};
 
 /// Rows of every table, each in its order.
 pub(in crate::store) struct Writing<'w> {
@@ -18,6 +20,8 @@ pub(in crate::store) struct Writing<'w> {
     /// What ends by itself, each with the place of its bucket among these; in place of what was to end of the same charge.
     pub holds: Vec<(usize, Hold)>,
     pub overrides: Vec<(usize, Exception)>,
+    /// What settlements taught: all that is known of the shapes of a bucket. Only where `act` decides, on SQLite.
+    pub shapes: Vec<(usize, Vec<Shape>)>,
     /// Of each bucket of the call, its place among these.
     places: Vec<Option<usize>>,
 }
@@ -71,6 +75,7 @@ impl<'w> Writing<'w> {
             rows: Vec::new(),
             holds: Vec::new(),
             overrides: Vec::new(),
+            shapes: Vec::new(),
             places,
         }
     }
@@ -100,7 +105,7 @@ impl<'w> Writing<'w> {
             retry_after_us: outcome.retry_after_us,
             delay_us: outcome.delay_us,
             ends_us: outcome.ends_us,
-            member: request.member.as_deref(),
+            member: request.about(),
             ..plain(request.txn, &outcome.head, outcome.limit)
         };
         self.row(bucket, turn.before_us(), !request.fresh, row);
@@ -115,8 +120,8 @@ impl<'w> Writing<'w> {
         self.hold(bucket, outcome.hold(request.member.as_deref()));
     }
 
-    /// What happened besides checks.
-    pub(super) fn mark(&mut self, bucket: usize, action: &'w Action, mark: &Mark) {
+    /// What happened besides checks; of a settlement, the shape that it teaches.
+    pub(super) fn mark(&mut self, bucket: usize, action: &'w Action, shape: Option<&'w str>, mark: &Mark) {
         let Mark { happened, before_us, limit, remaining } = mark;
         let is_override = matches!(action.what, What::Override(Some(_)));
         let exception = happened.head.exception.filter(|_| is_override);
@@ -130,6 +135,7 @@ impl<'w> Writing<'w> {
             remaining: *remaining,
             target_us: happened.target_us,
             ends_us: happened.ends_us,
+            member: shape,
             note: action.note.as_deref(),
             actor: action.actor.as_deref(),
             exception,
@@ -142,6 +148,41 @@ impl<'w> Writing<'w> {
         }
     }
 
+    /// A lease of the only bucket.
+    pub(super) fn lease(&mut self, want: &'w Want, txn: Uuid, granted: &Granted, before_us: Option<i64>) {
+        let row = Row {
+            kind: Kind::Lease.as_str(),
+            checks: want.weight,
+            band: Some(want.band),
+            blocked: granted.blocked(want.wants),
+            reason: granted.reason.as_str(),
+            cost: want.wants,
+            spent: granted.has,
+            remaining: granted.remaining,
+            retry_after_us: Some(granted.refresh_us),
+            ends_us: granted.hold(&want.client).map(|hold| hold.ends_us),
+            member: Some(&want.client),
+            target_us: Some(granted.since_us),
+            ..plain(txn, &granted.head, granted.limit)
+        };
+        self.row(0, before_us, want.txn.is_some(), row);
+        self.hold(0, granted.hold(&want.client));
+    }
+
+    /// What is taken of the only bucket for local decisions.
+    pub(super) fn take_units(&mut self, taking: &'w Taking, taken: &UnitsTaken, before_us: Option<i64>) {
+        let row = Row {
+            kind: Kind::Local.as_str(),
+            reason: taken.reason.as_str(),
+            cost: taking.wants,
+            spent: taken.units,
+            remaining: taken.remaining,
+            ends_us: Some(taken.ends_us),
+            ..plain(taking.txn, &taken.head, taken.limit)
+        };
+        self.row(0, before_us, taking.again, row);
+    }
+
     /// What has ended in a bucket is of no more use to it.
     pub fn drop_ended(&mut self, bucket: usize) {
         if let Some(place) = self.place(bucket) {
@@ -149,7 +190,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    fn row(&mut self, bucket: usize, before_us: Option<i64>, named: bool, row: Row<'w>) {
+    pub(super) fn row(&mut self, bucket: usize, before_us: Option<i64>, named: bool, row: Row<'w>) {
         if let Some(place) = self.place(bucket) {
             let hash = self.buckets[place].end.append(&row);
             self.rows.push(Written { bucket: place, row, named, before_us, hash });
@@ -162,7 +203,7 @@ impl<'w> Writing<'w> {
 }
 
 /// A row that says what the head does, and else nothing.
-fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
+pub(super) fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
     Row {
         txn,
         seq: head.seq,
@@ -170,6 +211,7 @@ fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
         checks: 1,
         blocked: false,
         critical: false,
+        band: None,
         cost: 0,
         spent: 0,
         spent_total: head.spent_total,

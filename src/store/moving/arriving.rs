@@ -3,12 +3,16 @@
 use chrono::DateTime;
 
 use crate::chain::Hash;
-use crate::decide::{Carried, Exception, Hold};
+use crate::decide::{Carried, Exception, Hold, Load};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::list::{List, Value};
 use crate::store::removal::Removing;
-use crate::store::{Bucket, StoredHead};
+use crate::store::shapes::text_of;
+use crate::store::{Bucket, StoredHead, StoredItem};
+
+/// Items that arrive with one statement.
+const ITEMS: usize = 256;
 
 /// What is written in one transaction.
 pub(in crate::store) struct Arriving<'a> {
@@ -23,8 +27,15 @@ pub(in crate::store) struct Arriving<'a> {
     pub dropped: Option<&'a StoredHead>,
     pub rows: &'a [LedgerRow],
     pub overrides: Vec<Exception>,
-    /// All that the bucket holds.
-    pub holds: Option<&'a [Hold]>,
+    /// All that stands in the bucket; None where it stays as it is.
+    pub stands: Option<&'a Stands<'a>>,
+}
+
+/// What stands in a bucket besides its head.
+pub(in crate::store) struct Stands<'a> {
+    pub holds: &'a [Hold],
+    pub load: Load,
+    pub items: Vec<StoredItem>,
 }
 
 /// The lists, for statements in this order.
@@ -32,9 +43,17 @@ pub(in crate::store) struct Lists {
     pub dropped: List,
     pub rows: List,
     pub overrides: List,
-    /// None where what is held stays as it is.
-    pub holds: Option<List>,
+    /// None where what stands there stays as it is.
+    pub stands: Option<Standing>,
     pub head: List,
+}
+
+/// The lists of what stands in a bucket.
+pub(in crate::store) struct Standing {
+    pub holds: List,
+    pub load: List,
+    /// One after the other: payloads may be long.
+    pub items: Vec<List>,
 }
 
 impl Arriving<'_> {
@@ -74,10 +93,46 @@ impl Arriving<'_> {
             dropped: List::of(dropped),
             rows: List::of(self.rows.iter().map(|row| ledger(zone_id, key, row))),
             overrides: List::of(self.overrides.iter().map(|own| limited(zone_id, key, own))),
-            holds: self.holds.map(|holds| List::of(holds.iter().map(|hold| held(zone_id, key, hold)))),
+            stands: self.stands.map(|stands| stands.lists(zone_id, key)),
             head: head(zone_id, key, self.head),
         }
     }
+}
+
+impl Stands<'_> {
+    fn lists(&self, zone_id: i32, key: &str) -> Standing {
+        let Load { waiting, away } = self.load;
+        let load = [zone_id.into(), key.into(), waiting.into(), away.into()];
+        Standing {
+            holds: List::of(self.holds.iter().map(|hold| held(zone_id, key, hold))),
+            load: if self.items.is_empty() { List::default() } else { List::of([load]) },
+            items: self
+                .items
+                .chunks(ITEMS)
+                .map(|items| List::of(items.iter().map(|stored| item(zone_id, key, stored))))
+                .collect(),
+        }
+    }
+}
+
+/// An item of a queue.
+fn item<'s>(zone_id: i32, key: &'s str, StoredItem { item, payload, .. }: &'s StoredItem) -> [Value<'s>; 14] {
+    [
+        zone_id.into(),
+        key.into(),
+        item.seq.into(),
+        (&item.txn).into(),
+        item.cost.into(),
+        i32::from(item.band).into(),
+        item.offered_us.into(),
+        item.deadline_us.into(),
+        item.place.as_str().into(),
+        item.due_us.into(),
+        item.takes.into(),
+        item.last.into(),
+        item.receipt.into(),
+        payload.as_deref().into(),
+    ]
 }
 
 /// A limit of the bucket's own.
@@ -113,6 +168,7 @@ pub(in crate::store) fn held<'h>(zone_id: i32, key: &'h str, hold: &'h Hold) -> 
 pub(in crate::store) fn head(zone_id: i32, key: &str, stored: &StoredHead) -> List {
     let head = &stored.head;
     let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
+    let shapes = text_of(&stored.shapes);
     List::of([[
         zone_id.into(),
         key.into(),
@@ -134,11 +190,12 @@ pub(in crate::store) fn head(zone_id: i32, key: &str, stored: &StoredHead) -> Li
         stored.salt.as_ref().map(|salt| &salt[..]).into(),
         stored.row_hash[..].into(),
         stored.moved_to.as_deref().into(),
+        shapes.as_deref().into(),
     ]])
 }
 
 /// A row of the ledger, but for its number.
-fn ledger<'r>(zone_id: i32, key: &'r str, row: &'r LedgerRow) -> [Value<'r>; 29] {
+fn ledger<'r>(zone_id: i32, key: &'r str, row: &'r LedgerRow) -> [Value<'r>; 30] {
     [
         (&row.txn_id).into(),
         zone_id.into(),
@@ -169,5 +226,6 @@ fn ledger<'r>(zone_id: i32, key: &'r str, row: &'r LedgerRow) -> [Value<'r>; 29]
         row.login.as_deref().into(),
         row.salt.as_ref().map(|salt| &salt[..]).into(),
         row.row_hash[..].into(),
+        row.band.map(i32::from).into(),
     ]
 }

@@ -8,7 +8,7 @@ use sqlx::{MySqlConnection, Row};
 use super::ledger::ledger_row;
 use super::{called, error, number_of_error, text_if, time, whole};
 use crate::chain::End;
-use crate::decide::{Carried, Exception, Head, Hold, Version};
+use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
@@ -16,8 +16,9 @@ use crate::store::engine::{
 };
 use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
+use crate::store::shapes::shapes_of;
 use crate::store::{hash_of, salt_of};
-use crate::zone::{BanRule, Calendar, Limit, Policy};
+use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection, and how a call goes about the buckets.
 pub(super) struct Session<'c> {
@@ -98,11 +99,27 @@ impl engine::Session for Session<'_> {
         Ok(charges)
     }
 
+    async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
+        let call = "call zone_engine_leases(?, ?)";
+        let rows = whole(self.connection, call, sqlx::query(call).bind(zone_id).bind(key)).await?;
+        rows.iter().map(|row| standing!(row)).collect()
+    }
+
+    async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
+        let call = "call zone_engine_shapes(?, ?)";
+        let rows = whole(self.connection, call, sqlx::query(call).bind(zone_id).bind(key)).await?;
+        let Some(row) = rows.first() else { return Ok(Vec::new()) };
+        let shapes: Option<&str> = get!(row, "shapes");
+        shapes_of(shapes)
+    }
+
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
         for (bucket, hold) in &writing.holds {
             let part = [hold.seq, hold.amount, hold.ends_us].map(Value::from);
-            lists[*bucket].0.push_all(part.into_iter().chain([hold.member.as_deref().into()]));
+            let is_older = hold.seq <= writing.buckets[*bucket].before.seq;
+            let rest = [hold.member.as_deref().into(), is_older.then_some(hold.charged_us).into()];
+            lists[*bucket].0.push_all(part.into_iter().chain(rest));
         }
         for written in &writing.rows {
             lists[written.bucket].1.push(ledger(written, &writing.buckets[written.bucket]));
@@ -278,7 +295,7 @@ fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>) -> [Value<'m>; 10
 }
 
 /// A row of a bucket; the hash of its last one is the head's.
-fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>, moved: &Moved<'_>) -> [Value<'w>; 20] {
+fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>, moved: &Moved<'_>) -> [Value<'w>; 22] {
     [
         (*named).into(),
         row.seq.into(),
@@ -300,5 +317,7 @@ fn ledger<'w>(Written { row, named, hash, .. }: &'w Written<'_>, moved: &Moved<'
         row.member.into(),
         (&row.txn).into(),
         (row.seq < moved.head.seq).then_some(&hash[..]).into(),
+        row.band.map(i32::from).into(),
+        row.target_us.into(),
     ]
 }

@@ -63,6 +63,8 @@ impl MySql {
         }
         for statement in [
             "delete from zone_hold where zone_id = ? and bucket_key = ?",
+            "delete from zone_item where zone_id = ? and bucket_key = ?",
+            "delete from zone_queue where zone_id = ? and bucket_key = ?",
             "delete from zone_bucket_lock where zone_id = ? and bucket_key = ?",
         ] {
             let statement = sqlx::query(statement).bind(zone_id).bind(key.as_bytes());

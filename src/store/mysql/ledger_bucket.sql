@@ -1,4 +1,4 @@
-select t.zone_id, t.bucket_key, t.id, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.blocked, t.reason, t.critical,
+select t.zone_id, t.bucket_key, t.id, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.blocked, t.reason, t.critical, t.band,
     t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level, t.strikes,
     t.target_at, t.created_at, t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt, t.row_hash
 from zone_txn_by_bucket_view t

@@ -68,7 +68,7 @@ async fn arrive(mut tx: sqlx::Transaction<'_, sqlx::MySql>, arriving: &Arriving<
 
 async fn write(connection: &mut MySqlConnection, arriving: &Arriving<'_>) -> Result<()> {
     let (zone_id, key) = arriving.bucket;
-    let Lists { dropped, rows, overrides, holds, head } = arriving.lists();
+    let Lists { dropped, rows, overrides, stands, head } = arriving.lists();
     let there = "select b.row_hash from zone_bucket_lock b
         where b.zone_id = ? and b.bucket_key = ? and b.moved_to is not null
         for update";
@@ -81,10 +81,20 @@ async fn write(connection: &mut MySqlConnection, arriving: &Arriving<'_>) -> Res
     }
     add(connection, include_str!("moving/rows.sql"), rows).await?;
     add(connection, include_str!("moving/overrides.sql"), overrides).await?;
-    if let Some(holds) = holds {
-        let clear = sqlx::query("delete from zone_hold where zone_id = ? and bucket_key = ?");
-        clear.bind(zone_id).bind(key.as_bytes()).execute(&mut *connection).await.map_err(error)?;
-        add(connection, include_str!("moving/holds.sql"), holds).await?;
+    if let Some(stands) = stands {
+        for clear in [
+            "delete from zone_hold where zone_id = ? and bucket_key = ?",
+            "delete from zone_item where zone_id = ? and bucket_key = ?",
+            "delete from zone_queue where zone_id = ? and bucket_key = ?",
+        ] {
+            let clear = sqlx::query(clear).bind(zone_id).bind(key.as_bytes());
+            clear.execute(&mut *connection).await.map_err(error)?;
+        }
+        add(connection, include_str!("moving/holds.sql"), stands.holds).await?;
+        add(connection, include_str!("moving/load.sql"), stands.load).await?;
+        for items in stands.items {
+            add(connection, include_str!("moving/items.sql"), items).await?;
+        }
     }
     add(connection, include_str!("moving/head.sql"), head).await
 }

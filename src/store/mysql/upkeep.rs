@@ -32,6 +32,7 @@ impl MySql {
                 zone_id: get!(row, "id"),
                 override_us: get!(row, "override_us"),
                 open: time_if(&row, "open")?,
+                offered: time_if(&row, "offered")?,
             })
         });
         let now = now.ok_or_else(|| Error::database("the database has no clock"))?;

@@ -11,7 +11,7 @@ use super::{MySql, called, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Durability, Policy, Zone, ZoneVersion};
+use crate::zone::{BanRule, Calendar, Durability, Policy, Queueing, Sharing, Zone, ZoneVersion};
 
 /// How long a change waits for the nodes of a cluster that do not answer.
 const EVERY_NODE: Duration = Duration::from_secs(3);
@@ -89,7 +89,7 @@ async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Resu
     bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
     let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
     let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
-    if setting.changes(&zone) {
+    if setting.changes(&zone)? {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         bind_policy!(set, policy)

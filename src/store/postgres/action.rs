@@ -4,12 +4,48 @@ use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
 use super::check::lock_wait_ms;
+use super::engine::Session;
 use super::{Postgres, end, error, text, time, time_if};
-use crate::decide::{Override, Undo};
+use crate::decide::{Override, Shape, Standing, Undo};
+use crate::decision::Decision;
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
-use crate::store::{Action, Range, Spending, Terms, What};
+use crate::lease::{Lease, Want};
+use crate::store::engine;
+use crate::store::{Action, Range, Request, Spending, Taking, Terms, Took, What};
 use crate::zone::Limit;
+
+/// Does the engine's work in a transaction that holds the bucket from the first look on.
+macro_rules! holding {
+    ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
+        let mut lease = $self.connections.lease($terms.until).await?;
+        let done = async {
+            let begin = "begin isolation level read committed";
+            let mut tx = lease.begin_with(begin).await.map_err(error)?;
+            let (policies, lock_wait_ms) = (&$self.process.policies, lock_wait_ms($terms));
+            let mut $session =
+                Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_ms };
+            let done = $work;
+            end(tx, done).await
+        };
+        let done = done.await;
+        lease.end(done)
+    }};
+}
+
+/// Looks, and holds nothing.
+macro_rules! looking {
+    ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
+        let mut lease = $self.connections.lease($terms.until).await?;
+        let (policies, lock_wait_ms) = (&$self.process.policies, lock_wait_ms($terms));
+        let mut $session =
+            Session { connection: &mut lease, policies, lock: false, skip_locked: false, lock_wait_ms };
+        let done = $work;
+        lease.end(done)
+    }};
+}
+
+pub(super) use {holding, looking};
 
 impl Postgres {
     /// One action alone is one round trip.
@@ -17,6 +53,37 @@ impl Postgres {
         let mut lease = self.connections.lease(terms.until).await?;
         let recorded = act_on(&mut lease, actions, lock_wait_ms(terms)).await;
         lease.end(recorded)
+    }
+
+    pub async fn grant(&self, zone_id: i32, want: &Want, txn: Uuid, terms: Terms) -> Result<Lease> {
+        holding!(self, terms, session => engine::lease(&mut session, zone_id, want, txn).await)
+    }
+
+    pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
+        holding!(self, terms, session => engine::take_units(&mut session, taking).await)
+    }
+
+    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
+        holding!(self, terms, session => engine::act(&mut session, std::slice::from_ref(action)).await)
+    }
+
+    pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<Standing>> {
+        looking!(self, terms, session => engine::standing(&mut session, (zone_id, key)).await)
+    }
+
+    /// Holds the bucket from the first look on.
+    pub async fn reserve_predicted(&self, request: &Request, terms: Terms) -> Result<(Decision, i64)> {
+        holding!(self, terms, session => engine::reserve(&mut session, request).await)
+    }
+
+    pub async fn known_shape(
+        &self,
+        zone_id: i32,
+        key: &str,
+        shape: &str,
+        terms: Terms,
+    ) -> Result<Option<Shape>> {
+        looking!(self, terms, session => engine::known(&mut session, (zone_id, key), shape).await)
     }
 
     /// The caller's own `lock_timeout` holds.

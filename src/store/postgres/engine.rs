@@ -9,16 +9,17 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo};
 use sqlx::{Encode, PgConnection, Row, Type};
 
 use super::ledger::ledger_row;
-use super::{error, time};
+use super::{error, text_if, time};
 use crate::chain::End;
-use crate::decide::{Carried, Exception, Head, Hold, Version};
+use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, from_us,
 };
+use crate::store::shapes::shapes_of;
 use crate::store::{hash_of, salt_of};
-use crate::zone::{BanRule, Calendar, Limit, Policy};
+use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection, and how a call goes about the buckets.
 pub(super) struct Session<'c> {
@@ -141,6 +142,18 @@ impl engine::Session for Session<'_> {
             ));
         }
         Ok(charges)
+    }
+
+    async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
+        let rows = sqlx::query(include_str!("engine_leases.sql")).bind(zone_id).bind(key);
+        let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
+        rows.iter().map(|row| standing!(row)).collect()
+    }
+
+    async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
+        let shapes = sqlx::query_scalar("select zone_engine_shapes($1, $2)").bind(zone_id).bind(key);
+        let shapes: Option<String> = shapes.fetch_one(&mut *self.connection).await.map_err(error)?;
+        shapes_of(shapes.as_deref())
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
@@ -359,6 +372,7 @@ impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
         to.encode(row.blocked)?;
         to.encode(row.reason)?;
         to.encode(row.critical)?;
+        to.encode(row.band.map(i16::from))?;
         to.encode(row.cost)?;
         to.encode(row.spent)?;
         to.encode(row.spent_total)?;
@@ -368,6 +382,7 @@ impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
         to.encode(row.delay_us)?;
         to.encode(row.level)?;
         to.encode(row.strikes)?;
+        to.encode(row.target_us.map(from_us).transpose()?)?;
         to.encode(from_us(row.decided_us)?)?;
         to.encode(before_us.map(from_us).transpose()?)?;
         to.encode(row.ends_us.map(from_us).transpose()?)?;

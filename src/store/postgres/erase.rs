@@ -49,6 +49,8 @@ impl Postgres {
             "delete from zone_txn_dropped where zone_id = $1 and bucket_key = $2",
             "delete from zone_override where zone_id = $1 and bucket_key = $2",
             "delete from zone_hold where zone_id = $1 and bucket_key = $2",
+            "delete from zone_item where zone_id = $1 and bucket_key = $2",
+            "delete from zone_queue where zone_id = $1 and bucket_key = $2",
             "delete from zone_bucket_lock where zone_id = $1 and bucket_key = $2",
         ] {
             sqlx::query(statement).bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;

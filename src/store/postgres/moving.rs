@@ -36,7 +36,7 @@ impl Postgres {
 
     pub(in crate::store) async fn arrive(&self, arriving: &Arriving<'_>) -> Result<()> {
         let (zone_id, key) = arriving.bucket;
-        let Lists { dropped, rows, overrides, holds, head } = arriving.lists();
+        let Lists { dropped, rows, overrides, stands, head } = arriving.lists();
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with(BEGIN).await.map_err(error)?;
         let there = "select b.row_hash from zone_bucket_lock b
@@ -55,10 +55,20 @@ impl Postgres {
         }
         add(&mut tx, include_str!("moving/rows.sql"), rows).await?;
         add(&mut tx, include_str!("moving/overrides.sql"), overrides).await?;
-        if let Some(holds) = holds {
-            let clear = sqlx::query("delete from zone_hold where zone_id = $1 and bucket_key = $2");
-            clear.bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;
-            add(&mut tx, include_str!("moving/holds.sql"), holds).await?;
+        if let Some(stands) = stands {
+            for clear in [
+                "delete from zone_hold where zone_id = $1 and bucket_key = $2",
+                "delete from zone_item where zone_id = $1 and bucket_key = $2",
+                "delete from zone_queue where zone_id = $1 and bucket_key = $2",
+            ] {
+                let clear = sqlx::query(clear).bind(zone_id).bind(key);
+                clear.execute(&mut *tx).await.map_err(error)?;
+            }
+            add(&mut tx, include_str!("moving/holds.sql"), stands.holds).await?;
+            add(&mut tx, include_str!("moving/load.sql"), stands.load).await?;
+            for items in stands.items {
+                add(&mut tx, include_str!("moving/items.sql"), items).await?;
+            }
         }
         add(&mut tx, include_str!("moving/head.sql"), head).await?;
         tx.commit().await.map_err(error)

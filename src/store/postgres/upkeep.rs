@@ -39,6 +39,7 @@ impl Postgres {
                 zone_id: get!(row, "id"),
                 override_us: get!(row, "override_us"),
                 open: time_if(&row, "open")?,
+                offered: time_if(&row, "offered")?,
             })
         });
         Ok((now, facts.collect::<Result<_>>()?))

@@ -7,7 +7,7 @@ use super::{Postgres, clock, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
+use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneVersion};
 
 zone_reads!(Postgres, PgRow);
 
@@ -77,7 +77,7 @@ async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<
     bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
     let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
     let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
-    if setting.changes(&zone) {
+    if setting.changes(&zone)? {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         // After the lock, and beside the statement: what is on every node of Citus is set to values only.

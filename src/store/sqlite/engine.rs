@@ -6,9 +6,10 @@ use sqlx::{Row, SqliteConnection};
 
 use super::ledger::ledger_row;
 use super::statement::{numbers, place, read, rows, text, unreadable};
-use super::{Clock, error};
+use super::{Clock, error, text_if};
 use crate::chain::{End, Row as Chained};
-use crate::decide::{Carried, Exception, Head, Hold, Version};
+use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
+use crate::entry::Kind;
 use crate::error::Result;
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
@@ -16,7 +17,8 @@ use crate::store::engine::{
 use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
 use crate::store::moving::{held, limited};
-use crate::zone::{BanRule, Calendar, Limit, Policy};
+use crate::store::shapes::{shapes_of, text_of};
+use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection that holds the write lock, or only looks.
 pub(super) struct Session<'c> {
@@ -95,6 +97,20 @@ impl engine::Session for Session<'_> {
         Ok(vec![Vec::new(); windows.len()])
     }
 
+    async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
+        let rows = sqlx::query(include_str!("leases.sql")).bind(zone_id).bind(key);
+        let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
+        rows.iter().map(|row| standing!(row)).collect()
+    }
+
+    async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
+        let shapes = "select b.shapes from zone_bucket_lock b where b.zone_id = ?1 and b.bucket_key = ?2";
+        let shapes = sqlx::query_scalar(shapes).bind(zone_id).bind(key);
+        let shapes: Option<Option<String>> =
+            shapes.fetch_optional(&mut *self.connection).await.map_err(error)?;
+        shapes_of(shapes.flatten().as_deref())
+    }
+
     /// Whoever has the write lock has every bucket.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let (ledger, more) = ledger(writing);
@@ -110,9 +126,11 @@ impl engine::Session for Session<'_> {
                 include_str!("heads_set.sql"),
                 List::of(buckets().filter(|moved| !moved.by_row).map(head_besides)),
             ),
+            (include_str!("leases_end.sql"), leases(writing)),
             (include_str!("holds_end.sql"), List::of(buckets().filter(|moved| moved.ended).map(ended))),
             (include_str!("holds_add.sql"), holds(writing)),
             (include_str!("override_add.sql"), overrides(writing)),
+            (include_str!("shapes_set.sql"), shapes(writing)),
         ] {
             rows(self.connection, sql, list).await?;
         }
@@ -272,7 +290,8 @@ fn ledger(writing: &Writing<'_>) -> (List, bool) {
         let more = [row.strikes.into(), row.critical.into()];
         let times = [row.delay_us, row.target_us, row.ends_us].map(Value::from);
         let texts = [row.member, row.note, row.actor].map(Value::from);
-        list.push_all(most.into_iter().chain(more).chain(times).chain(texts));
+        let band = row.band.map(i32::from).into();
+        list.push_all(most.into_iter().chain(more).chain(times).chain(texts).chain([band]));
     }
     (list, any_more)
 }
@@ -280,6 +299,7 @@ fn ledger(writing: &Writing<'_>) -> (List, bool) {
 fn says_more(row: &Chained<'_>) -> bool {
     row.strikes != 0
         || row.critical
+        || row.band.is_some()
         || [row.delay_us, row.target_us, row.ends_us].iter().any(Option::is_some)
         || [row.member, row.note, row.actor].iter().any(Option::is_some)
 }
@@ -327,6 +347,21 @@ fn holds(writing: &Writing<'_>) -> List {
         let (zone_id, key) = writing.buckets[*bucket].name;
         held(zone_id, key, hold)
     }))
+}
+
+fn leases(writing: &Writing<'_>) -> List {
+    List::of(writing.rows.iter().filter(|written| written.row.kind == Kind::Lease.as_str()).map(|written| {
+        let (zone_id, key) = writing.buckets[written.bucket].name;
+        [zone_id.into(), key.into(), written.row.member.into(), written.row.seq.into()]
+    }))
+}
+
+fn shapes(writing: &Writing<'_>) -> List {
+    writing.shapes.iter().fold(List::default(), |mut list, (bucket, shapes)| {
+        let (zone_id, key) = writing.buckets[*bucket].name;
+        list.push([zone_id.into(), key.into(), text_of(shapes).as_deref().into()]);
+        list
+    })
 }
 
 fn overrides(writing: &Writing<'_>) -> List {

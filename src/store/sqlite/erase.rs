@@ -68,6 +68,8 @@ impl Sqlite {
         }
         for statement in [
             "delete from zone_hold where zone_id = ?1 and bucket_key = ?2",
+            "delete from zone_item where zone_id = ?1 and bucket_key = ?2",
+            "delete from zone_queue where zone_id = ?1 and bucket_key = ?2",
             "delete from zone_bucket_lock where zone_id = ?1 and bucket_key = ?2",
         ] {
             sqlx::query(statement).bind(zone_id).bind(key).execute(&mut *tx).await.map_err(error)?;

@@ -1,5 +1,5 @@
 -- A page of a zone's rows, bucket by bucket, by the index zone_txn_bucket.
-select t.id, t.bucket_key, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.blocked, t.reason, t.critical, t.cost, t.spent,
+select t.id, t.bucket_key, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.blocked, t.reason, t.critical, t.band, t.cost, t.spent,
     t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level, t.strikes, t.target_at, t.created_at,
     t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt, t.row_hash, o.rate, o.window_us, o.burst, o.rate_gcd,
     o.ban_exempt, o.seq as exception_seq

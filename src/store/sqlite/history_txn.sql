@@ -1,5 +1,5 @@
 select t.id, t.created_at, z.name as zone, t.bucket_key, t.seq, t.txn_id, t.kind, t.checks, t.blocked, t.reason, t.cost,
-    t.spent, t.spent_total, t.remaining, t.retry_after_us, t.delay_us, t.level, t.critical, t.member, t.target_at,
+    t.spent, t.spent_total, t.remaining, t.retry_after_us, t.delay_us, t.level, t.critical, t.band, t.member, t.target_at,
     t.ends_at, t.note, t.actor, t.login, t.zone_version
 from zone_txn t
 join zone_master z on z.id = t.zone_id

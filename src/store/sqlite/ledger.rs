@@ -6,11 +6,11 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::{Sqlite, error, text, text_if, time, time_if};
-use crate::decide::{Carried, Exception, Head, Hold};
+use crate::decide::{Carried, Exception, Head, Hold, Item, Load};
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Chained, Range, Removal, StoredHead, hash_of, salt_of};
-use crate::zone::{BanRule, Calendar, ClockSpan, Limit, Policy, ZoneVersion};
+use crate::store::{At, Bucket, Chained, Range, Removal, StoredHead, StoredItem, hash_of, salt_of};
+use crate::zone::{BanRule, Calendar, ClockSpan, Limit, Policy, Queueing, Sharing, ZoneVersion};
 
 ledger_reads!(Sqlite, SqliteRow);
 

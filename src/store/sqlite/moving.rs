@@ -71,7 +71,7 @@ impl Holding<'_> {
 /// Rows move their head by a trigger, from where it stands when the first of them comes; then it says the rest.
 async fn write(connection: &mut SqliteConnection, arriving: &Arriving<'_>, now_us: i64) -> Result<()> {
     let (zone_id, key) = arriving.bucket;
-    let Lists { dropped, rows: ledger, overrides, holds, head } = arriving.lists();
+    let Lists { dropped, rows: ledger, overrides, stands, head } = arriving.lists();
     let there = "select b.row_hash from zone_bucket_lock b
         where b.zone_id = ?1 and b.bucket_key = ?2 and b.moved_to is not null";
     let there = sqlx::query_scalar(there).bind(zone_id).bind(key);
@@ -90,10 +90,20 @@ async fn write(connection: &mut SqliteConnection, arriving: &Arriving<'_>, now_u
     }
     rows(connection, include_str!("moving/rows.sql"), ledger).await?;
     rows(connection, include_str!("override_add.sql"), overrides).await?;
-    if let Some(holds) = holds {
-        let clear = sqlx::query("delete from zone_hold where zone_id = ?1 and bucket_key = ?2");
-        clear.bind(zone_id).bind(key).execute(&mut *connection).await.map_err(error)?;
-        rows(connection, include_str!("holds_add.sql"), holds).await?;
+    if let Some(stands) = stands {
+        for clear in [
+            "delete from zone_hold where zone_id = ?1 and bucket_key = ?2",
+            "delete from zone_item where zone_id = ?1 and bucket_key = ?2",
+            "delete from zone_queue where zone_id = ?1 and bucket_key = ?2",
+        ] {
+            let clear = sqlx::query(clear).bind(zone_id).bind(key);
+            clear.execute(&mut *connection).await.map_err(error)?;
+        }
+        rows(connection, include_str!("holds_add.sql"), stands.holds).await?;
+        rows(connection, include_str!("moving/load.sql"), stands.load).await?;
+        for items in stands.items {
+            rows(connection, include_str!("moving/items.sql"), items).await?;
+        }
     }
     rows(connection, include_str!("moving/head.sql"), head).await.map(drop)
 }

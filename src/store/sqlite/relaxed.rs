@@ -67,6 +67,7 @@ mod tests {
             critical: false,
             member: None,
             ttl_us: None,
+            shape: None,
         };
         let terms = Terms { isolation: Isolation::RowLock, until: Instant::now() + Duration::from_secs(30) };
         let requests: Vec<_> = zones.iter().map(request).collect();

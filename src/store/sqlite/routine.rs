@@ -82,6 +82,7 @@ impl Sqlite {
             critical: false,
             member: None,
             ttl_us: None,
+            shape: None,
         };
         let mut decisions = self.check_in(connection, &[request]).await?;
         decisions.pop().ok_or_else(|| Error::database("the database gave no decision"))

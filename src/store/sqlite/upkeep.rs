@@ -38,6 +38,7 @@ impl Sqlite {
                 zone_id: get!(row, "id"),
                 override_us: get!(row, "override_us"),
                 open: time_if(row, "open")?,
+                offered: time_if(row, "offered")?,
             })
         });
         Ok((from_us(now_us)?, facts.collect::<Result<_>>()?))

@@ -7,7 +7,7 @@ use super::{Sqlite, error, time};
 use crate::chain;
 use crate::error::Result;
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Policy, Zone, ZoneVersion};
+use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneVersion};
 
 zone_reads!(Sqlite, SqliteRow);
 
@@ -77,7 +77,7 @@ pub(super) async fn set_zone(
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).bind(now_us).execute(&mut *tx).await.map_err(error)?;
     let mut zone = stored_zone(tx, name).await?;
-    if setting.changes(&zone) {
+    if setting.changes(&zone)? {
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         bind_policy!(set, policy).bind(now_us).bind(zone.id).execute(&mut *tx).await.map_err(error)?;

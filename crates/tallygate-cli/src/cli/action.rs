@@ -244,7 +244,7 @@ impl Set {
                         self.bucket.zone
                     ))
                 })?;
-                let window = Duration::from_micros(zone.policy.window_us().unsigned_abs());
+                let window = Duration::from_micros(zone.policy.asked().window_us().unsigned_abs());
                 Some(Limit::new(rate, window, self.burst)?)
             }
         };

@@ -1,10 +1,10 @@
 //! `tallygate backtest`.
 
-mod candidates;
-mod events;
+pub mod candidates;
+pub mod events;
 mod moment;
 mod page;
-mod plot;
+pub mod plot;
 mod told;
 
 use std::io::{Write, stdout};
@@ -13,13 +13,13 @@ use std::process::ExitCode;
 
 use tallygate::backtest::Backtest;
 use tallygate::decide::Ask;
-use tallygate::ledger::History;
-use tallygate::policy::Terms;
+use tallygate::ledger::{History, Kind};
+use tallygate::policy::parse_units;
 
 use super::output::Answer;
 use super::private::Private;
 use super::{Failure, Result, open, url};
-use candidates::{Candidate, Sweep, Written};
+use candidates::{Candidate, Options};
 use events::Columns;
 use told::Told;
 
@@ -29,6 +29,7 @@ Examples:
   tallygate backtest logins.csv --key-column ip --policy rate=5,per=10m --policy rate=5,per=10m,algorithm=token-bucket
   tallygate backtest logins.csv --key-column ip --per 10m --sweep rate=3..20 --html logins.html
   tallygate backtest payments.jsonl --key-column card --cost-column cents --zones zones.toml
+  tallygate backtest calls.csv --key-column tenant --cost-column tokens --guess 1000 --shape-column route --rate 9000 --per 60s
   tallygate backtest --from-ledger login --rate 3 --per 60s
   zcat logins.csv.gz | tallygate backtest - --rate 5 --per 60s --format json
 
@@ -49,34 +50,21 @@ const PAGE: u32 = 1_000;
 #[command(
     after_help = EXAMPLES,
     override_usage = "tallygate backtest [OPTIONS] EVENTS\n       tallygate backtest [OPTIONS] --from-ledger ZONE",
-    // A sweep or another policy may say it.
-    mut_arg("rate", |arg| arg.required(false)),
-    mut_arg("on_outage", |arg| arg.hide(true)),
-    mut_arg("running_buckets", |arg| arg.hide(true)),
-    mut_arg("durability", |arg| arg.hide(true)),
-    mut_arg("blocked_rows", |arg| arg.hide(true)),
-    mut_arg("description", |arg| arg.hide(true)),
 )]
 pub struct Args {
     /// The file of events; - for standard input
     #[arg(required_unless_present = "from_ledger")]
     events: Option<PathBuf>,
     /// The recorded checks of this zone instead of a file
-    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column"])]
+    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column", "shape_column"])]
     from_ledger: Option<String>,
     #[command(flatten)]
     columns: Columns,
+    /// Play each event as a reservation of so much, settled at once with its cost; with --shape-column once more by prediction
+    #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
+    guess: Option<i64>,
     #[command(flatten)]
-    terms: Option<Terms>,
-    /// A policy by the names of its flags, like rate=5,per=60s,algorithm=token-bucket; may be given more than once
-    #[arg(long, value_name = "TERMS")]
-    policy: Vec<Written>,
-    /// The policies of a file of zones, as apply takes it
-    #[arg(long, value_name = "FILE")]
-    zones: Option<PathBuf>,
-    /// Try these values of rate, burst or per: rate=3..20, rate=10..100:10, per=30s,60s,5m
-    #[arg(long, value_name = "NAME=VALUES")]
-    sweep: Option<Sweep>,
+    candidates: Options,
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -88,24 +76,54 @@ pub struct Args {
     format: Answer,
 }
 
+/// What a reservation takes: always the same, or what is predicted by its shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Fixed,
+    Predicted,
+}
+
 /// One event, wherever it is from.
-struct Event<'e> {
-    at_us: i64,
-    key: &'e str,
-    cost: i64,
-    member: Option<&'e str>,
-    critical: bool,
+pub struct Event<'e> {
+    pub at_us: i64,
+    pub key: &'e str,
+    pub cost: i64,
+    pub member: Option<&'e str>,
+    pub critical: bool,
+    /// By which its cost is predicted.
+    pub shape: Option<&'e str>,
 }
 
 pub async fn run(database: Option<String>, args: Args) -> Result {
-    let candidates = candidates::all(args.terms, args.policy, args.zones.as_deref(), args.sweep.as_ref())?;
+    let swept = args.candidates.sweep.as_ref().map(|sweep| sweep.name.clone());
+    let candidates = candidates::all(args.candidates)?;
     args.html.as_deref().map_or(Ok(()), can_be_written)?;
-    let mut tests =
-        candidates.iter().map(|candidate| Backtest::new(candidate.policy)).collect::<Result<Vec<_>, _>>()?;
+    let has_shapes = args.columns.have_shapes();
+    if has_shapes && args.guess.is_none() {
+        return Err(Failure::new(
+            "--shape-column is for predictions; name with --guess what is reserved where none is known",
+        ));
+    }
+    let mut tests = Vec::new();
+    for candidate in candidates {
+        let ways: &[_] = if has_shapes { &[Way::Fixed, Way::Predicted] } else { &[Way::Fixed] };
+        for &way in ways {
+            tests.push((candidate.clone(), way, Backtest::new(candidate.policy)?));
+        }
+    }
     let each = |event: &Event<'_>| {
-        let Event { cost, critical, member, .. } = *event;
+        let Event { cost, critical, member, shape, .. } = *event;
         let ask = Ask { cost, critical, member, ..Ask::default() };
-        tests.iter_mut().try_for_each(|test| test.check(event.key, &ask, event.at_us).map(drop))
+        tests.iter_mut().try_for_each(|(_, way, test)| {
+            let outcome = match args.guess {
+                Some(units) => {
+                    let shape = shape.filter(|_| *way == Way::Predicted);
+                    test.reserve(event.key, &ask, units, shape, event.at_us)
+                }
+                None => test.check(event.key, &ask, event.at_us),
+            };
+            outcome.map(drop)
+        })
     };
     let source = match (args.events, args.from_ledger) {
         (Some(path), _) => {
@@ -118,17 +136,19 @@ pub async fn run(database: Option<String>, args: Args) -> Result {
             format!("zone {zone}")
         }
     };
-    let told = |(Candidate { name, series, value, .. }, test): (Candidate, &Backtest)| Told {
-        name,
-        series,
-        value,
-        report: test.report(usize::from(args.top)),
+    let told = |(candidate, way, test): (Candidate, Way, Backtest)| {
+        let Candidate { name, series, value, .. } = candidate;
+        let way = match (args.guess, way) {
+            (None, _) => String::new(),
+            (Some(units), Way::Fixed) => format!(", guess {units}"),
+            (Some(_), Way::Predicted) => ", predicted".to_owned(),
+        };
+        let report = test.report(usize::from(args.top));
+        Told { name: name + &way, series: series + &way, value, report }
     };
-    let told: Vec<Told> = candidates.into_iter().zip(&tests).map(told).collect();
+    let told: Vec<Told> = tests.into_iter().map(told).collect();
     if let Some(path) = &args.html {
-        let page = page::page(&source, &told, args.sweep.as_ref().map(|sweep| sweep.name.as_str()))?;
-        let unwritten = |error: std::io::Error| unwritable(path, &error.to_string());
-        Private::begin(path).and_then(|file| file.end(&page)).map_err(unwritten)?;
+        write_page(path, &page::page(&source, &told, swept.as_deref())?)?;
     }
     let text = match args.format {
         Answer::Text => told::text(&told),
@@ -158,8 +178,10 @@ async fn ledger(
                 at_us: row.decided_at.timestamp_micros(),
                 key: &row.key,
                 cost: row.cost,
-                member: row.member.as_deref(),
+                // Of a reservation it is its shape.
+                member: row.member.as_deref().filter(|_| row.kind != Kind::Reserve),
                 critical: row.critical,
+                shape: None,
             };
             for _ in 0..row.checks {
                 each(&event).map_err(|error| {
@@ -176,7 +198,7 @@ async fn ledger(
 }
 
 /// Better known before hours of traffic are read.
-fn can_be_written(path: &Path) -> Result<()> {
+pub fn can_be_written(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match () {
         () if path.is_dir() => Err(unwritable(path, "it is a directory")),
@@ -185,6 +207,11 @@ fn can_be_written(path: &Path) -> Result<()> {
     }
 }
 
+pub fn write_page(path: &Path, page: &str) -> Result<()> {
+    let unwritten = |error: std::io::Error| unwritable(path, &error.to_string());
+    Private::begin(path).and_then(|file| file.end(page)).map_err(unwritten)
+}
+
 fn unwritable(path: &Path, because: &str) -> Failure {
-    Failure::new(format!("{} cannot be written: {because}; name another file with --html", path.display()))
+    Failure::new(format!("{} cannot be written: {because}; name another file", path.display()))
 }

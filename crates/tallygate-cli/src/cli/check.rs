@@ -4,13 +4,14 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tallygate::capacity::parse_band;
 use tallygate::policy::parse_units;
 use tallygate::{Check, Config};
 use uuid::Uuid;
 
 use super::failure::verdict;
 use super::output::Answer;
-use super::{Failure, Result, decision, duration, open_with, stream};
+use super::{Failure, Result, decision, duration, open_with, predict, stream};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,8 +46,27 @@ Examples:
   tallygate reserve payments card:9f3c --cost 10000 --ttl 15m
   tallygate settle TXN --cost 7350
   tallygate cancel TXN
+  tallygate reserve llm tenant:7 --shape chat/small --cost 1000 --ttl 30s
 
 Exit codes: 0 reserved, 1 blocked, 2 error.";
+
+/// How important it is.
+#[derive(clap::Args)]
+struct Claim {
+    /// May take from what the zone keeps in reserve
+    #[arg(long)]
+    critical: bool,
+    /// The same by a band: critical-plus, or 0, may take from the reserve; critical, sheddable-plus, sheddable or 1 to 255 may not
+    #[arg(long, value_name = "BAND", value_parser = parse_band, allow_negative_numbers = true)]
+    band: Option<u8>,
+}
+
+impl Claim {
+    fn of(&self, check: Check) -> Check {
+        let check = self.band.into_iter().fold(check, Check::band);
+        if self.critical { check.critical() } else { check }
+    }
+}
 
 /// Decides whether a transaction may pass, spends its cost if it may, and records the decision
 #[derive(clap::Args)]
@@ -64,9 +84,8 @@ pub struct Args {
     /// Your name for the transaction; made when not given
     #[arg(long, value_name = "UUID")]
     txn: Option<Uuid>,
-    /// May take from what the zone keeps in reserve
-    #[arg(long)]
-    critical: bool,
+    #[command(flatten)]
+    claim: Claim,
     /// Whom it is about, in a zone that counts distinct members
     #[arg(long, allow_hyphen_values = true)]
     member: Option<String>,
@@ -83,7 +102,7 @@ pub struct Args {
     #[arg(long)]
     format: Option<Answer>,
     /// Read checks from stdin, one JSON object a line
-    #[arg(long, conflicts_with_all = ["zone", "key", "cost", "txn", "critical", "member", "also", "wait"])]
+    #[arg(long, conflicts_with_all = ["zone", "key", "cost", "txn", "critical", "band", "member", "also", "wait"])]
     stdin: bool,
     /// How many lines are under way at a time
     #[arg(long, value_name = "N", default_value = "32", requires = "stdin", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -99,18 +118,20 @@ pub struct ReserveArgs {
     /// Who is limited: a user, an address, a card. 1 to 255 bytes
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// How much to reserve, in the zone's unit
+    /// How much to reserve, in the zone's unit; with --shape only where nothing is known of it
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
+    /// Reserve what requests of this shape in the bucket came to lately: see tallygate predict
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    shape: Option<String>,
     /// For how long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     ttl: Duration,
     /// Your name for the transaction; made when not given
     #[arg(long, value_name = "UUID")]
     txn: Option<Uuid>,
-    /// May take from what the zone keeps in reserve
-    #[arg(long)]
-    critical: bool,
+    #[command(flatten)]
+    claim: Claim,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Answer,
@@ -124,9 +145,7 @@ pub async fn run(url: &str, args: Args) -> Result {
             let mut check = Check::new(zone, key).cost(args.cost);
             check = args.txn.into_iter().fold(check, Check::txn);
             check = args.member.into_iter().fold(check, Check::member);
-            if args.critical {
-                check = check.critical();
-            }
+            check = args.claim.of(check);
             let format = args.format.unwrap_or(Answer::Text);
             if args.also.is_empty() {
                 one(url, config, check, args.wait, format).await
@@ -144,10 +163,11 @@ pub async fn run(url: &str, args: Args) -> Result {
 pub async fn reserve(url: &str, args: ReserveArgs) -> Result {
     let mut check = Check::new(args.zone, args.key).cost(args.cost).reserved_for(args.ttl);
     check = args.txn.into_iter().fold(check, Check::txn);
-    if args.critical {
-        check = check.critical();
+    check = args.claim.of(check);
+    match args.shape {
+        Some(shape) => predict::reserve(url, check, args.ttl, &shape, args.format).await,
+        None => one(url, Config::default(), check, None, args.format).await,
     }
-    one(url, Config::default(), check, None, args.format).await
 }
 
 async fn one(url: &str, config: Config, check: Check, wait: Option<Duration>, format: Answer) -> Result {

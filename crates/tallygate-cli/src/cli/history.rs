@@ -26,7 +26,7 @@ Newest first. Times are the database's, in UTC.";
 const PAGE: u32 = 1_000;
 
 /// The fields of an entry, in the order in which serde writes them.
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 26] = [
     "id",
     "decided_at",
     "zone",
@@ -38,6 +38,7 @@ const FIELDS: [&str; 25] = [
     "blocked",
     "reason",
     "critical",
+    "band",
     "member",
     "cost",
     "spent",
@@ -261,6 +262,7 @@ mod tests {
             blocked: false,
             reason: Reason::WithinLimit,
             critical: false,
+            band: None,
             member: None,
             cost: 1,
             spent: 1,

@@ -143,6 +143,9 @@ fn welcome(server: &Server) {
     if let Some(address) = server.envoy_address() {
         eprintln!("envoy:   {address}");
     }
+    if let Some(address) = server.doorman_address() {
+        eprintln!("doorman: {address}");
+    }
     if let Some(address) = server.admin_address() {
         eprintln!("admin:   {address}");
     }

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use tallygate::capacity::parse_band;
 use tallygate_server::{Failure as Refused, Right, TokenEntry, Tokens};
 
 use super::output::{Format, plain, render, table};
@@ -45,6 +46,9 @@ pub enum Command {
         /// In which zones: a name, in which * stands for any characters
         #[arg(long, value_name = "GLOB", required = true)]
         zones: Vec<String>,
+        /// The most important band that it may claim: 0 to 255, or critical-plus, critical, sheddable-plus, sheddable
+        #[arg(long, value_name = "BAND", default_value = "0", value_parser = parse_band, allow_negative_numbers = true)]
+        band: u8,
         /// A certificate as PEM by which it is known, and by no token
         #[arg(long, value_name = "FILE")]
         certificate: Option<PathBuf>,
@@ -75,7 +79,7 @@ pub enum Command {
 
 pub fn run(command: Command) -> Result {
     match command {
-        Command::Add { name, roles, zones, certificate, file } => {
+        Command::Add { name, roles, zones, band, certificate, file } => {
             let (told, entry) = match certificate {
                 Some(certificate) => {
                     (format!("added  {name}"), Tokens::admit(&name, &roles, &zones, &certificate)?)
@@ -85,7 +89,7 @@ pub fn run(command: Command) -> Result {
                     (made.secret, made.entry)
                 }
             };
-            add(&file, &entry)?;
+            add(&file, &if band == 0 { entry } else { Tokens::up_to(band, &entry) })?;
             writeln!(stdout(), "{told}")?;
         }
         Command::List { file, format } => list(&Tokens::read_file(&file)?, format)?,
@@ -122,10 +126,16 @@ fn list(tokens: &Tokens, format: Format) -> Result<()> {
             writeln!(out, "no tokens yet; make one: tallygate token add web --role app --zones 'login*'")?;
         }
         Format::Table => {
-            let mut table = table(&["name", "roles", "zones", "known by"]);
-            for TokenEntry { name, roles, zones, by } in entries {
+            let mut table = table(&["name", "roles", "zones", "band", "known by"]);
+            for TokenEntry { name, roles, zones, band, by } in entries {
                 let roles: Vec<_> = roles.into_iter().map(Right::as_str).collect();
-                table.add_row([name, roles.join(" "), plain(&zones.join(" ")), by.to_owned()]);
+                table.add_row([
+                    name,
+                    roles.join(" "),
+                    plain(&zones.join(" ")),
+                    band.to_string(),
+                    by.to_owned(),
+                ]);
             }
             out.write_all(render(&table, 0).as_bytes())?;
         }

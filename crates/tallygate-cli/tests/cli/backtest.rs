@@ -360,3 +360,42 @@ fn the_ledger_of_the_embedded_database_is_tested_without_writing_to_it() {
     assert_eq!(counts(&program.run(&[&test[..], &["3"]].concat()).json()), [4, 0]);
     assert_eq!(program.contents(), before);
 }
+
+/// Two routes of different cost, of which one fixed guess is wrong either way.
+#[test]
+fn a_prediction_is_tested_beside_a_fixed_guess() {
+    let program = Program::new();
+    let calls = (0..60).map(|n| {
+        let (route, tokens) = if n % 2 == 0 { ("small", 100) } else { ("large", 900) };
+        format!("2026-01-31T08:00:{n:02}Z,tenant,{tokens},{route}\n")
+    });
+    let calls: String = calls.collect();
+    std::fs::write(program.path("calls.csv"), format!("at,key,tokens,route\n{calls}")).unwrap();
+    let flags = [
+        "backtest",
+        "calls.csv",
+        "--cost-column",
+        "tokens",
+        "--rate",
+        "40000",
+        "--per",
+        "10m",
+        "--guess",
+        "500",
+    ];
+    let both = program.ok(&[&flags[..], &["--shape-column", "route"]].concat());
+    let lines: Vec<Vec<&str>> = both.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][lines[0].len() - 5..], ["reserved", "too", "much", "too", "little"]);
+    // Of 40,000 there is room for 30,000 that are needed. The fixed guess is off by 400 either way, 30 times; the prediction once.
+    assert_eq!(lines[1][lines[1].len() - 2..], ["12000", "12000"], "{both}");
+    assert_eq!(lines[2][lines[2].len() - 2..], ["400", "400"], "{both}");
+    assert!(both.contains("guess 500") && both.contains("predicted"), "{both}");
+    let alone = program.run(&[&flags[..], &["--format", "json"]].concat()).json();
+    assert_eq!((&alone["allowed"], &alone["reserved"]["over"]), (&60.into(), &12_000.into()));
+    program
+        .run(&["backtest", "calls.csv", "--rate", "5", "--per", "1s", "--shape-column", "route"])
+        .assert_refused("--guess");
+    let slots = ["--algorithm", "concurrency", "--rate", "5", "--slot-ttl", "5s", "--guess", "5"];
+    program.run(&[&["backtest", "calls.csv"], &slots[..]].concat()).assert_refused("nothing can be reserved");
+    program.run(&[&flags[..9], &["0"]].concat()).assert_refused("reserving 0 is out of range");
+}

@@ -82,3 +82,60 @@ fn meta_characters_of_sql_and_of_shells_are_plain_data() {
     }
     assert_eq!(program.rows(), 4);
 }
+
+#[test]
+fn a_reservation_of_a_shape_costs_what_those_before_it_came_to() {
+    let program = Program::new();
+    program.ok(&["zone", "set", "llm", "--rate", "9000", "--per", "1h"]);
+    let reserve = || {
+        program
+            .run(&[
+                "reserve", "llm", "t", "--shape", "chat", "--cost", "500", "--ttl", "1m", "--format", "json",
+            ])
+            .json()
+    };
+    let unknown = program.ok(&["predict", "llm", "t", "chat"]);
+    assert_eq!(unknown, "chat  nothing is known: none was settled within 15 minutes\n");
+    let first = reserve();
+    assert_eq!((&first["cost"], &first["remaining"]), (&500.into(), &8_500.into()));
+    program.ok(&["settle", first["txn_id"].as_str().unwrap(), "--cost", "120"]);
+    assert!(
+        program
+            .ok(&["predict", "llm", "t", "chat"])
+            .starts_with("chat  cost 120  from 1 settlements, the last at ")
+    );
+    let second = reserve();
+    assert_eq!(second["cost"], 120);
+    let txn = second["txn_id"].as_str().unwrap();
+    let why = program.ok(&["audit", "explain", txn]);
+    let said =
+        "It asked to reserve 120. That was predicted from 1 settlement of the shape chat, the last of them ";
+    assert!(why.contains(said), "{why}");
+    assert!(why.contains("the same."), "{why}");
+    let why = program.ok(&["audit", "explain", first["txn_id"].as_str().unwrap()]);
+    assert!(
+        why.contains("Of the shape chat nothing was known, so that was the cost that the caller gave."),
+        "{why}"
+    );
+    assert_eq!(program.run(&["audit", "verify"]).code, 0);
+    program
+        .run(&["reserve", "llm", "t", "--shape", "*", "--ttl", "1m"])
+        .assert_refused("stands for all that are not kept apart");
+    // What it recorded can be played again, though the shapes stand where members would.
+    assert_eq!(program.run(&["backtest", "--from-ledger", "llm", "--rate", "5", "--per", "1h"]).code, 0);
+}
+
+#[test]
+fn a_band_says_in_another_word_what_critical_says() {
+    let program = Program::new();
+    program.ok(&["zone", "set", "api", "--rate", "5", "--per", "1h", "--reserve", "2"]);
+    let check = |flags: &[&str]| program.run(&[&["check", "api", "a", "--cost", "5"], flags].concat());
+    for flags in [&[][..], &["--band", "1"], &["--band", "sheddable"]] {
+        assert_eq!(check(flags).code, 1, "{flags:?}");
+    }
+    check(&["--critical", "--band", "critical"])
+        .assert_refused("a check of band 1 is not critical, which is band 0");
+    check(&["--band", "256"]).assert_refused("band \"256\" cannot be used");
+    assert_eq!(check(&["--critical", "--band", "0"]).code, 0);
+    assert_eq!(program.run(&["check", "api", "b", "--cost", "5", "--band", "critical-plus"]).code, 0);
+}

@@ -3,7 +3,7 @@ use std::process::Stdio;
 
 use super::program::Program;
 
-const HEADER: &str = "id,decided_at,zone,key,seq,txn_id,kind,checks,blocked,reason,critical,member,cost,spent,\
+const HEADER: &str = "id,decided_at,zone,key,seq,txn_id,kind,checks,blocked,reason,critical,band,member,cost,spent,\
                       spent_total,remaining,retry_after_us,delay_us,level,target_at,ends_at,note,actor,login,zone_version";
 
 /// 3 allowed and 2 blocked for `a`, 1 allowed for `b`.

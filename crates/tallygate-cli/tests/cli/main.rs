@@ -19,6 +19,7 @@ mod reports;
 mod secrets;
 mod serve;
 mod sharded;
+mod simulate;
 mod stdin;
 mod zone;
 
@@ -51,6 +52,7 @@ fn every_command_explains_itself_with_examples() {
         &["override", "remove", "--help"],
         &["history", "--help"],
         &["backtest", "--help"],
+        &["simulate", "--help"],
         &["audit", "report", "--help"],
         &["audit", "explain", "--help"],
         &["audit", "verify", "--help"],

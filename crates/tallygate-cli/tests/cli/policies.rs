@@ -294,3 +294,165 @@ fn every_bad_flag_of_a_policy_is_one_error_line_and_changes_nothing() {
     }
     assert_eq!(program.contents(), before);
 }
+
+#[test]
+fn capacity_is_leased_explained_and_given_back() {
+    let program =
+        with_zone("--rate 100 --per 60s --algorithm capacity --share bands --guaranteed 10 --refresh 16s");
+    let shown = program.ok(&["zone", "show", "zone"]);
+    assert!(shown.contains("100 handed out, each for 60s, share bands, refresh every 16s"), "{shown}");
+    let lease = |flags: &str| {
+        let flags: Vec<_> = flags.split(' ').collect();
+        program.run(&[&["lease", "get", "zone", "gpu", "--format", "json"][..], &flags].concat())
+    };
+    let first = lease("--client a --wants 80 --band critical").json();
+    assert_eq!((&first["has"], &first["band"], &first["seq"]), (&80.into(), &1.into(), &1.into()));
+    let second = lease("--client b --wants 80 --band 0 --weight 2").json();
+    assert_eq!((&second["has"], &second["remaining"]), (&20.into(), &0.into()));
+    let text = program.ok(&[
+        "lease", "get", "zone", "gpu", "--client", "a", "--wants", "80", "--after", "1", "--band", "1",
+    ]);
+    assert!(text.contains("a  20 of 100  for 60s, again after 16s  60 left"), "{text}");
+    lease("--client a --wants 80 --after 1").assert_refused("another lease since");
+    lease("--client a --wants -1").assert_refused("wants -1 is out of range");
+    lease("--client a --wants 1 --band urgent")
+        .assert_refused("critical-plus, critical, sheddable-plus, sheddable");
+
+    let listed = program.run(&["lease", "list", "zone", "gpu", "--format", "json"]).json();
+    let listed: Vec<_> =
+        listed.as_array().unwrap().iter().map(|of| (&of["client"], &of["has"], &of["seq"])).collect();
+    assert_eq!(listed, [(&"a".into(), &20.into(), &3.into()), (&"b".into(), &20.into(), &2.into())]);
+    let table = program.ok(&["lease", "list", "zone", "gpu"]);
+    assert!(
+        table.starts_with("client  has  wants") && table.contains("\nb       20   80     2       0"),
+        "{table}"
+    );
+    assert_eq!(program.ok(&["lease", "list", "zone", "cpu"]), "nobody has a lease of cpu\n");
+
+    let why = program.ok(&["audit", "explain", second["txn_id"].as_str().unwrap()]);
+    for said in [
+        "b asked for 80, with a weight of 2 in band 0.",
+        "1 other client had 80 of 100 and wanted 80.",
+        "Its share by the share bands was 80.",
+        "since others had the rest and had not asked again yet; 0 were left.",
+        "Derived again from the rows before it: the same.",
+    ] {
+        assert!(why.contains(said), "{said}: {why}");
+    }
+    let back = program.ok(&["lease", "release", "zone", "gpu", "--client", "a"]);
+    assert!(back.contains("given back"), "{back}");
+    program.ok(&["audit", "verify"]);
+    // Nothing else is done there.
+    program.run(&["check", "zone", "gpu"]).assert_refused("take a lease of it");
+    program.run(&["zone", "set", "zone", "--rate", "5", "--per", "60s"]).assert_refused("make another zone");
+    let set = |flags: &str| {
+        program.run(&[&["zone", "set", "other"][..], &flags.split(' ').collect::<Vec<_>>()].concat())
+    };
+    set("--rate 5 --per 60s --share fair").assert_refused("leave the sharing out, or use capacity");
+    set("--rate 5 --per 60s --algorithm capacity --refresh 61s").assert_refused("the length of a lease");
+    set("--rate 5 --per 60s --algorithm capacity --guaranteed 1").assert_refused("use bands");
+    set("--rate 5 --per 60s --algorithm capacity --mode shadow").assert_refused("handed out, not checked");
+}
+
+#[test]
+fn items_are_offered_taken_worked_off_and_explained() {
+    let program = with_zone("--rate 10 --per 1s --algorithm queue --burst 4 --backlog 6 --max-takes 2");
+    let shown = program.ok(&["zone", "show", "zone"]);
+    assert!(shown.contains("a queue served at 10 per 1s, burst 4, backlog 6, dead after 2 takes"), "{shown}");
+    let queue = |flags: &str| {
+        let flags: Vec<_> = flags.split(' ').collect();
+        program.run(&[&["queue", flags[0], "zone", "out"][..], &flags[1..]].concat())
+    };
+    let json = |flags: &str| queue(&format!("{flags} --format json")).json();
+    let first = json(r#"offer --cost 3 --band sheddable --payload {"to":42} --deadline 10m"#);
+    assert_eq!((&first["blocked"], &first["remaining"]), (&false.into(), &3.into()));
+    let second = json("offer --cost 3 --band 1");
+    let full = queue("offer --cost 2 --band 4");
+    assert_eq!(full.code, 1);
+    assert!(full.out.contains("over_limit  0 left  room after"), "{}", full.out);
+    let evicting = json("offer --cost 1 --band critical-plus");
+    assert_eq!(evicting["evicted"], serde_json::json!([first["txn_id"]]));
+    let txn = |of: &serde_json::Value| of["txn_id"].as_str().unwrap().to_owned();
+    let gone = json(&format!("show --txn {}", txn(&first)));
+    assert_eq!((&gone["state"], &gone["evicted_by"]), (&"evicted".into(), &evicting["txn_id"]));
+    let works = json("take --for 60s --most 9 --worker w1");
+    let receipt = |n: usize| works["items"][n]["receipt"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&works["items"][0]["txn_id"], &works["items"][1]["txn_id"]),
+        (&evicting["txn_id"], &second["txn_id"])
+    );
+    let nothing = queue("take --for 60s");
+    assert_eq!((nothing.code, nothing.out.trim()), (1, "nothing waits"));
+    assert_eq!(queue(&format!("extend {} --for 90s", receipt(0))).code, 0);
+    assert!(queue(&format!("done {}", receipt(0))).out.starts_with("done  3 left"));
+    assert!(queue(&format!("done {}", receipt(0))).out.contains("said before"));
+    queue(&format!("release {} --delay 1h", receipt(0))).assert_refused("is lost");
+    assert!(queue(&format!("release {} --delay 1h", receipt(1))).out.starts_with("delayed until"));
+    assert_eq!(queue("show").out.trim(), "0 waiting  3 taken or delayed  backlog 6");
+    assert_eq!(queue("dead").out, "");
+    let short = json("offer");
+    for _ in 0..2 {
+        let receipt = json("take --for 60s")["items"][0]["receipt"].as_str().unwrap().to_owned();
+        queue(&format!("release {receipt}"));
+    }
+    assert!(queue("dead").out.starts_with(&format!("{}  dead", txn(&short))));
+    let redrive = format!("redrive --txn {} --by ann", txn(&short));
+    assert!(queue(&redrive).out.starts_with("waiting until"));
+    let said = program.ok(&["audit", "explain", &txn(&short)]);
+    assert!(said.contains("It was dead after take 2, and is tried again by ann;"), "{said}");
+    queue(&format!("done {}", json("take --for 60s")["items"][0]["receipt"].as_str().unwrap()));
+    queue(&redrive).assert_refused("has gone from its queue: done");
+    queue("done 7").assert_refused("is no receipt");
+    queue("done 1-01890a5d-ac96-774b-bcce-b302099a8057").assert_refused("of no item that was taken");
+    queue("offer --cost -1").assert_refused("cost -1 is out of range");
+    queue("offer --payload {").assert_refused("use JSON");
+    queue("take --for 0s").assert_refused("out of range");
+    queue("show --txn 01890a5d-ac96-774b-bcce-b302099a8057").assert_refused("offered nothing to this queue");
+    program.run(&["check", "zone", "out"]).assert_refused("offer an item to it");
+
+    for (of, said) in [
+        (&first, "It was about an item of 3 units in band 3. 0 waited and 0 were taken, of a backlog of 6."),
+        (&first, "It was offered, and waited until "),
+        (&first, "It had to make room for what transaction"),
+        (&second, "It was next, and was taken by w1 for time 1 until "),
+        (&second, "It was given back, to be taken again from "),
+        (&evicting, "Who had taken it keeps it until "),
+        (&evicting, "It was worked off; 3 of the backlog were left."),
+        (&evicting, "Derived again from the rows before it: the same."),
+    ] {
+        let why = program.ok(&["audit", "explain", &txn(of)]);
+        assert!(why.contains(said), "{said}: {why}");
+    }
+    program.ok(&["audit", "verify"]);
+    let set = |flags: &str| {
+        program.run(&[&["zone", "set", "other"][..], &flags.split(' ').collect::<Vec<_>>()].concat())
+    };
+    set("--rate 5 --per 60s --backlog 9").assert_refused("leave out the backlog and the takes, or use queue");
+    set("--rate 5 --per 60s --algorithm queue --backlog 0").assert_refused("backlog 0 is out of range");
+    set("--rate 5 --per 60s --algorithm queue --max-takes 1001")
+        .assert_refused("1001 takes are out of range");
+    set("--rate 5 --per 60s --algorithm queue --mode shadow").assert_refused("a queue decides no checks");
+}
+
+#[test]
+fn a_zone_that_is_decided_locally_shows_what_was_asked_for() {
+    let program = with_zone("--rate 100 --per 60s --local 2s");
+    assert!(program.ok(&["zone", "show", "zone"]).contains("100 per 60s, local 2s"));
+    let zone = program.run(&["zone", "show", "zone", "--format", "json"]).json();
+    assert_eq!((&zone["window_us"], &zone["local_us"]), (&60_000_000.into(), &2_000_000.into()));
+    // A process that asks once takes nothing.
+    let seqs: Vec<_> = (0..3).map(|_| check(&program, "")["seq"].clone()).collect();
+    assert_eq!(seqs, [1, 2, 3]);
+    for (flags, said) in [
+        ("--local 60s", "local 60000000 µs is out of range; use 1 µs to less than the window, 60s"),
+        ("--local 0s", "local 0 µs is out of range"),
+        ("--local -1s", "a duration is a number with its unit"),
+        ("--algorithm distinct --local 1s", "distinct cannot be decided locally; leave local out, or use"),
+        ("--algorithm token-bucket --local 59s", "leave nothing of a burst of 5; make local shorter"),
+    ] {
+        let flags: Vec<_> = flags.split(' ').collect();
+        program
+            .run(&[&["zone", "set", "other", "--rate", "5", "--per", "60s"][..], &flags].concat())
+            .assert_refused(said);
+    }
+}

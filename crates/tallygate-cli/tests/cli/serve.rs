@@ -394,7 +394,10 @@ fn tokens_are_listed_and_removed_and_what_else_stands_in_the_file_stays() {
     let file = || std::fs::read_to_string(program.path("tokens.toml")).unwrap();
     let pem = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     std::fs::write(program.path("shop.pem"), pem).unwrap();
-    let secret = token(&["add", "web", "--role", "app", "--zones", "log*"]).out.trim().to_owned();
+    let secret = token(&["add", "web", "--role", "app", "--zones", "log*", "--band", "sheddable-plus"])
+        .out
+        .trim()
+        .to_owned();
     let shop = ["add", "shop", "--role", "app", "--role", "auditor", "--zones", "*", "--certificate"];
     token(&[&shop[..], &["nowhere.pem"]].concat()).assert_refused("nowhere.pem cannot be read");
     token(&[&shop[..], &["tokens.toml"]].concat()).assert_refused("tokens.toml has no certificate");
@@ -404,14 +407,14 @@ fn tokens_are_listed_and_removed_and_what_else_stands_in_the_file_stays() {
 
     let (table, json) = (token(&["list"]).out, token(&["list", "--format", "json"]).out);
     let rows = [
-        "name  roles        zones  known by",
-        "web   app          log*   token",
-        "shop  app auditor  *      certificate",
+        "name  roles        zones  band  known by",
+        "web   app          log*   2     token",
+        "shop  app auditor  *      0     certificate",
     ];
     assert_eq!(table.lines().map(str::trim_end).collect::<Vec<_>>(), rows);
     let expected = json!([
-        { "name": "web", "roles": ["app"], "zones": ["log*"], "by": "token" },
-        { "name": "shop", "roles": ["app", "auditor"], "zones": ["*"], "by": "certificate" },
+        { "name": "web", "roles": ["app"], "zones": ["log*"], "band": 2, "by": "token" },
+        { "name": "shop", "roles": ["app", "auditor"], "zones": ["*"], "band": 0, "by": "certificate" },
     ]);
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), expected);
     let before = file();

@@ -1,5 +1,7 @@
 //! Checks: one, several that pass together, a look, a reservation.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -80,10 +82,14 @@ pub(crate) async fn reserve(
     txn: Idempotency,
     Asked(check): Asked<Check>,
 ) -> Result<Told<Decision>, Problem> {
-    if check.ttl().is_none() {
-        return Err(Problem::invalid("a reservation needs ttl_us: for how many microseconds it holds"));
-    }
+    ttl_of(&check)?;
     one(app, caller, asking, txn, Asked(check)).await
+}
+
+/// For how long a reservation holds.
+pub(super) fn ttl_of(check: &Check) -> Result<Duration, Problem> {
+    let missing = || Problem::invalid("a reservation needs ttl_us: for how many microseconds it holds");
+    check.ttl().ok_or_else(missing)
 }
 
 pub(crate) async fn peek(
@@ -117,11 +123,12 @@ pub(crate) async fn all(
 /// A check that its caller may ask, under the transaction that was named.
 pub(crate) fn named(caller: &Caller, check: Check, txn: Option<Uuid>) -> Result<Check, Problem> {
     caller.within(check.zone())?;
+    check.claimed_band().map_or(Ok(()), |band| caller.may_claim(band))?;
     let txn = same(check.txn_id(), txn)?;
     Ok(txn.into_iter().fold(check, Check::txn))
 }
 
-fn same(named: Option<Uuid>, header: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
+pub(super) fn same(named: Option<Uuid>, header: Option<Uuid>) -> Result<Option<Uuid>, Problem> {
     match (named, header) {
         (Some(named), Some(header)) if named != header => {
             Err(Problem::invalid("txn and Idempotency-Key name two transactions; send one of them"))
@@ -130,7 +137,13 @@ fn same(named: Option<Uuid>, header: Option<Uuid>) -> Result<Option<Uuid>, Probl
     }
 }
 
-fn told<T>(asking: &Asking, txn: Option<Uuid>, blocked: bool, wait_us: Option<i64>, decided: T) -> Told<T> {
+pub(super) fn told<T>(
+    asking: &Asking,
+    txn: Option<Uuid>,
+    blocked: bool,
+    wait_us: Option<i64>,
+    decided: T,
+) -> Told<T> {
     Told { answer: Answer { allowed: !blocked, decided }, txn, wait_us, by_status: asking.status.is_some() }
 }
 

@@ -17,6 +17,8 @@ pub struct Serving {
     pub at: SocketAddr,
     /// Where Envoy asks.
     pub grpc: String,
+    /// Where clients of Doorman ask, if they may.
+    pub doorman: Option<String>,
     /// Where metrics are, if they have an address of their own.
     pub admin: Option<String>,
     pub folder: TempDir,
@@ -83,10 +85,10 @@ impl Serving {
         let server = Server::bind(config).await.unwrap();
         let at = address_of(&server.address());
         let (reload, grpc) = (server.reload(), server.envoy_address().unwrap());
-        let admin = server.admin_address();
+        let (admin, doorman) = (server.admin_address(), server.doorman_address());
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server.run(async { stopped.await.unwrap_or_default() }));
-        Self { at, grpc, admin, folder, reload, stop, served }
+        Self { at, grpc, doorman, admin, folder, reload, stop, served }
     }
 
     pub fn grpc_at(&self) -> SocketAddr {

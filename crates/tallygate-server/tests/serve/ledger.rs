@@ -239,3 +239,134 @@ async fn what_is_counted_names_routes_and_no_keys() {
     }
     assert!(!metrics.body.contains("secret"), "{}", metrics.body);
 }
+
+#[tokio::test]
+async fn a_lease_is_taken_refreshed_and_given_back() {
+    let everything = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[("ops", &everything, "*")]).await;
+    let token = Some(tokens[0].as_str());
+    let terms = json!({ "rate": 100, "per": "60s", "algorithm": "capacity" });
+    let made = serving.ask("PUT", "/v1/zones/render", token, Some(terms)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+    let ask = async |more: Value| {
+        let mut want = json!({ "zone": "render", "resource": "gpu", "wants": 80 });
+        want.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serving.ask("POST", "/v1/lease", token, Some(want)).await
+    };
+    let first = ask(json!({ "client": "a" })).await.json();
+    assert_eq!((&first["has"], &first["capacity"], &first["band"]), (&json!(80), &json!(100), &json!(0)));
+    let second = ask(json!({ "client": "b", "band": 3, "weight": 2 })).await.json();
+    assert_eq!((&second["has"], &second["reason"]), (&json!(20), &json!("over_limit")));
+    let refreshed = ask(json!({ "client": "a", "after": first["seq"] })).await.json();
+    assert_eq!(refreshed["has"], 34, "a third, by weight, and the unit that is left over");
+    assert_eq!(ask(json!({ "client": "a", "after": first["seq"] })).await.problem().0, 409);
+    let back = ask(json!({ "client": "a", "wants": 0 })).await.json();
+    assert_eq!((&back["has"], &back["length_us"]), (&json!(0), &json!(0)));
+    // Who does not say who it is goes by the name of its token.
+    assert_eq!(ask(json!({})).await.json()["client"], "ops");
+    for wrong in
+        [json!({ "wants": -1 }), json!({ "weight": 0 }), json!({ "band": 256 }), json!({ "client": "" })]
+    {
+        assert_eq!(ask(wrong.clone()).await.status, 400, "{wrong}");
+    }
+    let txn = second["txn_id"].as_str().unwrap();
+    let why = serving.ask("GET", &format!("/v1/transactions/{txn}/explanation"), token, None).await.json();
+    let leased = &why["rows"][0]["leased"];
+    assert_eq!((&leased["share"], &leased["others"][0]["client"]), (&json!(66), &json!("a")));
+    assert_eq!(why["rows"][0]["reproduced"], true);
+}
+
+#[tokio::test]
+async fn a_cost_is_predicted_from_what_was_settled() {
+    let everything = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[("ops", &everything, "*")]).await;
+    let token = Some(tokens[0].as_str());
+    let made = json!({ "rate": 10_000, "per": "60s" });
+    assert_eq!(serving.ask("PUT", "/v1/zones/llm", token, Some(made)).await.status, 200);
+    let reserve = async |shape: &str| {
+        let check = json!({ "zone": "llm", "key": "tenant:7", "cost": 1_000, "ttl_us": 30_000_000 });
+        let asked = json!({ "shape": shape, "check": check });
+        serving.ask("POST", "/v1/reserve-predicted", token, Some(asked)).await
+    };
+    let look = async || {
+        let asked = json!({ "zone": "llm", "key": "tenant:7", "shape": "chat" });
+        serving.ask("POST", "/v1/predict", token, Some(asked)).await.json()
+    };
+    let first = reserve("chat").await.json();
+    assert_eq!(
+        (&first["allowed"], &first["cost"], &look().await["cost"]),
+        (&json!(true), &json!(1_000), &Value::Null)
+    );
+    let settled = json!({ "txn": first["txn_id"], "cost": 240 });
+    assert_eq!(serving.ask("POST", "/v1/settle", token, Some(settled)).await.status, 200);
+    let told = look().await;
+    assert_eq!((&told["cost"], &told["samples"], &told["shared"]), (&json!(240), &json!(1), &json!(false)));
+    let second = reserve("chat").await.json();
+    assert_eq!(second["cost"], 240);
+    let txn = second["txn_id"].as_str().unwrap();
+    let why = serving.ask("GET", &format!("/v1/transactions/{txn}/explanation"), token, None).await.json();
+    assert_eq!(
+        (&why["rows"][0]["predicted"]["cost"], &why["rows"][0]["reproduced"]),
+        (&json!(240), &json!(true))
+    );
+    for wrong in ["", "*"] {
+        assert_eq!(reserve(wrong).await.status, 400, "{wrong:?}");
+    }
+    let timeless = json!({ "shape": "chat", "check": { "zone": "llm", "key": "a" } });
+    assert_eq!(serving.ask("POST", "/v1/reserve-predicted", token, Some(timeless)).await.status, 400);
+}
+
+#[tokio::test]
+async fn an_item_is_offered_taken_and_worked_off() {
+    let everything = [Right::App, Right::Auditor, Right::Operator];
+    let (serving, tokens) = Serving::start_with(&[("ops", &everything, "*")]).await;
+    let token = Some(tokens[0].as_str());
+    let terms = json!({ "rate": 100, "per": "1s", "algorithm": "queue", "backlog": 5, "max-takes": 2 });
+    let made = serving.ask("PUT", "/v1/zones/mail", token, Some(terms)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+    let ask = async |what: &str, more: Value| {
+        let mut asked = json!({ "zone": "mail", "queue": "out" });
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serving.ask("POST", &format!("/v1/queue/{what}"), token, Some(asked)).await
+    };
+    let first =
+        ask("offer", json!({ "cost": 4, "band": 2, "payload": { "to": 42 }, "deadline_us": 60_000_000 }))
+            .await
+            .json();
+    assert_eq!((&first["blocked"], &first["remaining"]), (&json!(false), &json!(1)));
+    let full = ask("offer", json!({ "cost": 2, "band": 2 })).await;
+    assert_eq!((full.status, &full.json()["reason"]), (200, &json!("over_limit")));
+    let taken = ask("take", json!({ "most": 3, "visible_us": 60_000_000 })).await.json();
+    let work = &taken["items"][0];
+    assert_eq!((&work["payload"], &work["txn_id"]), (&json!({ "to": 42 }), &first["txn_id"]));
+    let receipt = json!({ "receipt": work["receipt"] });
+    assert_eq!(
+        ask("extend", json!({ "receipt": work["receipt"], "visible_us": 90_000_000 })).await.status,
+        200
+    );
+    let back = ask("release", receipt.clone()).await.json();
+    assert_eq!(back["state"], "waiting");
+    assert_eq!(ask("done", receipt.clone()).await.problem().0, 409);
+    let again = ask("take", json!({ "visible_us": 60_000_000, "worker": "w1" })).await.json();
+    let done = ask("done", json!({ "receipt": again["items"][0]["receipt"] })).await.json();
+    assert_eq!((&done["state"], &done["remaining"]), (&json!("done"), &json!(5)));
+    let txn = first["txn_id"].as_str().unwrap();
+    let item = serving.ask("GET", &format!("/v1/queue/mail/out/{txn}"), token, None).await.json();
+    assert_eq!((&item["state"], &item["takes"]), (&json!("done"), &json!(2)));
+    let nobody = format!("/v1/queue/mail/out/{}", uuid::Uuid::now_v7());
+    assert_eq!(serving.ask("GET", &nobody, token, None).await.status, 404);
+    let long = "x".repeat(9_000);
+    for (what, wrong) in [
+        ("offer", json!({ "cost": -1 })),
+        ("offer", json!({ "band": 256 })),
+        ("offer", json!({ "payload": long })),
+        ("take", json!({ "visible_us": -1 })),
+        ("take", json!({ "visible_us": 1, "most": 101 })),
+        ("done", json!({ "receipt": "7" })),
+    ] {
+        assert_eq!(ask(what, wrong).await.status, 400, "{what}");
+    }
+    let why = serving.ask("GET", &format!("/v1/transactions/{txn}/explanation"), token, None).await.json();
+    let rows = why["rows"].as_array().unwrap();
+    assert!(rows.len() == 6 && rows.iter().all(|row| row["reproduced"] == true && row["queued"].is_object()));
+}

@@ -3,6 +3,7 @@
 mod attack;
 mod client;
 mod conformance;
+mod doorman;
 mod envoy;
 mod ledger;
 mod lines;

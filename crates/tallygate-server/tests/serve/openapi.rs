@@ -143,8 +143,9 @@ async fn what_is_committed_is_what_is_served() {
 async fn each_route_gives_the_answers_that_it_is_told_to_give() {
     let all = [Right::App, Right::Auditor, Right::Operator];
     let (serving, tokens) = Serving::start_with(&[("ops", &all, "*")]).await;
-    let [none, spent, paid, dear, slot] = [0; 5].map(|_| Uuid::now_v7());
+    let [none, spent, paid, dear, slot, item] = [0; 6].map(|_| Uuid::now_v7());
     let lasting = |txn: Uuid, cost: u32| json!({ "zone": "payments", "key": "a", "txn": txn, "cost": cost, "ttl_us": 60_000_000 });
+    let shaped = |shape: &str, cost: u32| json!({ "shape": shape, "check": lasting(Uuid::now_v7(), cost) });
     let of = |txn: Uuid| json!({ "txn": txn });
     let named =
         |zone: &str, txn: Uuid, cost: u32| json!({ "zone": zone, "key": "a", "txn": txn, "cost": cost });
@@ -156,6 +157,11 @@ async fn each_route_gives_the_answers_that_it_is_told_to_give() {
         { "key": "path", "value": "/login" }, { "key": "remote_address", "value": "203.0.113.7" },
     ] }] });
     let get = Value::Null;
+    let taken = |seq: i64, more: Value| {
+        let mut said = json!({ "zone": "mail", "queue": "out", "receipt": format!("{seq}-{item}") });
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said
+    };
     let mut given = BTreeSet::new();
     for (status, method, path, body) in [
         (200, "POST", "/v1/check", named("login", spent, 3)),
@@ -168,6 +174,10 @@ async fn each_route_gives_the_answers_that_it_is_told_to_give() {
         (200, "POST", "/v1/reserve", lasting(dear, 900)),
         (409, "POST", "/v1/reserve", lasting(dear, 90)),
         (429, "POST", "/v1/reserve?status", lasting(Uuid::now_v7(), 900)),
+        (200, "POST", "/v1/reserve-predicted", shaped("chat", 5)),
+        (429, "POST", "/v1/reserve-predicted?status", shaped("chat", 90_000)),
+        (409, "POST", "/v1/reserve-predicted", json!({ "shape": "chat", "check": lasting(dear, 900) })),
+        (200, "POST", "/v1/predict", json!({ "zone": "payments", "key": "a", "shape": "chat" })),
         (200, "POST", "/v1/settle", json!({ "txn": dear, "cost": 800, "zone": "payments", "key": "a" })),
         (409, "POST", "/v1/settle", json!({ "txn": dear, "cost": 700, "zone": "payments", "key": "a" })),
         (409, "POST", "/v1/cancel", of(dear)),
@@ -178,6 +188,54 @@ async fn each_route_gives_the_answers_that_it_is_told_to_give() {
         (200, "POST", "/v1/check", named("slots", slot, 1)),
         (200, "POST", "/v1/release", of(slot)),
         (409, "POST", "/v1/release", of(spent)),
+        (200, "PUT", "/v1/zones/mail", json!({ "rate": 9, "per": "1s", "algorithm": "queue" })),
+        (200, "POST", "/v1/queue/offer", json!({ "zone": "mail", "queue": "out", "txn": item, "cost": 5 })),
+        (409, "POST", "/v1/queue/offer", json!({ "zone": "mail", "queue": "out", "txn": item, "cost": 4 })),
+        (200, "POST", "/v1/queue/take", json!({ "zone": "mail", "queue": "out", "visible_us": 60_000_000 })),
+        (200, "POST", "/v1/queue/extend", taken(2, json!({ "visible_us": 60_000_000 }))),
+        (409, "POST", "/v1/queue/extend", taken(7, json!({ "visible_us": 60_000_000 }))),
+        (200, "POST", "/v1/queue/release", taken(2, json!({ "delay_us": 60_000_000 }))),
+        (409, "POST", "/v1/queue/release", taken(7, json!({}))),
+        (409, "POST", "/v1/queue/done", taken(2, json!({}))),
+        (200, "POST", "/v1/queue/offer", json!({ "zone": "mail", "queue": "other", "txn": item })),
+        (
+            200,
+            "POST",
+            "/v1/queue/take",
+            json!({ "zone": "mail", "queue": "other", "visible_us": 60_000_000 }),
+        ),
+        (
+            200,
+            "POST",
+            "/v1/queue/done",
+            json!({ "zone": "mail", "queue": "other", "receipt": format!("2-{item}") }),
+        ),
+        (409, "POST", "/v1/queue/redrive", json!({ "zone": "mail", "queue": "out", "txn": item })),
+        (
+            200,
+            "PUT",
+            "/v1/zones/once",
+            json!({ "rate": 9, "per": "1s", "algorithm": "queue", "max-takes": 1 }),
+        ),
+        (200, "POST", "/v1/queue/offer", json!({ "zone": "once", "queue": "a", "txn": item })),
+        (200, "POST", "/v1/queue/take", json!({ "zone": "once", "queue": "a", "visible_us": 60_000_000 })),
+        (
+            200,
+            "POST",
+            "/v1/queue/release",
+            json!({ "zone": "once", "queue": "a", "receipt": format!("2-{item}") }),
+        ),
+        (200, "POST", "/v1/queue/redrive", json!({ "zone": "once", "queue": "a", "txn": item })),
+        (200, "GET", &format!("/v1/queue/mail/out/{item}"), get.clone()),
+        (404, "GET", &format!("/v1/queue/mail/out/{}", Uuid::now_v7()), get.clone()),
+        (200, "PUT", "/v1/zones/render", json!({ "rate": 9, "per": "60s", "algorithm": "capacity" })),
+        (200, "POST", "/v1/lease", json!({ "zone": "render", "resource": "gpu", "client": "a", "wants": 5 })),
+        (
+            409,
+            "POST",
+            "/v1/lease",
+            json!({ "zone": "render", "resource": "gpu", "client": "a", "wants": 5, "after": 7 }),
+        ),
         (
             200,
             "GET",

@@ -18,16 +18,36 @@ fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
     let (app, auditor, operator) = (Right::App, Right::Auditor, Right::Operator);
     let of = || Some(json!({ "txn": txn, "zone": "login", "key": "a" }));
     let to = |path: &str| path.to_owned();
+    let taken = |more: Value| {
+        let mut said = json!({ "zone": "login", "queue": "a", "receipt": format!("1-{txn}") });
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said
+    };
     vec![
         ("POST", to("/v1/check"), Some(login("a")), app),
         ("POST", to("/json"), Some(json!({ "domain": "shop", "descriptors": [] })), app),
         ("POST", to("/v1/check-all"), Some(json!({ "checks": [login("a")] })), app),
         ("POST", to("/v1/peek"), Some(login("a")), app),
         ("POST", to("/v1/reserve"), Some(json!({ "zone": "login", "key": "a", "ttl_us": 1_000_000 })), app),
+        (
+            "POST",
+            to("/v1/reserve-predicted"),
+            Some(json!({ "shape": "a", "check": { "zone": "login", "key": "a", "ttl_us": 1_000_000 } })),
+            app,
+        ),
+        ("POST", to("/v1/predict"), Some(json!({ "zone": "login", "key": "a", "shape": "a" })), app),
         ("POST", to("/v1/settle"), Some(json!({ "txn": txn, "zone": "login", "key": "a", "cost": 1 })), app),
         ("POST", to("/v1/cancel"), of(), app),
         ("POST", to("/v1/refund"), of(), app),
         ("POST", to("/v1/release"), of(), app),
+        ("POST", to("/v1/queue/offer"), Some(json!({ "zone": "login", "queue": "a" })), app),
+        ("POST", to("/v1/queue/take"), Some(json!({ "zone": "login", "queue": "a", "visible_us": 1 })), app),
+        ("POST", to("/v1/queue/extend"), Some(taken(json!({ "visible_us": 1 }))), app),
+        ("POST", to("/v1/queue/done"), Some(taken(json!({}))), app),
+        ("POST", to("/v1/queue/release"), Some(taken(json!({}))), app),
+        ("POST", to("/v1/queue/redrive"), Some(json!({ "zone": "login", "queue": "a", "txn": txn })), app),
+        ("GET", format!("/v1/queue/login/a/{txn}"), None, app),
+        ("POST", to("/v1/lease"), Some(json!({ "zone": "login", "resource": "a", "wants": 1 })), app),
         ("GET", to("/v1/history"), None, auditor),
         ("GET", to("/v1/history?zone=login"), None, auditor),
         ("GET", format!("/v1/transactions/{txn}"), None, auditor),
@@ -110,10 +130,24 @@ async fn a_token_of_some_zones_neither_sees_nor_spends_another() {
         ("POST", "/v1/check-all", checks),
         ("POST", "/v1/peek", json!({ "zone": "payments", "key": "a" })),
         ("POST", "/v1/reserve", json!({ "zone": "payments", "key": "a", "ttl_us": 1_000_000 })),
+        (
+            "POST",
+            "/v1/reserve-predicted",
+            json!({ "shape": "a", "check": { "zone": "payments", "key": "a", "ttl_us": 1_000_000 } }),
+        ),
+        ("POST", "/v1/predict", json!({ "zone": "payments", "key": "a", "shape": "a" })),
         ("POST", "/v1/settle", json!({ "txn": txn, "zone": "payments", "key": "a", "cost": 1 })),
         ("POST", "/v1/cancel", json!({ "txn": txn, "zone": "payments", "key": "a" })),
         ("POST", "/v1/refund", json!({ "txn": txn, "zone": "payments", "key": "a" })),
         ("POST", "/v1/release", json!({ "txn": txn, "zone": "payments", "key": "a" })),
+        ("POST", "/v1/queue/offer", json!({ "zone": "payments", "queue": "a" })),
+        ("POST", "/v1/queue/take", json!({ "zone": "payments", "queue": "a", "visible_us": 1 })),
+        (
+            "POST",
+            "/v1/queue/done",
+            json!({ "zone": "payments", "queue": "a", "receipt": format!("1-{txn}") }),
+        ),
+        ("POST", "/v1/lease", json!({ "zone": "payments", "resource": "a", "wants": 1 })),
         // By its name alone it would be given back there too.
         ("POST", "/v1/refund", json!({ "txn": txn })),
         ("POST", "/json", json!({ "domain": "shop", "descriptors": [] })),
@@ -251,4 +285,72 @@ async fn tokens_and_zones_are_read_again_and_a_bad_file_changes_nothing() {
     serving.reload.files().await.unwrap();
     assert_eq!(check(&tokens[0]).await["code"], "unknown_caller");
     assert_eq!(check(&new.secret).await["limit"], 8);
+}
+
+/// Who may say how important its requests are: by the band of its token, whichever way it says so.
+#[tokio::test]
+async fn a_token_claims_no_band_that_is_more_important_than_its_own() {
+    let made = |name: &str| Tokens::make(name, &[Right::App, Right::Operator], &["*".to_owned()]).unwrap();
+    let [any, batch] = ["any", "batch"].map(made);
+    let named = format!("{}band = \"sheddable-plus\"\n", made("named").entry);
+    let entries = [any.entry.clone(), Tokens::up_to(2, &batch.entry), named];
+    let serving = Serving::begin("", &entries).await;
+    let [any, batch] = [any, batch].map(|token| token.secret);
+    let ask = async |token: &str, path: &str, body: Value| {
+        let answer = serving.ask("POST", path, Some(token), Some(body)).await;
+        if answer.status == 403 {
+            assert!(answer.body.contains("may claim bands from 2 on"), "{}", answer.body);
+        }
+        answer.status
+    };
+    let render = json!({ "rate": 100, "per": "60s", "algorithm": "capacity" });
+    assert_eq!(serving.ask("PUT", "/v1/zones/render", Some(&any), Some(render)).await.status, 200);
+    let check = |more: Value| {
+        let mut check = json!({ "zone": "login", "key": "a", "ttl_us": 1_000 });
+        check.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        check
+    };
+    let lease = |band: u8| json!({ "zone": "render", "resource": "gpu", "wants": 1, "band": band });
+    for (claims, of_any, of_batch) in [
+        (json!({}), 200, 200),
+        (json!({ "critical": true }), 200, 403),
+        (json!({ "band": 0 }), 200, 403),
+        (json!({ "band": 1 }), 200, 403),
+        (json!({ "band": 2 }), 200, 200),
+        (json!({ "critical": true, "band": 0 }), 200, 403),
+        (json!({ "critical": true, "band": 2 }), 400, 403),
+    ] {
+        for path in ["/v1/check", "/v1/reserve"] {
+            let check =
+                if path == "/v1/check" { json!({ "zone": "login", "key": "a" }) } else { check(json!({})) };
+            let mut asked = check;
+            asked.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
+            let told = (ask(&any, path, asked.clone()).await, ask(&batch, path, asked.clone()).await);
+            assert_eq!(told, (of_any, of_batch), "{path} {claims}");
+            let together = json!({ "checks": [asked] });
+            assert_eq!(ask(&batch, "/v1/check-all", together).await == 403, of_batch == 403, "{claims}");
+        }
+        let shaped = json!({ "shape": "chat", "check": check(claims.clone()) });
+        assert_eq!(ask(&batch, "/v1/reserve-predicted", shaped).await, of_batch, "{claims}");
+    }
+    assert_eq!(ask(&any, "/v1/lease", lease(0)).await, 200);
+    assert_eq!(
+        (ask(&batch, "/v1/lease", lease(1)).await, ask(&batch, "/v1/lease", lease(2)).await),
+        (403, 200)
+    );
+    let mail = json!({ "rate": 100, "per": "60s", "algorithm": "queue" });
+    assert_eq!(serving.ask("PUT", "/v1/zones/mail", Some(&any), Some(mail)).await.status, 200);
+    let item = |band: u8| json!({ "zone": "mail", "queue": "out", "band": band });
+    let offer = "/v1/queue/offer";
+    assert_eq!(ask(&any, offer, item(0)).await, 200);
+    assert_eq!((ask(&batch, offer, item(1)).await, ask(&batch, offer, item(2)).await), (403, 200));
+    // Who says nothing is as important as it may be.
+    let silent = json!({ "zone": "render", "resource": "gpu", "wants": 1 });
+    let bands =
+        [&any, &batch].map(|token| serving.ask("POST", "/v1/lease", Some(token), Some(silent.clone())));
+    for (lease, band) in bands.into_iter().zip([0, 2]) {
+        assert_eq!(lease.await.json()["band"], band);
+    }
+    let wrong = format!("{}band = 256\n", made("wrong").entry);
+    assert!(Tokens::read(&wrong).unwrap_err().to_string().contains("band \"256\" cannot be used"));
 }

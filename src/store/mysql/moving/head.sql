@@ -19,7 +19,8 @@ update json_table(?, '$[*]' columns (
     holding int path '$[16]',
     salt varchar(32) character set ascii path '$[17]',
     row_hash varchar(64) character set ascii path '$[18]',
-    moved_to varchar(64) character set utf8mb4 path '$[19]'
+    moved_to varchar(64) character set utf8mb4 path '$[19]',
+    shapes text character set utf8mb4 path '$[20]'
 )) j
 straight_join zone_bucket_lock b force index (primary)
     on b.zone_id = j.zone_id and b.bucket_key = left(cast(j.bucket_key as binary), 255)
@@ -40,4 +41,5 @@ set b.seq = j.seq,
     b.holding = j.holding,
     b.salt = unhex(j.salt),
     b.row_hash = unhex(j.row_hash),
-    b.moved_to = j.moved_to
+    b.moved_to = j.moved_to,
+    b.shapes = j.shapes

@@ -2,7 +2,7 @@
 insert into zone_txn (
     txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
     spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at,
-    ends_at, member, note, actor, login, salt, row_hash
+    ends_at, member, note, actor, login, salt, row_hash, band
 )
 select
     unhex(j.txn_id), j.zone_id, j.zone_version, left(cast(j.bucket_key as binary), 255), j.seq, j.kind, j.checks,
@@ -11,7 +11,7 @@ select
     date_add(timestamp'1970-01-01 00:00:00', interval j.created_at microsecond),
     date_add(timestamp'1970-01-01 00:00:00', interval j.prev_at microsecond),
     date_add(timestamp'1970-01-01 00:00:00', interval j.ends_at microsecond), left(cast(j.member as binary), 255),
-    j.note, j.actor, j.login, unhex(j.salt), unhex(j.row_hash)
+    j.note, j.actor, j.login, unhex(j.salt), unhex(j.row_hash), j.band
 from json_table(?, '$[*]' columns (
     txn_id varchar(32) character set ascii path '$[0]',
     zone_id int path '$[1]',
@@ -41,5 +41,6 @@ from json_table(?, '$[*]' columns (
     actor varchar(1000) character set utf8mb4 path '$[25]',
     login varchar(400) character set utf8mb4 path '$[26]',
     salt varchar(32) character set ascii path '$[27]',
-    row_hash varchar(64) character set ascii path '$[28]'
+    row_hash varchar(64) character set ascii path '$[28]',
+    band int path '$[29]'
 )) j

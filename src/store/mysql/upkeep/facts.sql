@@ -9,6 +9,11 @@ select z.id,
         select min(h.charged_at)
         from zone_hold h
         where h.zone_id = z.id and h.ends_at > utc_timestamp(6)
-    ) as open
+    ) as open,
+    (
+        select min(i.offered_at)
+        from zone_item i
+        where i.zone_id = z.id and (i.place = 'away' or (i.place = 'waiting' and coalesce(i.due_at > utc_timestamp(6), true)))
+    ) as offered
 from zone_master z
 order by z.id

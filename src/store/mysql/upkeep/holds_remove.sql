@@ -12,6 +12,6 @@ where h.zone_id = ?
         h.ends_at <= b.last_at
         or (
             b.zone_version = z.version
-            and z.algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform')
+            and z.algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue')
         )
     )

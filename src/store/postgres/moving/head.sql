@@ -17,5 +17,6 @@ set seq = ($1::jsonb -> 0 ->> 2)::bigint,
     holding = $1::jsonb -> 0 ->> 16 = '1',
     salt = decode($1::jsonb -> 0 ->> 17, 'hex'),
     row_hash = decode($1::jsonb -> 0 ->> 18, 'hex'),
-    moved_to = $1::jsonb -> 0 ->> 19
+    moved_to = $1::jsonb -> 0 ->> 19,
+    shapes = $1::jsonb -> 0 ->> 20
 where b.zone_id = ($1::jsonb -> 0 ->> 0)::int and b.bucket_key = $1::jsonb -> 0 ->> 1

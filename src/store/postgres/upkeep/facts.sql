@@ -1,4 +1,4 @@
-select z.id, o.override_us, h.open
+select z.id, o.override_us, h.open, i.offered
 from zone_master z
 left join (
     select o.zone_id, max(o.window_us) as override_us
@@ -12,4 +12,10 @@ left join (
     where h.ends_at > pg_catalog.clock_timestamp()
     group by h.zone_id
 ) h on h.zone_id = z.id
+left join (
+    select i.zone_id, min(i.offered_at) as offered
+    from zone_item i
+    where (i.place = 'away' or (i.place = 'waiting' and coalesce(i.due_at > pg_catalog.clock_timestamp(), true)))
+    group by i.zone_id
+) i on i.zone_id = z.id
 order by z.id

@@ -17,6 +17,7 @@ set seq = j.value ->> 2,
     holding = j.value ->> 16,
     salt = unhex(j.value ->> 17),
     row_hash = unhex(j.value ->> 18),
-    moved_to = j.value ->> 19
+    moved_to = j.value ->> 19,
+    shapes = j.value ->> 20
 from jsonb_each(?1) j
 where zone_id = j.value ->> 0 and bucket_key = j.value ->> 1

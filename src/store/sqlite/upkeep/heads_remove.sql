@@ -1,12 +1,13 @@
 -- Removes rows of idle buckets that say no more than the last row of their ledger. ?1 the zone, ?2 since when they were
 -- quiet, ?3 how many at most.
+-- What settlements taught is of use for 15 minutes.
 delete from zone_bucket_lock
 where zone_id = ?1
     and bucket_key in (
         select b.bucket_key
         from zone_bucket_lock b
         where b.zone_id = ?1
-            and b.last_at < ?2
+            and b.last_at + iif(b.shapes is null, 0, 900000000) < ?2
             and b.banned_until is null
             and b.bans = 0
             and b.ban_strikes = 0
@@ -14,6 +15,11 @@ where zone_id = ?1
             and b.override_seq is null
             and not b.holding
             and b.moved_to is null
+            and not exists (
+                select 1
+                from zone_queue q
+                where q.zone_id = b.zone_id and q.bucket_key = b.bucket_key and (q.waiting > 0 or q.away > 0)
+            )
             and (
                 exists (
                     select 1

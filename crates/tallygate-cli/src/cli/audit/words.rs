@@ -1,7 +1,7 @@
 //! An explanation in sentences that a customer can be told.
 
 use chrono::{DateTime, Utc};
-use tallygate::audit::explain::{Bar, Counted, Explained, ExplainedRow, Level};
+use tallygate::audit::explain::{Bar, Counted, Explained, ExplainedRow, Leased, Level, OtherLease, Queued};
 use tallygate::ledger::Kind;
 use tallygate::policy::Algorithm;
 use tallygate::{Policy, Reason};
@@ -19,8 +19,16 @@ pub fn sentences(row: &ExplainedRow, all: &Explained) -> Vec<String> {
         said.extend(row.bucket_override.as_ref().map(own_limit));
         said.push(why(row, all));
         said.extend(when(row, all));
+    } else if row.row.kind == Kind::Lease {
+        said.extend(row.leased.as_ref().map(|leased| shared(row, leased)));
+        said.extend(row.bucket_override.as_ref().map(own_limit));
+        said.push(granted(row));
+    } else if row.row.kind.is_of_queue() {
+        said.extend(row.queued.as_ref().map(|queued| waited(row, queued)));
+        said.extend(row.bucket_override.as_ref().map(own_limit));
+        said.push(worked(row));
     } else {
-        said.push(happened(row));
+        said.push(happened(row, all));
         said.extend(row.bucket_override.as_ref().filter(|_| row.row.kind != Kind::Override).map(own_limit));
         said.push(format!("After it, {} could be spent.", row.row.remaining));
     }
@@ -41,10 +49,129 @@ fn asked(row: &ExplainedRow) -> Option<String> {
             "This row stands for {}, answered blocked from memory without asking the database.",
             many(i64::from(told.checks), "check")
         ),
-        Kind::Reserve => format!("It asked to reserve {}{critical}.", told.cost),
+        Kind::Reserve => format!("It asked to reserve {}{critical}.{}", told.cost, predicted(row)),
         Kind::Unchecked => return None,
         _ => format!("It asked for {}{member}{critical}.", told.cost),
     })
+}
+
+/// What the cost was predicted from.
+fn predicted(row: &ExplainedRow) -> String {
+    let Some(shape) = row.row.member.as_deref().map(plain) else { return String::new() };
+    match &row.predicted {
+        Some(taught) => {
+            let age = row.row.decided_at.signed_duration_since(taught.learned_at).num_microseconds();
+            format!(
+                " That was predicted from {} of {}, the last of them {} before.",
+                many(taught.samples, "settlement"),
+                if taught.shared {
+                    "shapes that were not kept apart".to_owned()
+                } else {
+                    format!("the shape {shape}")
+                },
+                duration::show_wait(age.unwrap_or_default().max(0))
+            )
+        }
+        None => {
+            format!(" Of the shape {shape} nothing was known, so that was the cost that the caller gave.")
+        }
+    }
+}
+
+/// Among whom the capacity was shared.
+fn shared(row: &ExplainedRow, leased: &Leased) -> String {
+    let told = &row.row;
+    let sum = |of: fn(&OtherLease) -> i64| leased.others.iter().map(of).sum::<i64>();
+    let [had, wanted] = [sum(|lease| lease.has), sum(|lease| lease.wants)];
+    let others = many(i64::try_from(leased.others.len()).unwrap_or(i64::MAX), "other client");
+    let by = policy(row).and_then(Policy::sharing).map(|sharing| format!(" by the share {}", sharing.share));
+    format!(
+        "{} asked for {}, with a weight of {} in band {}. {others} had {had} of {} and wanted {wanted}. Its share{} was {}.",
+        told.member.as_deref().map(plain).unwrap_or_default(),
+        told.cost,
+        told.checks,
+        told.band.unwrap_or_default(),
+        row.limit,
+        by.unwrap_or_default(),
+        leased.share
+    )
+}
+
+/// What came of it.
+fn granted(row: &ExplainedRow) -> String {
+    let told = &row.row;
+    let refresh = told.retry_after_us.map(duration::show_wait).unwrap_or_default();
+    let until = told.ends_at.map_or_else(
+        || "It has nothing any more".to_owned(),
+        |at| format!("It was granted {} until {}", told.spent, show_micros(at)),
+    );
+    let why = match (&row.ban, told.reason) {
+        (Some(ban), Reason::Banned) => format!(", since the resource was banned: {}", set(ban)),
+        (None, Reason::Banned) => ", since the resource was banned".to_owned(),
+        _ if row.leased.as_ref().is_some_and(|leased| told.spent < leased.share) => {
+            ", since others had the rest and had not asked again yet".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!("{until}{why}; {} were left. It was to ask again after {refresh}.", told.remaining)
+}
+
+/// What was in the queue.
+fn waited(row: &ExplainedRow, queued: &Queued) -> String {
+    let told = &row.row;
+    let Queued { waiting, away, .. } = *queued;
+    let band = told.band.unwrap_or_default();
+    let backlog = policy(row).and_then(Policy::queueing).map_or(0, |queueing| queueing.backlog);
+    format!(
+        "It was about an item of {} in band {band}. {waiting} waited and {away} were taken, of a backlog of {backlog}.",
+        many(told.cost, "unit")
+    )
+}
+
+/// What became of the item.
+fn worked(row: &ExplainedRow) -> String {
+    let told = &row.row;
+    let at = |at: Option<DateTime<Utc>>| at.map(show_micros).unwrap_or_default();
+    let left = format!("{} of the backlog were left.", told.remaining);
+    let by = told.member.as_deref().map(|by| format!(" by {}", plain(by))).unwrap_or_default();
+    match (told.kind, told.reason) {
+        (Kind::Offer, Reason::WithinLimit) => {
+            let until = told.ends_at.map(|_| format!(" until {}", at(told.ends_at))).unwrap_or_default();
+            format!("It was offered, and waited{until}; {left}")
+        }
+        (Kind::Offer, Reason::ExceedsLimit) => {
+            "It was offered, and is dearer than all that can wait or be taken at once: it never will wait."
+                .to_owned()
+        }
+        (Kind::Offer, reason) => {
+            let why =
+                if reason == Reason::Banned { "the queue was banned" } else { "there was no room for it" };
+            let wait = told.retry_after_us.map(duration::show_wait).unwrap_or_default();
+            format!("It was offered, and {why}; {left} There could be room after {wait} at the earliest.")
+        }
+        (Kind::Take, _) => format!(
+            "It was next, and was taken{by} for time {} until {}. The pace left {} of {} to be taken.",
+            told.checks,
+            at(told.ends_at),
+            told.remaining,
+            row.limit
+        ),
+        (Kind::Extend, _) => format!("Who had taken it keeps it until {}; {left}", at(told.ends_at)),
+        (Kind::Done, _) => format!("It was worked off; {left}"),
+        (Kind::Requeue, _) if told.member.is_some() => {
+            format!("It was dead after take {}, and is tried again{by}; {left}", told.checks)
+        }
+        (Kind::Requeue, _) if told.ends_at.is_none() => {
+            format!("It was given back after take {}, which was the last: it is dead. {left}", told.checks)
+        }
+        (Kind::Requeue, _) => {
+            format!("It was given back, to be taken again from {} on; {left}", at(told.ends_at))
+        }
+        _ => format!(
+            "It had to make room for what transaction {} offered; {left}",
+            told.member.as_deref().map(plain).unwrap_or_default()
+        ),
+    }
 }
 
 /// What was in the window, or held.
@@ -235,7 +362,7 @@ fn when(row: &ExplainedRow, all: &Explained) -> Vec<String> {
 }
 
 /// What was recorded besides checks.
-fn happened(row: &ExplainedRow) -> String {
+fn happened(row: &ExplainedRow, all: &Explained) -> String {
     let told = &row.row;
     let at = |at: Option<DateTime<Utc>>| at.map(show_micros).unwrap_or_default();
     let charge = at(told.target_at);
@@ -247,6 +374,16 @@ fn happened(row: &ExplainedRow) -> String {
         Kind::Refund => format!("The charge made at {charge} was refunded: {} given back.", told.cost),
         Kind::Cancel => format!("The reservation made at {charge} was cancelled: {} given back.", told.cost),
         Kind::Release => format!("The slot taken at {charge} was released: {} given back.", told.cost),
+        Kind::Local => format!(
+            "A process took {} of {} that it wanted, to decide checks by itself until {}. They have no rows of their own.",
+            told.spent,
+            told.cost,
+            at(told.ends_at)
+        ),
+        Kind::Settle if all.rows.iter().any(|other| other.row.kind == Kind::Local) => format!(
+            "Of what the process took at {charge} it had spent {}, and gave the rest back.",
+            told.cost
+        ),
         Kind::Settle if told.spent > 0 => format!(
             "The reservation made at {charge} was settled for {}, {} of it charged beyond what was reserved.",
             told.cost, told.spent

@@ -1,6 +1,6 @@
 //! The policies that are tried: from flags, from a file of zones, and each with the values of a sweep.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use clap::Parser;
 use tallygate::Policy;
@@ -12,7 +12,33 @@ use crate::cli::{Failure, Result, apply};
 /// So many policies are tried at most.
 const CANDIDATES_MAX: usize = 1_000;
 
+/// How policies to try are said.
+#[derive(clap::Args)]
+#[command(
+    // A sweep or another policy may say it.
+    mut_arg("rate", |arg| arg.required(false)),
+    mut_arg("on_outage", |arg| arg.hide(true)),
+    mut_arg("running_buckets", |arg| arg.hide(true)),
+    mut_arg("durability", |arg| arg.hide(true)),
+    mut_arg("blocked_rows", |arg| arg.hide(true)),
+    mut_arg("description", |arg| arg.hide(true)),
+)]
+pub struct Options {
+    #[command(flatten)]
+    terms: Option<Terms>,
+    /// A policy by the names of its flags, like rate=5,per=60s,algorithm=token-bucket; may be given more than once
+    #[arg(long, value_name = "TERMS")]
+    policy: Vec<Written>,
+    /// The policies of a file of zones, as apply takes it
+    #[arg(long, value_name = "FILE")]
+    zones: Option<PathBuf>,
+    /// Try these values of rate, burst or per: rate=3..20, rate=10..100:10, per=30s,60s,5m
+    #[arg(long, value_name = "NAME=VALUES")]
+    pub sweep: Option<Sweep>,
+}
+
 /// A policy to try.
+#[derive(Clone)]
 pub struct Candidate {
     /// What people call it.
     pub name: String,
@@ -46,22 +72,18 @@ struct Alone {
     terms: Terms,
 }
 
-pub fn all(
-    flags: Option<Terms>,
-    written: Vec<Written>,
-    zones: Option<&Path>,
-    sweep: Option<&Sweep>,
-) -> Result<Vec<Candidate>> {
-    let mut series: Vec<_> = flags.into_iter().map(|terms| (terms.algorithm.to_string(), terms)).collect();
+pub fn all(Options { terms, policy, zones, sweep }: Options) -> Result<Vec<Candidate>> {
+    let mut series: Vec<_> = terms.into_iter().map(|terms| (terms.algorithm.to_string(), terms)).collect();
     let first_named = series.len();
-    series.extend(written.into_iter().map(|Written { text, terms }| (text, terms)));
+    series.extend(policy.into_iter().map(|Written { text, terms }| (text, terms)));
     let first_zone = series.len();
-    series.extend(zones.map(apply::zones).transpose()?.unwrap_or_default());
+    series.extend(zones.as_deref().map(apply::zones).transpose()?.unwrap_or_default());
     let mut candidates = Vec::new();
     for (number, (series, terms)) in series.into_iter().enumerate() {
-        let values = sweep.map_or_else(|| vec![None], |sweep| sweep.values.iter().map(Some).collect());
+        let values =
+            sweep.as_ref().map_or_else(|| vec![None], |sweep| sweep.values.iter().map(Some).collect());
         for value in values {
-            let terms = match (sweep, value) {
+            let terms = match (&sweep, value) {
                 (Some(sweep), Some(value)) => terms.clone().with(&sweep.name, value)?,
                 _ => terms.clone(),
             };

@@ -1,6 +1,7 @@
 //! Events in a file or on standard input, one after the other, in constant memory.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, stdin};
 use std::path::Path;
@@ -33,16 +34,19 @@ pub struct Columns {
     /// Where it says whether a check may take from the reserve: true or false, 1 or 0
     #[arg(long, value_name = "NAME")]
     critical_column: Option<String>,
+    /// Where the shape is by which the cost is predicted, in place of --guess
+    #[arg(long, value_name = "NAME")]
+    shape_column: Option<String>,
 }
 
 /// What an event says, in the order of [`Columns::names`].
-type Fields<'f> = [Option<Cow<'f, str>>; 5];
+type Fields<'f> = [Option<Cow<'f, str>>; 6];
 
 /// Reads all events. What `each` refuses, or cannot be read, ends it with its place.
-pub fn read(
+pub fn read<E: Display>(
     path: &Path,
     columns: &Columns,
-    each: impl FnMut(&Event<'_>) -> tallygate::Result<()>,
+    each: impl FnMut(&Event<'_>) -> Result<(), E>,
 ) -> Result<()> {
     let shown = path.display().to_string();
     if shown == "-" {
@@ -76,13 +80,13 @@ fn ended(shown: &str, error: &io::Error) -> Failure {
     Failure::new(format!("{shown} cannot be read: {error}"))
 }
 
-struct Reading<'r, E> {
+struct Reading<'r, F> {
     shown: &'r str,
     columns: &'r Columns,
-    each: E,
+    each: F,
 }
 
-impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
+impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
     fn all(self, reader: impl BufRead, json: bool) -> Result<()> {
         if json { self.json(reader) } else { self.csv(reader) }
     }
@@ -93,7 +97,7 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
         if header.is_empty() {
             return Err(Failure::new(format!("{} is empty; a CSV file begins with a header", self.shown)));
         }
-        let mut places = [None; 5];
+        let mut places = [None; 6];
         for (place, name) in places.iter_mut().zip(self.columns.names()) {
             let Some((flag, name)) = name else { continue };
             let mut found = (0..header.len()).filter(|&n| header.get(n) == Some(name.as_bytes()));
@@ -169,7 +173,7 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
     }
 
     fn one(&mut self, line: u64, fields: &Fields<'_>) -> Result<()> {
-        let [at, key, cost, member, critical] = fields.each_ref().map(Option::as_deref);
+        let [at, key, cost, member, critical, shape] = fields.each_ref().map(Option::as_deref);
         let wrong = |place: usize, value: &str, remedy: &str| {
             let name = self.columns.names()[place].map_or("", |(_, name)| name);
             self.fault(line, &format!("column {name}: {value:?} cannot be used; {remedy}"))
@@ -182,6 +186,7 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
                 parse_units(cost.trim()).map_err(|remedy| wrong(2, cost, &remedy.to_string()))
             })?,
             member,
+            shape,
             critical: critical.map_or(Ok(false), |text| {
                 flag(text.trim()).ok_or_else(|| wrong(4, text, "use true or false, 1 or 0"))
             })?,
@@ -203,14 +208,20 @@ impl<E: FnMut(&Event<'_>) -> tallygate::Result<()>> Reading<'_, E> {
 }
 
 impl Columns {
+    /// Do events say of which shape they are?
+    pub fn have_shapes(&self) -> bool {
+        self.shape_column.is_some()
+    }
+
     /// Each with the flag that names it.
-    fn names(&self) -> [Option<(&'static str, &str)>; 5] {
+    fn names(&self) -> [Option<(&'static str, &str)>; 6] {
         [
             Some(("--at-column", self.at_column.as_str())),
             Some(("--key-column", self.key_column.as_str())),
             self.cost_column.as_deref().map(|name| ("--cost-column", name)),
             self.member_column.as_deref().map(|name| ("--member-column", name)),
             self.critical_column.as_deref().map(|name| ("--critical-column", name)),
+            self.shape_column.as_deref().map(|name| ("--shape-column", name)),
         ]
     }
 

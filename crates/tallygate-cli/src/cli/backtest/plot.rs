@@ -17,7 +17,7 @@ pub const BLOCKED: RGBColor = RED;
 const LINES: [RGBColor; 4] = [RED, BLUE, AMBER, VIOLET];
 
 const WIDTH: u32 = 1000;
-const HEIGHT: u32 = 260;
+const SIZE: (u32, u32) = (WIDTH, 260);
 const LEFT: i32 = 62;
 const RIGHT: i32 = 20;
 const TOP: i32 = 10;
@@ -25,9 +25,9 @@ const BOTTOM: i32 = 24;
 /// Labels of an axis at most.
 const LABELS_MAX: usize = 7;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'c, 'a> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Chart<'c, 'a> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What a bar of the timeline counts.
 pub fn per_slice(report: &BacktestReport) -> String {
@@ -36,7 +36,7 @@ pub fn per_slice(report: &BacktestReport) -> String {
 
 /// Allowed and blocked over time: a bar a slice, the blocked ones on top.
 pub fn timeline(report: &BacktestReport) -> Result<String> {
-    svg(|root| {
+    svg(SIZE, |root| {
         let step_s = report.slice_us as f64 / 1e6;
         let bars: Vec<_> = report
             .timeline
@@ -91,7 +91,7 @@ pub fn sweep(lines: &[Line<'_>]) -> Result<String> {
         .iter()
         .filter_map(|one| one.value.as_deref())
         .collect();
-    svg(|root| {
+    svg(SIZE, |root| {
         let top =
             lines.iter().flat_map(|line| line.found).map(|one| percent(&one.report)).fold(1.0, f64::max);
         let end = values.len().max(2) as f64 - 0.5;
@@ -109,9 +109,9 @@ pub fn sweep(lines: &[Line<'_>]) -> Result<String> {
     })
 }
 
-fn svg(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
+pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
-    let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+    let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     let drawn = draw(&root).and_then(|()| Ok(root.present()?));
     drop(root);
     drawn.map_err(|error| Failure::new(format!("the chart could not be drawn: {error}")))?;
@@ -119,7 +119,7 @@ fn svg(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
 }
 
 /// Horizontal lines with their labels, and room for what is drawn above them.
-fn axes<'c, 'a>(
+pub fn axes<'c, 'a>(
     root: &'c Area<'a>,
     x: std::ops::Range<f64>,
     top: f64,
@@ -188,12 +188,12 @@ fn times(root: &Area<'_>, chart: &Chart<'_, '_>, start_s: f64, end_s: f64) -> Dr
     Ok(())
 }
 
-fn label_below(root: &Area<'_>, chart: &Chart<'_, '_>, at: f64, text: &str) -> Drawn {
+pub fn label_below(root: &Area<'_>, chart: &Chart<'_, '_>, at: f64, text: &str) -> Drawn {
     let (x, y) = chart.backend_coord(&(at, 0.0));
     Ok(root.draw_text(text, &style(13, &FAINT, HPos::Center), (x, y + 16))?)
 }
 
-fn style<'s>(size: i32, color: &'s RGBColor, h: HPos) -> TextStyle<'s> {
+pub fn style<'s>(size: i32, color: &'s RGBColor, h: HPos) -> TextStyle<'s> {
     ("sans-serif", size).into_font().color(color).pos(Pos::new(h, VPos::Center))
 }
 

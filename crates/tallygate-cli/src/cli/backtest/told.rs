@@ -31,16 +31,22 @@ pub fn json(told: &[Told]) -> Result<String> {
 
 /// A table of the policies, and for each who was blocked, unless values were swept.
 pub fn text(told: &[Told]) -> String {
-    let mut policies = table(&["policy", "allowed", "blocked", "share", "keys", "blocked keys"]);
+    let has_reserved = told.iter().any(|told| told.report.reserved.is_some());
+    let off: &[_] = if has_reserved { &["reserved too much", "too little"] } else { &[] };
+    let mut policies =
+        table(&[&["policy", "allowed", "blocked", "share", "keys", "blocked keys"], off].concat());
     for Told { name, report, .. } in told {
-        policies.add_row([
+        let mut row = vec![
             plain(name),
             report.allowed.to_string(),
             report.blocked.to_string(),
             share(report),
             report.keys.to_string(),
             report.blocked_keys.to_string(),
-        ]);
+        ];
+        let off = report.reserved.unwrap_or_default();
+        row.extend([off.over, off.under].map(|units| units.to_string()).into_iter().filter(|_| has_reserved));
+        policies.add_row(row);
     }
     let mut text = render(&policies, 0);
     if let Some(first) = told.first() {

@@ -189,6 +189,7 @@ mod tests {
             blocked: false,
             reason: Reason::WithinLimit,
             critical: false,
+            band: None,
             member: None,
             cost: 1,
             spent: 1,

@@ -1,0 +1,72 @@
+//! What the engine alone can do in a bucket: one call after the other in this process, until it is done or the deadline is over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Inner, call, flat, trace};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Bucket, Isolation, Terms, moved_to};
+
+impl Inner {
+    /// The work is told whether it was tried before: then the attempt before may have been committed.
+    pub(super) async fn holding<T, F>(
+        &self,
+        bucket: Bucket,
+        until: Instant,
+        work: impl Fn(Terms, bool) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let terms = Terms { isolation: Isolation::RowLock, until };
+        let _entered = self.combiner.enter(BTreeSet::from([bucket]), until).await?;
+        let (mut tries, mut again) = (self.tries(until), false);
+        loop {
+            match call(&self.store, 1, until, work(terms, again)).await {
+                Err(error) if tries.again(&error).await => {
+                    trace::count_retry();
+                    again = true;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The same in a bucket of a zone that is named, for callers who may go away: what takes the role of an engine is called
+    /// `what`.
+    pub(super) async fn holding_of<T, F>(
+        self: &Arc<Self>,
+        zone: &str,
+        key: String,
+        until: Instant,
+        what: &'static str,
+        work: impl Fn(Arc<Self>, i32, Terms, bool) -> F + Send + Sync + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let zone_id = self.told(self.within(self.zone(zone)).await)?.id;
+        let this = Arc::clone(self);
+        // A task of its own: the caller may go away, the protocol with the database goes on to its end.
+        let done = tokio::spawn(async move {
+            let work = |terms, again| work(Arc::clone(&this), zone_id, terms, again);
+            match this.holding((zone_id, key), until, work).await {
+                Err(error) if error.is_unknown_zone() => Err(this.look_again(vec![zone_id], error).await),
+                done => done.map_err(|error| takes_engine(what, error)),
+            }
+        });
+        flat(done.await)
+    }
+}
+
+/// With what mends the want of a right.
+pub(super) fn takes_engine(what: &str, error: Error) -> Error {
+    if error.kind() != ErrorKind::Refused || moved_to(&error).is_some() {
+        return error;
+    }
+    let said = format!("{error}; {what} take the roles app and engine: tallygate grant engine USER");
+    error.told(said)
+}

@@ -1,0 +1,211 @@
+//! Checks that this process decides by itself, in zones that allow it ([`Policy::with_local`](crate::Policy::with_local)).
+//!
+//! It takes units of a bucket as one row of the ledger, spends them in memory until they end, and gives back what it did not
+//! spend. Whatever cannot be decided so is asked of the database as in any other zone: so is every check that is blocked.
+
+mod hands;
+mod journal;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use chrono::DateTime;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::{DEADLINE_MAX, Inner, Limiter, trace, until};
+use crate::decide::Undo;
+use crate::decision::Decision;
+#[cfg(feature = "testing")]
+use crate::entry::Recorded;
+use crate::error::Result;
+use crate::store::{Action, Bucket, Found, Request, Taking, Took, What};
+#[cfg(feature = "testing")]
+use crate::store::{Isolation, Terms};
+use hands::{Hands, Lease, Spent, Turn};
+
+pub use journal::LocalJournal;
+
+/// How long nothing is taken after the database has said that it will not be.
+const REFUSED_US: i64 = 60_000_000;
+
+/// What this process decides by itself.
+#[derive(Default)]
+pub(super) struct Local {
+    hands: Hands,
+    /// That it may not was said once.
+    told: AtomicBool,
+}
+
+impl Local {
+    /// By a clock that a test moves.
+    #[cfg(all(feature = "sqlite", feature = "testing"))]
+    pub fn by(clock: &crate::testing::Clock) -> Self {
+        Self { hands: Hands::by(hands::Clock::Test(clock.clone())), told: AtomicBool::default() }
+    }
+}
+
+impl Limiter {
+    /// Gives back what this process took for local decisions and has not spent: before a program ends, or after a change of a
+    /// policy that must take effect at once. It takes anew with the next checks.
+    ///
+    /// One transaction for each bucket of which anything is left. [`flush`](Self::flush) and [`close`](Self::close) do it too.
+    ///
+    /// # Errors
+    /// Those of [`Limiter`]. Every bucket is tried; the first error is told. What could not be given back counts as spent.
+    pub async fn settle_local(&self) -> Result<()> {
+        let mut result = Ok(());
+        for inner in self.shards.all() {
+            for (bucket, lease) in inner.local.hands.empty() {
+                result = result.and(Box::pin(inner.settle(&bucket, &lease)).await);
+            }
+        }
+        result
+    }
+}
+
+/// What the tier itself asks of the database; for this project's own tests.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+impl Limiter {
+    /// How many were taken of so many, what is left in the bucket, and until when they may be spent.
+    pub async fn take_units(
+        &self,
+        zone_id: i32,
+        key: &str,
+        txn: Uuid,
+        wants: i64,
+    ) -> Result<Option<(i64, i64, i64)>> {
+        let (until, again) = (until(Duration::from_secs(30)), true);
+        let taking = Taking { zone_id, key: key.to_owned(), txn, wants, again };
+        let terms = Terms { isolation: Isolation::RowLock, until };
+        let took = self.shards.of(key).store.take_units(&taking, terms).await?;
+        Ok(took.map(|took| (took.units, took.remaining, took.ends_us)))
+    }
+
+    pub async fn settle_units(&self, zone_id: i32, key: &str, txn: Uuid, used: i64) -> Result<Recorded> {
+        let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
+        let action = settlement(zone_id, key, txn, used);
+        let mut recorded = self.shards.of(key).store.settle_units(&action, terms).await?;
+        recorded.pop().ok_or_else(|| crate::error::Error::database("nothing was recorded"))
+    }
+}
+
+impl Inner {
+    /// Decides a check here, if enough is in hand of its bucket. What needs a row of its own is not decided here.
+    pub(super) fn decide_here(self: &Arc<Self>, request: &Request, zone: &Found) -> Option<Decision> {
+        let local_us = zone.policy?.local_us()?;
+        let Request { cost, fresh, critical, record, ref member, ttl_us, .. } = *request;
+        if cost == 0 || !fresh || critical || record || member.is_some() || ttl_us.is_some() {
+            return None;
+        }
+        let asked = Instant::now();
+        let bucket = request.bucket();
+        let Turn { spent, wants, ended } = self.local.hands.spend(&bucket, cost, local_us);
+        if !ended.is_empty() {
+            let (this, bucket) = (Arc::clone(self), bucket.clone());
+            tokio::spawn(async move { this.settle_all(&bucket, ended).await });
+        }
+        if let Some(wants) = wants {
+            let (this, zone) = (Arc::clone(self), (request.zone.clone(), zone.version));
+            tokio::spawn(async move { this.fill(zone, bucket, wants, local_us).await });
+        }
+        let decision = decision(request, &spent?)?;
+        trace::decided(&decision.zone, Ok(&decision), asked.elapsed());
+        Some(decision)
+    }
+
+    /// Takes units of a bucket, and gives back in the end what is left of them.
+    async fn fill(
+        self: Arc<Self>,
+        (zone, version): (String, i32),
+        bucket: Bucket,
+        wants: i64,
+        local_us: i64,
+    ) {
+        let hands = &self.local.hands;
+        match self.take(&bucket, wants).await {
+            Ok(Some((took, sent_us))) => {
+                hands.put(&bucket, took, sent_us);
+                if took.zone_version > version {
+                    self.renew_zone(&zone);
+                }
+                let left_us = took.ends_us.saturating_sub(took.at_us);
+                if hands.clock.runs() {
+                    sleep(Duration::from_micros(left_us.unsigned_abs()).min(DEADLINE_MAX)).await;
+                    self.settle_all(&bucket, hands.end(&bucket)).await;
+                }
+            }
+            Ok(None) => hands.pause(&bucket, local_us / 4),
+            Err(error) if error.is_transient() => hands.pause(&bucket, local_us / 4),
+            Err(error) => {
+                hands.pause(&bucket, REFUSED_US);
+                if !self.local.told.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, zone, "nothing is decided locally: it takes the roles app and engine");
+                }
+            }
+        }
+    }
+
+    /// What was taken, and when it was asked for: not when its turn in this process was waited for, and of several attempts the
+    /// first, which may be the one that was committed.
+    async fn take(&self, bucket: &Bucket, wants: i64) -> Result<Option<(Took, i64)>> {
+        let ((zone_id, key), txn) = (bucket.clone(), Uuid::now_v7());
+        let taking = Taking { zone_id, key, txn, wants, again: false };
+        let sent = &OnceLock::new();
+        self.holding(bucket.clone(), until(self.config.deadline), |terms, again| {
+            let taking = Taking { again, ..taking.clone() };
+            async move {
+                let sent_us = *sent.get_or_init(|| self.local.hands.clock.now_us());
+                let took = self.store.take_units(&taking, terms).await?;
+                Ok(took.map(|took| (took, sent_us)))
+            }
+        })
+        .await
+    }
+
+    async fn settle_all(&self, bucket: &Bucket, leases: Vec<Lease>) {
+        for lease in leases {
+            if let Err(error) = self.settle(bucket, &lease).await {
+                tracing::warn!(%error, units = lease.left, "what was taken for local decisions counts as spent");
+            }
+        }
+    }
+
+    /// Settles what was taken, once nobody can spend of it any more.
+    async fn settle(&self, bucket: &Bucket, lease: &Lease) -> Result<()> {
+        let used = lease.took.units.saturating_sub(lease.left);
+        let action = &settlement(bucket.0, &bucket.1, lease.took.txn, used);
+        let until = until(self.config.deadline);
+        let settle = |terms, _| async move { self.store.settle_units(action, terms).await };
+        self.holding(bucket.clone(), until, settle).await.map(drop)
+    }
+}
+
+fn settlement(zone_id: i32, key: &str, txn: Uuid, used: i64) -> Action {
+    let (zone, key, what) = (String::new(), key.to_owned(), What::Undo(Undo::Used(used)));
+    Action { zone, zone_id, key, txn, what, note: None, actor: None }
+}
+
+/// What the caller is told.
+fn decision(request: &Request, spent: &Spent) -> Option<Decision> {
+    let Spent { took, left, at_us } = spent;
+    Some(Decision {
+        zone: request.zone.clone(),
+        key: request.key.clone(),
+        txn_id: request.txn,
+        blocked: false,
+        reason: took.reason,
+        limit: took.limit,
+        remaining: took.remaining.saturating_add(*left),
+        retry_after_us: None,
+        delay_us: None,
+        ends_at: None,
+        seq: None,
+        zone_version: took.zone_version,
+        decided_at: DateTime::from_timestamp_micros(*at_us)?,
+        replayed: false,
+        local: Some(took.txn),
+    })
+}

@@ -1,0 +1,240 @@
+//! What this process has in hand of buckets: without a database, a task or a random number.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::store::{Bucket, Took};
+
+/// Buckets that are known at most; of further ones each check is asked of the database.
+const MOST: usize = 16_384;
+
+/// How often those are looked for that are of no more use, where there are too many.
+const SWEEP_US: i64 = 1_000_000;
+
+/// With less than this a process is no better off than by asking for each check: a take and its settlement are two calls, and a
+/// key that is asked for now and then would have three rows for each check.
+const LEAST: i64 = 4;
+
+/// Who has what, by bucket.
+pub(super) struct Hands {
+    known: Mutex<Known>,
+    pub clock: Clock,
+}
+
+#[derive(Default)]
+struct Known {
+    hands: HashMap<Bucket, Hand>,
+    swept_us: i64,
+}
+
+/// What is in hand of one bucket.
+struct Hand {
+    /// The oldest first.
+    leases: VecDeque<Lease>,
+    demand: Demand,
+    /// Somebody is on the way to take more.
+    asking: bool,
+    /// Until then nothing is taken: there was little left.
+    exact_until_us: i64,
+    local_us: i64,
+}
+
+/// Units that were taken, by the clock of this process.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub took: Took,
+    pub left: i64,
+    /// When they were asked for: not later than the database took them.
+    sent_us: i64,
+    /// So it stops before the database's own time is over.
+    stops_us: i64,
+}
+
+/// How much is asked for.
+#[derive(Default)]
+struct Demand {
+    since_us: i64,
+    /// Since then.
+    units: i64,
+    /// A moving average, in the time for which a process may decide.
+    average: i64,
+}
+
+/// A check that was decided here.
+pub(super) struct Spent {
+    pub took: Took,
+    /// What is still in hand of the same.
+    pub left: i64,
+    /// By the database's clock, at the latest.
+    pub at_us: i64,
+}
+
+/// What a check of a bucket comes to here.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// None where the database must be asked.
+    pub spent: Option<Spent>,
+    /// So much is to be taken.
+    pub wants: Option<i64>,
+    /// What ended and was not spent.
+    pub ended: Vec<Lease>,
+}
+
+/// Microseconds that never go back.
+pub(super) enum Clock {
+    Own(Instant),
+    #[cfg(all(feature = "sqlite", feature = "testing"))]
+    Test(crate::testing::Clock),
+}
+
+impl Default for Hands {
+    fn default() -> Self {
+        Self::by(Clock::Own(Instant::now()))
+    }
+}
+
+impl Hands {
+    pub fn by(clock: Clock) -> Self {
+        Self { known: Mutex::default(), clock }
+    }
+
+    /// Spends of what is in hand, if it is enough, and says whether more is to be taken.
+    pub fn spend(&self, bucket: &Bucket, cost: i64, local_us: i64) -> Turn {
+        let now_us = self.clock.now_us();
+        let mut known = self.known();
+        let Some(hand) = known.hand(bucket, local_us, now_us) else { return Turn::default() };
+        let ended = hand.end(now_us);
+        hand.demand.add(cost, local_us, now_us);
+        let lease = hand.leases.iter_mut().find(|lease| lease.left >= cost);
+        let spent = lease.map(|lease| {
+            lease.left -= cost;
+            let at_us = lease.took.at_us.saturating_add(now_us.saturating_sub(lease.sent_us));
+            Spent { took: lease.took, left: lease.left, at_us }
+        });
+        Turn { spent, wants: hand.wants(now_us), ended }
+    }
+
+    /// Puts what was taken into the hand.
+    pub fn put(&self, bucket: &Bucket, took: Took, sent_us: i64) {
+        if let Some(hand) = self.known().hands.get_mut(bucket) {
+            let stops_us = sent_us.saturating_add(took.ends_us.saturating_sub(took.at_us));
+            hand.asking = false;
+            hand.leases.push_back(Lease { took, left: took.units, sent_us, stops_us });
+        }
+    }
+
+    /// Takes nothing more for a time.
+    pub fn pause(&self, bucket: &Bucket, for_us: i64) {
+        let now_us = self.clock.now_us();
+        if let Some(hand) = self.known().hands.get_mut(bucket) {
+            hand.asking = false;
+            hand.exact_until_us = now_us.saturating_add(for_us);
+        }
+    }
+
+    /// Takes what has ended of a bucket out of the hand.
+    pub fn end(&self, bucket: &Bucket) -> Vec<Lease> {
+        let now_us = self.clock.now_us();
+        self.known().hands.get_mut(bucket).map(|hand| hand.end(now_us)).unwrap_or_default()
+    }
+
+    /// Takes everything out of all hands that is not spent.
+    pub fn empty(&self) -> Vec<(Bucket, Lease)> {
+        let mut known = self.known();
+        let hands = known.hands.iter_mut();
+        let leases =
+            hands.flat_map(|(bucket, hand)| hand.leases.drain(..).map(|lease| (bucket.clone(), lease)));
+        leases.filter(|(_, lease)| lease.left > 0).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn hand(&mut self, bucket: &Bucket, local_us: i64, now_us: i64) -> Option<&mut Hand> {
+        if !self.hands.contains_key(bucket) {
+            if self.hands.len() >= MOST && now_us.saturating_sub(self.swept_us) >= SWEEP_US {
+                self.swept_us = now_us;
+                self.hands.retain(|_, hand| hand.is_of_use(now_us));
+            }
+            if self.hands.len() >= MOST {
+                return None;
+            }
+            self.hands.insert(bucket.clone(), Hand::new(local_us, now_us));
+        }
+        let hand = self.hands.get_mut(bucket)?;
+        hand.local_us = local_us;
+        Some(hand)
+    }
+}
+
+impl Hand {
+    fn new(local_us: i64, now_us: i64) -> Self {
+        let demand = Demand { since_us: now_us, ..Demand::default() };
+        Self { leases: VecDeque::new(), demand, asking: false, exact_until_us: now_us, local_us }
+    }
+
+    /// What has ended and was not spent. What was spent needs no word.
+    fn end(&mut self, now_us: i64) -> Vec<Lease> {
+        self.leases.retain(|lease| lease.left > 0);
+        let (ended, live) =
+            std::mem::take(&mut self.leases).into_iter().partition(|lease| lease.stops_us <= now_us);
+        self.leases = live;
+        Vec::from_iter::<VecDeque<Lease>>(ended)
+    }
+
+    /// How much to take now, if any: a quarter of what was taken last is left, or less.
+    fn wants(&mut self, now_us: i64) -> Option<i64> {
+        let left: i64 = self.leases.iter().map(|lease| lease.left).sum();
+        let taken = self.leases.back().map_or(0, |lease| lease.took.units);
+        let wants = self.demand.of_half();
+        if self.asking || now_us < self.exact_until_us || left > taken / 4 || wants < LEAST {
+            return None;
+        }
+        self.asking = true;
+        Some(wants)
+    }
+
+    fn is_of_use(&self, now_us: i64) -> bool {
+        let idle_us = now_us.saturating_sub(self.demand.since_us);
+        self.asking || !self.leases.is_empty() || idle_us <= self.local_us.saturating_mul(2)
+    }
+}
+
+impl Demand {
+    fn add(&mut self, cost: i64, local_us: i64, now_us: i64) {
+        let passed_us = now_us.saturating_sub(self.since_us);
+        if passed_us >= local_us / 4 {
+            let now = i128::from(self.units) * i128::from(local_us) / i128::from(passed_us.max(1));
+            let now = i64::try_from(now).unwrap_or(i64::MAX / 2);
+            // What was long ago says nothing of now.
+            self.average = if passed_us > local_us { now } else { self.average.midpoint(now) };
+            (self.since_us, self.units) = (now_us, 0);
+        }
+        self.units = self.units.saturating_add(cost);
+    }
+
+    /// What is likely to be asked for in half of the time: it is spent before it ends then. A quarter of that has not passed yet
+    /// since the average was made, so that what came meanwhile tells the least that comes in four times as long.
+    fn of_half(&self) -> i64 {
+        self.average.max(self.units.saturating_mul(4)) / 2
+    }
+}
+
+impl Clock {
+    pub fn now_us(&self) -> i64 {
+        match self {
+            Self::Own(began) => i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX),
+            #[cfg(all(feature = "sqlite", feature = "testing"))]
+            Self::Test(clock) => clock.now().timestamp_micros(),
+        }
+    }
+
+    /// Does time pass without anybody moving it?
+    pub fn runs(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+}
