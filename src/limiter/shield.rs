@@ -8,6 +8,7 @@ use chrono::Utc;
 use governor::clock::{Clock, MonotonicClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
+use serde::Deserialize;
 
 use crate::decision::{Decision, Reason};
 use crate::store::{Bucket, Found, Request};
@@ -31,7 +32,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// let config = Config { shield: Some(Shield { per_second, burst }), ..Config::default() };
 /// # let _ = config;
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Shield {
     /// Checks in a second.
     pub per_second: NonZeroU32,

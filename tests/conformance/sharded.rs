@@ -480,7 +480,8 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let mut urls = three.urls(Role::App);
     urls[0].1 = proxy.url.clone();
     let address = proxy.url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
-    let config = Config { deadline: Duration::from_secs(3), ..Config::default() };
+    // Long enough for the others, which share the machine with all other tests, to answer within it.
+    let config = Config { deadline: Duration::from_secs(8), ..Config::default() };
     set(&three.limiter().await, "login", 100).await;
     let limiter = Limiter::sharded(urls, config).await.unwrap();
     let mut keys = Vec::new();
@@ -494,7 +495,7 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
         .map(|decision| decision.unwrap().txn_id)
         .collect();
     drop(proxy);
-    for _ in 0..3 {
+    for _ in 0..2 {
         for (decision, check) in
             join_all(all().map(|check| limiter.check(check))).await.into_iter().zip(all())
         {

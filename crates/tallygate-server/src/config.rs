@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tallygate::Shield;
 use tallygate::policy::{ZoneSetting, zone_file};
 use tallygate_doorman::Template;
 use tallygate_envoy::Mapping;
@@ -32,6 +33,10 @@ pub struct Config {
     pub zones: Option<PathBuf>,
     /// A file for what passes while the database does not answer, in zones with `on-outage = "open"`; one for each server.
     pub journal: Option<PathBuf>,
+    /// A file for each check that is decided locally, in zones with `local`; servers may share it.
+    pub local_journal: Option<PathBuf>,
+    /// A limit of each key that this server keeps by itself, in front of all others; None: there is none.
+    pub shield: Option<Shield>,
     /// Where decisions are kept.
     pub database: Databases,
     /// Envoy's rate limit service; None: it is not offered.
@@ -155,6 +160,8 @@ impl Default for Config {
             tokens: None,
             zones: None,
             journal: None,
+            local_journal: None,
+            shield: None,
             database: Databases::default(),
             envoy: None,
             doorman: None,
@@ -290,8 +297,11 @@ mod tests {
         // Those that have none stand there as comments, which say what they would be.
         let settings = Config::DEFAULTS.replace("# tokens =", "tokens =").replace("# zones =", "zones =");
         let settings = settings.replace("# auditor =", "auditor =").replace("# operator =", "operator =");
-        let config = Config::read(&settings.replace("# journal =", "journal =")).unwrap();
-        assert!(config.tokens.is_some() && config.zones.is_some() && config.journal.is_some());
+        let settings =
+            settings.replace("# journal =", "journal =").replace("# local_journal", "local_journal");
+        let config = Config::read(&settings).unwrap();
+        assert!(config.tokens.is_some() && config.zones.is_some());
+        assert!(config.journal.is_some() && config.local_journal.is_some());
         assert!(config.database.auditor.is_some() && config.database.operator.is_some());
         assert!(Config::read(&Config::DEFAULTS.replace("# admin =", "admin =")).unwrap().admin.is_some());
         let table = |head: &str| {
@@ -300,6 +310,7 @@ mod tests {
             Config::read(&format!("{head}\n{}", text.replace("# ", ""))).unwrap()
         };
         let (envoy, tls) = (table("[envoy]").envoy.unwrap(), table("[tls]").tls.unwrap());
+        assert_eq!(table("[shield]").shield.unwrap().burst.get(), 1_000);
         let doorman = table("[doorman]").doorman.unwrap();
         assert_eq!((doorman.listen, doorman.templates.len()), (Doorman::address(), 1));
         assert_eq!(envoy.listen, Envoy::address());
@@ -315,6 +326,8 @@ mod tests {
             ("limits.connections = 0", "limits.connections = 0"),
             ("stopping.drain_s = 0", "stopping.drain_s = 0"),
             ("limits = 5", "line 1"),
+            ("shield = { per_second = 0, burst = 5 }", "line 1"),
+            ("shield = { per_second = 5 }", "burst"),
             ("doorman.template = [{ resource = '[a]', zone = 'gpu' }]", "\"[a]\" has a class"),
         ] {
             let error = Config::read(text).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tallygate::{Journal, Limiter};
+use tallygate::{Journal, Limiter, LocalJournal};
 use tallygate_doorman::Doorman;
 use tallygate_envoy::RateLimits;
 use tokio::sync::watch;
@@ -217,7 +217,8 @@ async fn listen(at: &str, has_tokens: bool, secure: Option<&Secure>) -> Result<L
 async fn connect(config: &Config) -> Result<Limiters, Failure> {
     let settings =
         tallygate::Config { connections: config.database.connections, ..tallygate::Config::default() };
-    let mut app = Limiter::connect_with(&config.database.app, settings).await?;
+    let checking = tallygate::Config { shield: config.shield, ..settings };
+    let mut app = Limiter::connect_with(&config.database.app, checking).await?;
     let other = async |url: &Option<String>| match url {
         Some(url) => Limiter::connect_with(url, settings).await,
         None => Ok(app.clone()),
@@ -226,6 +227,9 @@ async fn connect(config: &Config) -> Result<Limiters, Failure> {
         (other(&config.database.auditor).await?, other(&config.database.operator).await?);
     if let Some(journal) = &config.journal {
         app = app.with_journal(Journal::open(journal, JOURNAL_BYTES)?);
+    }
+    if let Some(journal) = &config.local_journal {
+        app = app.with_local_journal(LocalJournal::open(journal)?);
     }
     Ok(Limiters { app, auditor, operator })
 }

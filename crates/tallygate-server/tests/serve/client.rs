@@ -144,6 +144,7 @@ zone.login = { rate = 3, per = '60s' }
 zone.address = { rate = 5, per = '60s' }
 zone.payments = { rate = 1000, per = '24h' }
 zone.seen = { rate = 1, per = '24h', blocked-rows = 'coalesced' }
+zone.busy = { rate = 100000, per = '60s', local = '1s' }
 zone.slots = { algorithm = 'concurrency', rate = 2, slot-ttl = '60s' }
 ";
 

@@ -185,7 +185,7 @@ async fn an_operator_sets_zones_bans_and_overrides_under_its_name() {
     let shown = ask("GET", "/v1/zones/login", None).await;
     assert_eq!((&shown["zone"]["rate"], &shown["zone"]["version"]), (&json!(9), &json!(2)));
     assert_eq!(shown["versions"][1]["changed_by"], "ops");
-    assert_eq!(ask("GET", "/v1/zones", None).await["zones"].as_array().unwrap().len(), 5);
+    assert_eq!(ask("GET", "/v1/zones", None).await["zones"].as_array().unwrap().len(), 6);
 
     // A key with a slash and a space is one part of the path.
     let bucket = "/v1/zones/login/bans/a%2Fb%20c";
@@ -369,4 +369,37 @@ async fn an_item_is_offered_taken_and_worked_off() {
     let why = serving.ask("GET", &format!("/v1/transactions/{txn}/explanation"), token, None).await.json();
     let rows = why["rows"].as_array().unwrap();
     assert!(rows.len() == 6 && rows.iter().all(|row| row["reproduced"] == true && row["queued"].is_object()));
+}
+
+#[tokio::test]
+async fn what_is_decided_locally_has_its_line_in_the_local_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("local.jsonl");
+    let serving = Serving::start(&format!("local_journal = '{}'", journal.display())).await;
+    let busy = json!({ "zone": "busy", "key": "a" });
+    // It is decided locally as soon as the server has seen that the key is busy.
+    let local = loop {
+        let answer = serving.post("/v1/check", busy.clone()).await.json();
+        if answer["local"].is_string() {
+            break answer;
+        }
+    };
+    assert_eq!((&local["allowed"], &local["seq"]), (&json!(true), &Value::Null));
+    let lines = std::fs::read_to_string(journal).unwrap();
+    let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["zone"], &line["key"], &line["txn"]), (&json!("busy"), &json!("a"), &local["txn_id"]));
+    assert_eq!(line["take"], local["local"]);
+}
+
+#[tokio::test]
+async fn a_shield_blocks_before_the_ledger_and_leaves_no_row() {
+    let serving = Serving::start("shield = { per_second = 1, burst = 2 }").await;
+    let answers = join_all((0..9).map(|_| serving.post("/v1/check", login("a")))).await;
+    let reasons = answers.iter().map(|answer| answer.json()["reason"].as_str().unwrap().to_owned());
+    let shielded = reasons.filter(|reason| reason == "local_limit").count();
+    assert!((1..=7).contains(&shielded), "{shielded} of 9");
+    let rows = serving.get("/v1/history?zone=login&key=a").await.json()["rows"].as_array().unwrap().len();
+    assert_eq!(rows, 9 - shielded);
+    // Of another key it knows nothing.
+    assert_eq!(serving.post("/v1/check", login("b")).await.json()["reason"], "within_limit");
 }
