@@ -84,9 +84,18 @@ pub(super) fn pool_options<DB: Database>(most: u32, port: u16) -> PoolOptions<DB
 /// A query that was cancelled while it waited leaves its answer, often an error, for the next reader. The
 /// first ping takes that error and the second one tells. Without this the pool closes such a connection
 /// the hard way, which with rustls can wait for ever and keep the pool's slot.
+///
+/// Any other answer than the database's own is one that the driver could not read: the call was dropped while MySQL
+/// prepared its statement, of which the driver keeps no account (sqlx 0.9.0), and each later call would read the answer to
+/// the one before.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 async fn still_good<C: Connection>(connection: &mut C) -> bool {
-    let ping = async { connection.ping().await.is_ok() || connection.ping().await.is_ok() };
+    let ping = async {
+        match connection.ping().await {
+            Err(sqlx::Error::Database(_)) => connection.ping().await.is_ok(),
+            answer => answer.is_ok(),
+        }
+    };
     timeout(Duration::from_secs(5), ping).await.unwrap_or(false)
 }
 

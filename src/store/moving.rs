@@ -98,7 +98,10 @@ impl Store {
             )));
         }
         let mut copy = Copying { from: self, to, moving, bucket: &bucket, copied: 0 };
-        let mut head = copy.begin().await?;
+        let Some(mut head) = copy.begin().await? else {
+            to.take(&bucket, self).await?;
+            return Ok(0);
+        };
         while let Some(next) = copy.page(&head).await? {
             head = next;
         }
@@ -254,21 +257,24 @@ struct Copying<'c> {
 }
 
 impl Copying<'_> {
-    /// The head at the target, which has the mark: how far an earlier move has come, or nothing yet.
-    async fn begin(&self) -> Result<StoredHead> {
+    /// The head at the target, which has the mark: how far an earlier move has come, or nothing yet. None where somebody else
+    /// has finished the move meanwhile: the source has made its mark before the target took its own away.
+    async fn begin(&self) -> Result<Option<StoredHead>> {
         let Moving { zone, key, from, to, .. } = self.moving;
-        let both = || {
-            Error::invalid(format!(
-                "bucket {key:?} of zone {zone:?} has decided in {from} and in {to}; no one history can be made of two"
-            ))
+        let marked = async || {
+            let head = self.to.head_row(self.bucket).await?;
+            Ok::<_, Error>(head.filter(|head| head.moved_to.is_some()))
         };
-        if self.to.head_row(self.bucket).await?.is_none_or(|head| head.moved_to.is_none())
-            && !self.to.leave(self.bucket, from).await?
-        {
-            return Err(both());
+        let mut head = marked().await?;
+        if head.is_none() && self.to.leave(self.bucket, from).await? {
+            head = marked().await?;
         }
-        let head = self.to.head_row(self.bucket).await?;
-        head.filter(|head| head.moved_to.is_some()).ok_or_else(both)
+        if head.is_none() && !self.from.has_left(self.bucket, self.moving).await? {
+            return Err(Error::invalid(format!(
+                "bucket {key:?} of zone {zone:?} has decided in {from} and in {to}; no one history can be made of two"
+            )));
+        }
+        Ok(head)
     }
 
     /// Copies the rows behind the target's head, at most a page of them, and tells where it is then; None when there are none.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::audit::verify::Verify;
+use tallygate::ledger::History;
 use tallygate::policy::Durability;
 use tallygate::schema::Role;
 use tallygate::{Check, Config, Limiter, Policy};
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::child::{Calls, Child, Work};
 use crate::db::{Connected, Db, Told, log, told};
 use crate::locks::hold;
+use crate::proxy::Proxy;
 use crate::rounds;
 use crate::server::PATIENCE;
 use crate::verify::verify;
@@ -333,6 +335,40 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
 fn unless_killed<T>(result: Result<T, tallygate::Error>) -> Option<T> {
     let passes = |error: &tallygate::Error| assert!(error.is_transient(), "{error:?}");
     result.inspect_err(passes).ok()
+}
+
+/// Whatever of an answer had come when its caller went away: whoever has the connection next is answered what it asked.
+pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
+    let limiter = db.limiter().await;
+    for name in ["one", "two"] {
+        limiter.operator().set_zone(name, &log(2, 3600), None, "test").await.unwrap();
+        limiter.check(Check::new(name, name)).await.unwrap();
+    }
+    let proxy = Proxy::before(&db.url_as(Role::Auditor)).await;
+    let mut held = 0;
+    loop {
+        let config = Config { connections: 1, ..Config::default() };
+        let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
+        limiter.ping().await.unwrap();
+        let key_of = async |zone: &str| {
+            let rows = limiter.auditor().history(&History::default().zone(zone)).await.unwrap().rows;
+            rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+        };
+        proxy.hold_after(held);
+        let is_held = tokio::select! {
+            _ = key_of("one") => false,
+            () = proxy.holds() => true,
+        };
+        proxy.let_pass();
+        for name in ["two", "one", "two"] {
+            assert_eq!(key_of(name).await, [name], "held after {held} answers");
+        }
+        if !is_held {
+            break;
+        }
+        held += 1;
+    }
+    assert!(held > 1, "{held}");
 }
 
 /// What such a session begins next commits what the routine had done so far. That must be whole decisions.

@@ -13,6 +13,7 @@ use tallygate::{Charged, Check, ErrorKind, Limiter, Policy, Result};
 use uuid::Uuid;
 
 use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::rounds;
 use crate::verify::verify;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -273,6 +274,31 @@ pub async fn a_move_that_was_cut_off_is_finished_by_the_next(db: Db) {
     here.check(check()).await.unwrap();
     let both = two.move_there("login", "42").await.unwrap_err();
     assert!(both.is_invalid() && both.to_string().contains("in here and in there"), "{both}");
+}
+
+/// Whoever comes to a bucket while another one moves it finds it moved, at whatever moment that is.
+pub async fn movers_at_once_all_find_it_moved(db: Db) {
+    let two = Two::of(db, &[("login", log(5, 3600))]).await;
+    let here = two.here.limiter().await;
+    let keys: Vec<String> = (0..rounds(30, 1_000)).map(|n| format!("user:{n}")).collect();
+    here.check_many(keys.iter().map(|key| Check::new("login", key)).collect()).await.unwrap();
+    let mut movers = Vec::new();
+    for _ in 0..4 {
+        let (here, there, keys) = (owner(&two.here).await, owner(&two.there).await, keys.clone());
+        movers.push(tokio::spawn(async move {
+            let mut rows = 0;
+            for key in &keys {
+                rows += here.owner().move_bucket(&there.owner(), "login", key, NAMES).await.unwrap().rows;
+            }
+            rows
+        }));
+    }
+    let mut rows = 0;
+    for mover in movers {
+        rows += mover.await.unwrap();
+    }
+    assert_eq!(rows, keys.len() as u64, "each row was copied once");
+    two.assert_clean().await;
 }
 
 /// Callers who go where they are told find one bucket, wherever it is.

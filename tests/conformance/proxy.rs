@@ -1,19 +1,22 @@
-//! A network that can be watched and broken: it counts what is asked, and loses what is answered.
+//! A network that can be watched and broken: it counts what is asked, and loses or holds what is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
 
-/// Stands before a server until it is dropped, and cuts connections once it is told to.
+/// Stands before a server until it ends, and cuts or holds connections once it is told to.
 pub struct Proxy {
     /// The server's URL with the proxy in its place.
     pub url: String,
     cuts: Arc<Cuts>,
     asked: Arc<AtomicUsize>,
-    _connections: JoinSet<()>,
+    /// Dropped with the proxy, which ends it too.
+    end: oneshot::Sender<()>,
+    connections: JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -21,6 +24,8 @@ struct Cuts {
     /// One answer of so many is lost; none while this is 0.
     one_of: AtomicUsize,
     made: AtomicUsize,
+    /// Which one of the next answers is held, from 1 on; 0 once it is held, and none while all pass.
+    passing: watch::Sender<Option<usize>>,
 }
 
 impl Proxy {
@@ -36,17 +41,43 @@ impl Proxy {
         let url = format!("{account}@{}/{path}", listener.local_addr().unwrap());
         let (server, cuts, asked) =
             (server.to_owned(), Arc::<Cuts>::default(), Arc::<AtomicUsize>::default());
-        let mut connections = JoinSet::new();
-        connections.spawn({
+        let (end, mut ended) = oneshot::channel();
+        let connections = tokio::spawn({
             let (cuts, asked) = (Arc::clone(&cuts), Arc::clone(&asked));
             async move {
                 let mut connections = JoinSet::new();
-                while let Ok((client, _)) = listener.accept().await {
+                while let Some(Ok((client, _))) = tokio::select! {
+                    accepted = listener.accept() => Some(accepted),
+                    _ = &mut ended => None,
+                } {
                     connections.spawn(carry(client, server.clone(), Arc::clone(&cuts), Arc::clone(&asked)));
                 }
+                drop(listener);
+                connections.shutdown().await;
             }
         });
-        Self { url, cuts, asked, _connections: connections }
+        Self { url, cuts, asked, end, connections }
+    }
+
+    /// Ends it. When that returns, nothing gets through any more.
+    pub async fn end(self) {
+        self.end.send(()).unwrap();
+        self.connections.await.unwrap();
+    }
+
+    /// From now on so many more answers pass, and the next one is held, with all behind it.
+    pub fn hold_after(&self, answers: usize) {
+        self.cuts.passing.send_replace(Some(answers + 1));
+    }
+
+    /// Until an answer is held.
+    pub async fn holds(&self) {
+        self.cuts.passing.subscribe().wait_for(|passing| *passing == Some(0)).await.unwrap();
+    }
+
+    /// What was held passes, and all that comes.
+    pub fn let_pass(&self) {
+        self.cuts.passing.send_replace(None);
     }
 
     /// From now on one answer of so many is lost, and its connection with it.
@@ -90,6 +121,13 @@ async fn carry(client: TcpStream, server: String, cuts: Arc<Cuts>, asked: Arc<At
                 cuts.made.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            let mut passing = cuts.passing.subscribe();
+            cuts.passing.send_if_modified(|passing| {
+                let counts = passing.is_some_and(|passing| passing > 0);
+                *passing = passing.map(|passing| passing.saturating_sub(1));
+                counts
+            });
+            passing.wait_for(|passing| *passing != Some(0)).await.unwrap();
             answered.store(true, Ordering::Relaxed);
             if to_client.write_all(&buffer[..length]).await.is_err() {
                 return;

@@ -494,7 +494,7 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
         .into_iter()
         .map(|decision| decision.unwrap().txn_id)
         .collect();
-    drop(proxy);
+    proxy.end().await;
     for _ in 0..2 {
         for (decision, check) in
             join_all(all().map(|check| limiter.check(check))).await.into_iter().zip(all())
@@ -525,7 +525,7 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let folder = tempfile::tempdir().unwrap();
     let limiter = limiter.with_journal(Journal::open(folder.path().join("journal"), 1_000).unwrap());
     limiter.check(Check::new("search", &keys[0][0])).await.unwrap();
-    drop(proxy);
+    proxy.end().await;
     let ask = async |key: &str| limiter.check(Check::new("search", key)).await.unwrap().reason;
     let reasons = [ask(&keys[0][0]).await, ask(&keys[1][0]).await];
     assert_eq!(reasons, [Reason::Unchecked, Reason::WithinLimit]);
