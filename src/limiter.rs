@@ -190,7 +190,8 @@ impl Limiter {
     }
 
     /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
-    /// timeout when it uses rustls: see `docs/operations.md`.
+    /// timeout: on MySQL and MariaDB a query that was cancelled can leave a connection on which each call reads the answer to
+    /// the one before. See `docs/operations.md`.
     ///
     /// # Errors
     /// Schema: it is missing, older or newer than this program. Invalid: the clock of this host is before 1970. And
