@@ -15,19 +15,25 @@ mod failure;
 mod grant;
 mod history;
 mod import;
+mod layout;
 mod lease;
 mod lines;
+mod logs;
 mod maintain;
 mod migrate;
+mod moment;
 mod most;
 mod output;
 mod predict;
 mod private;
+mod progress;
 mod queue;
 mod relocate;
 mod serve;
 mod simulate;
+mod spreadsheet;
 mod stream;
+mod terminal;
 mod token;
 mod zone;
 
@@ -36,9 +42,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Parser, Subcommand};
 use tallygate::{Config, Limiter};
-use tracing_subscriber::EnvFilter;
 
 use failure::Failure;
+use logs::LogFormat;
 
 /// What every command ends with: an exit code, or one line that says what went wrong.
 type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
@@ -78,6 +84,12 @@ struct Cli {
     /// each, or with white space between them [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
     #[arg(long, global = true, value_name = "URL")]
     database: Vec<String>,
+    /// Tell only what was asked for, and errors: no hints, and not how far something has come
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// How to write the log, which goes to stderr where RUST_LOG asks for it
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -131,8 +143,9 @@ pub async fn run() -> Result {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
+    terminal::hush(cli.quiet);
     if !matches!(cli.command, Command::Serve(_)) {
-        trace()?;
+        logs::begin(cli.log_format)?;
     }
     let database = list(cli.database)?;
     match cli.command {
@@ -161,7 +174,7 @@ pub async fn run() -> Result {
         Command::Move(args) => relocate::run(&url(database)?, args).await,
         Command::Demo(args) => demo::run(database, args).await,
         Command::Bench(args) => bench::run(&url(database)?, args).await,
-        Command::Serve(args) => serve::run(named_url(database)?, args).await,
+        Command::Serve(args) => serve::run(named_url(database)?, cli.log_format, args).await,
         Command::Token(command) => token::run(command),
         Command::Import(command) => import::run(command),
         Command::Completions(args) => completions::run(&args),
@@ -204,7 +217,7 @@ async fn open(url: &str) -> Result<Limiter> {
 
 async fn open_with(url: &str, config: Config) -> Result<Limiter> {
     let limiter = Limiter::connect_with(url, Config { create: false, ..config }).await?;
-    if url.contains("target=replica") {
+    if url.contains("target=replica") && !terminal::is_quiet() {
         eprintln!("{}", replica(limiter.auditor().behind().await?));
     }
     Ok(limiter)
@@ -225,15 +238,4 @@ fn replica(behind: Option<Duration>) -> String {
 /// Who does it, for the history: the flag, or the user's name.
 fn who(flag: Option<String>) -> String {
     flag.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned())
-}
-
-/// Logs to stderr, when `RUST_LOG` asks for it.
-fn trace() -> Result<()> {
-    if std::env::var_os(EnvFilter::DEFAULT_ENV).is_none() {
-        return Ok(());
-    }
-    let filter = EnvFilter::try_from_default_env()
-        .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    Ok(())
 }

@@ -10,7 +10,7 @@ use tallygate::{Charged, Limiter, Recorded};
 use uuid::Uuid;
 
 use super::output::{Answer, Format, by, dim, plain, render, table};
-use super::{Failure, Result, duration, open, who};
+use super::{Failure, Result, duration, open, spreadsheet, who};
 
 const REFUND_EXAMPLES: &str = "\
 Examples:
@@ -47,6 +47,10 @@ Examples:
   tallygate override set login ip:198.51.100.7 --no-ban --note \"office gateway\"
   tallygate override list api
   tallygate override remove api tenant:acme --note \"launch is over\"";
+
+/// The fields of an override, in the order in which serde writes them.
+const OVERRIDE_FIELDS: [&str; 8] =
+    ["key", "limit", "ban_exempt", "ends_at", "note", "set_by", "login", "set_at"];
 
 /// Which charge.
 #[derive(clap::Args)]
@@ -160,7 +164,7 @@ pub enum Overrides {
         /// Name of the zone
         zone: String,
         /// How to print
-        #[arg(long, default_value = "table")]
+        #[arg(long, default_value = "text")]
         format: Format,
     },
     /// Ends a bucket's override
@@ -258,8 +262,9 @@ async fn list(limiter: &Limiter, zone: &str, format: Format) -> Result {
     let mut out = stdout().lock();
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string(&overrides)?)?,
-        Format::Table if overrides.is_empty() => writeln!(out, "no overrides in zone {}", plain(zone))?,
-        Format::Table => {
+        Format::Csv => out.write_all(spreadsheet::list(&OVERRIDE_FIELDS, &overrides)?.as_bytes())?,
+        Format::Text if overrides.is_empty() => writeln!(out, "no overrides in zone {}", plain(zone))?,
+        Format::Text => {
             let mut table = table(&["key", "limit", "bans", "until", "note", "by", "set at"]);
             for over in &overrides {
                 let limit = over.limit.map(|limit| {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tallygate::Limiter;
 use tallygate::policy::{Terms, Zone, ZoneSetting, zone_file, zone_terms};
 
-use super::output::{Format, bold, green, plain};
+use super::output::{Answer, bold, green, plain};
 use super::{Failure, Result, duration, open, who};
 
 const EXAMPLES: &str = "\
@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
     /// How to print
-    #[arg(long, default_value = "table")]
-    format: Format,
+    #[arg(long, default_value = "text")]
+    format: Answer,
 }
 
 #[derive(Serialize)]
@@ -100,8 +100,8 @@ pub async fn run(url: &str, args: Args) -> Result {
     let applied = Applied { dry_run: args.dry_run, zones, others };
     let mut out = stdout().lock();
     match args.format {
-        Format::Json => writeln!(out, "{}", serde_json::to_string(&applied)?)?,
-        Format::Table => out.write_all(applied.text().as_bytes())?,
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&applied)?)?,
+        Answer::Text => out.write_all(applied.text().as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }

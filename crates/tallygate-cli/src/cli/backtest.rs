@@ -166,7 +166,7 @@ async fn ledger(
     mut each: impl FnMut(&Event<'_>) -> tallygate::Result<()>,
 ) -> Result<()> {
     let limiter = open(url).await?;
-    let progress = events::progress(None, "rows");
+    let progress = events::counter(None, "rows");
     let mut history = History::default().zone(zone).oldest_first().limit(PAGE);
     loop {
         let page = limiter.auditor().history(&history).await?;

@@ -1,21 +1,7 @@
-//! Durations and moments as people write and read them.
+//! Durations as people write and read them, and times as they read them.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 pub use tallygate::policy::{parse_duration as parse, show_duration as show};
-
-/// Reads a moment: RFC 3339, or how long ago it was.
-pub fn parse_moment(text: &str) -> Result<DateTime<Utc>, String> {
-    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        return Ok(moment.to_utc());
-    }
-    let ago = parse(text).map_err(|_| {
-        "a moment is a time like 2026-01-31T08:00:00Z, or how long ago it was, like 15m or 24h".to_owned()
-    })?;
-    TimeDelta::from_std(ago)
-        .ok()
-        .and_then(|ago| Utc::now().checked_sub_signed(ago))
-        .ok_or_else(|| "that is before the calendar begins".to_owned())
-}
 
 /// A wait, rounded up so that whoever waits as long as it says has waited enough: `3ms`, `41.2s`, `14m 3s`.
 pub fn show_wait(us: i64) -> String {
@@ -66,17 +52,6 @@ mod tests {
             (843_000_001, "14m 4s"),
         ] {
             assert_eq!(show_wait(us), shown);
-        }
-    }
-
-    #[test]
-    fn a_moment_is_a_time_or_how_long_ago_it_was() {
-        assert!(parse_moment("2026-01-31T08:00:00Z").is_ok());
-        let moment = parse_moment("1h").unwrap();
-        let ago = Utc::now() - moment;
-        assert!((3_600_000..3_601_000).contains(&ago.num_milliseconds()));
-        for refused in ["yesterday", "10", "2026-01-31", "900000y"] {
-            assert!(parse_moment(refused).is_err(), "{refused}");
         }
     }
 }

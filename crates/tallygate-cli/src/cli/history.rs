@@ -4,13 +4,12 @@ use std::io::{StdoutLock, Write, stdout};
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use clap::ValueEnum;
 use tallygate::Reason;
 use tallygate::ledger::{Entry, History};
 use uuid::Uuid;
 
-use super::output::{by, cell, plain, render, table};
-use super::{Failure, Result, duration, open};
+use super::output::{Format, Table, by, cell, plain, render, table};
+use super::{Failure, Result, duration, moment, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,28 +73,18 @@ pub struct Args {
     /// Only what was allowed
     #[arg(long)]
     allowed: bool,
-    /// Decided at this time or later: RFC 3339, or how long ago, like 1h
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    /// Decided at this time or later: a time, or how long ago, like 1h
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<DateTime<Utc>>,
-    /// Decided before this time: RFC 3339, or how long ago, like 15m
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    /// Decided before this time: a time, or how long ago, like 15m
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<DateTime<Utc>>,
     /// At most so many rows
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     /// How to print
-    #[arg(long, default_value = "table")]
+    #[arg(long, default_value = "text")]
     format: Format,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    // Columns for people.
-    Table,
-    // One array.
-    Json,
-    // With a header.
-    Csv,
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
@@ -136,7 +125,7 @@ impl Printer {
 
     fn print(&mut self, rows: &[Entry]) -> Result<()> {
         let text = match self.format {
-            Format::Table => self.table(rows),
+            Format::Text => self.table(rows),
             Format::Json => self.json(rows)?,
             Format::Csv => self.csv(rows)?,
         };
@@ -146,7 +135,7 @@ impl Printer {
 
     fn finish(mut self) -> Result<()> {
         match self.format {
-            Format::Table if self.rows == 0 => writeln!(self.out, "no decisions match")?,
+            Format::Text if self.rows == 0 => writeln!(self.out, "no decisions match")?,
             Format::Json if self.rows == 0 => writeln!(self.out, "[]")?,
             Format::Json => writeln!(self.out, "\n]")?,
             _ => {}
@@ -199,7 +188,7 @@ impl Printer {
 }
 
 /// What a person wants to see of each row.
-pub fn entries(rows: &[Entry]) -> comfy_table::Table {
+pub fn entries(rows: &[Entry]) -> Table {
     let mut table = table(&[
         "decided at",
         "zone",

@@ -12,7 +12,7 @@ use tallygate::policy::parse_units;
 use uuid::Uuid;
 
 use super::output::{Answer, Format, dim, plain, render, table};
-use super::{Result, duration, open};
+use super::{Result, duration, open, spreadsheet};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,9 +85,12 @@ pub struct List {
     #[arg(allow_negative_numbers = true)]
     resource: String,
     /// How to print
-    #[arg(long, default_value = "table")]
+    #[arg(long, default_value = "text")]
     format: Format,
 }
+
+/// The fields of a lease, in the order in which serde writes them.
+const FIELDS: [&str; 8] = ["client", "has", "wants", "weight", "band", "seq", "since", "ends_at"];
 
 /// A lease that has not ended.
 #[derive(Serialize)]
@@ -135,8 +138,9 @@ async fn list(url: &str, List { zone, resource, format }: List) -> Result {
     let mut out = stdout().lock();
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string(&held)?)?,
-        Format::Table if held.is_empty() => writeln!(out, "nobody has a lease of {}", plain(&resource))?,
-        Format::Table => out.write_all(held_table(&held).as_bytes())?,
+        Format::Csv => out.write_all(spreadsheet::list(&FIELDS, &held)?.as_bytes())?,
+        Format::Text if held.is_empty() => writeln!(out, "nobody has a lease of {}", plain(&resource))?,
+        Format::Text => out.write_all(held_table(&held).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,54 +1,73 @@
-//! How answers look on a terminal.
+//! How answers are printed.
 
-use std::io::{IsTerminal, stdout};
+use std::ffi::OsStr;
 
-use clap::ValueEnum;
-use comfy_table::{Table, presets};
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser, ValueParserFactory};
+use clap::error::ErrorKind;
+use clap::{Arg, Command, ValueEnum};
 pub use tallygate::page::{by, plain};
 
-/// How to print what a person or a program reads.
+pub use super::layout::{Table, paragraph, render, table};
+pub use super::spreadsheet::cell;
+use super::terminal;
+
+/// How to print a list: the same words everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    // Columns for people.
-    Table,
-    // For programs.
-    Json,
-}
-
-/// How to print an answer of one line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Answer {
-    // One line for people.
+    /// For people.
     Text,
-    // For programs.
+    /// For programs, with everything that there is.
+    Json,
+    /// For spreadsheets, with a header: the fields of the json, a row for each element.
+    Csv,
+}
+
+/// How to print an answer that is no list, so that there is nothing to make a spreadsheet of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Text,
     Json,
 }
 
-/// A table in columns, without lines.
-pub fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+impl ValueParserFactory for Answer {
+    type Parser = AnswerParser;
+
+    fn value_parser() -> AnswerParser {
+        AnswerParser
     }
-    table
 }
 
-/// The lines of a table, its header bold, each `indent` spaces from the edge.
-pub fn render(table: &Table, indent: usize) -> String {
-    let lines = table.trim_fmt();
-    let line = |(number, line): (usize, &str)| {
-        let line = if number == 0 { bold(line) } else { line.to_owned() };
-        format!("{:indent$}{line}\n", "")
-    };
-    lines.lines().enumerate().map(line).collect()
+/// Reads an [`Answer`], and says why there is no csv of it.
+#[derive(Clone)]
+pub struct AnswerParser;
+
+impl TypedValueParser for AnswerParser {
+    type Value = Answer;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Answer, clap::Error> {
+        if value == "csv" {
+            let told = "--format csv is for lists, and this answer is none; use text or json";
+            return Err(clap::Error::raw(ErrorKind::ValueValidation, told).with_cmd(command));
+        }
+        EnumValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Answer::value_variants().iter().filter_map(Answer::to_possible_value)))
+    }
 }
 
-/// Text in a cell of CSV, which a spreadsheet may open: an apostrophe stands before what it would take for a formula. To
-/// read it back, take one away where a cell begins with one.
-pub fn cell(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']);
-    if formula { format!("'{text}") } else { text.to_owned() }
+impl ValueEnum for Answer {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Text, Self::Json]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Text => PossibleValue::new("text"),
+            Self::Json => PossibleValue::new("json"),
+        })
+    }
 }
 
 pub fn bold(text: &str) -> String {
@@ -68,6 +87,5 @@ pub fn red(text: &str) -> String {
 }
 
 fn paint(code: &str, text: &str) -> String {
-    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if wanted && stdout().is_terminal() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if terminal::has_colours() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }

@@ -1,12 +1,13 @@
 //! `tallygate move`.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::HumanCount;
 use tallygate::schema::Owner;
 
 use super::output::{Answer, plain};
+use super::progress::progress;
 use super::{Result, open};
 
 const EXAMPLES: &str = "\
@@ -65,7 +66,7 @@ async fn one(owner: &Owner, zone: &str, key: &str, to: &str, format: Answer) -> 
 }
 
 async fn all(owner: &Owner, args: &Args) -> Result {
-    let bar = bar();
+    let bar = progress(None, "  {spinner} {human_pos} buckets seen, {msg} moved  {elapsed}");
     let told = |done: &tallygate::schema::Rebalanced| {
         bar.set_position(done.buckets);
         bar.set_message(HumanCount(done.moved).to_string());
@@ -85,10 +86,4 @@ async fn all(owner: &Owner, args: &Args) -> Result {
         )?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn bar() -> ProgressBar {
-    let bar = if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("  {spinner} {human_pos} buckets seen, {msg} moved  {elapsed}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }

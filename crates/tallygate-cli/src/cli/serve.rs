@@ -7,14 +7,14 @@ use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use tallygate_server::{Config, Failure as Refused, Reload, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::layer::{Layered, SubscriberExt};
+#[cfg(feature = "otlp")]
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-use super::{Failure, Result};
+use super::logs::LogFormat;
+use super::{Failure, Result, logs, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,9 +54,6 @@ pub struct Args {
     /// A file of zones to apply
     #[arg(long, value_name = "FILE")]
     zones: Option<PathBuf>,
-    /// How to log
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log: Log,
     /// Print a file with every setting and its default, and end
     #[arg(long, conflicts_with_all = ["config", "listen", "grpc", "admin", "tokens", "zones", "check_config"])]
     print_config: bool,
@@ -65,24 +62,13 @@ pub struct Args {
     check_config: bool,
 }
 
-/// Whoever takes the lines, and could take more.
-type Logged = Layered<Box<dyn Layer<Registry> + Send + Sync>, Registry>;
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Log {
-    // Lines for people.
-    Text,
-    // An object a line.
-    Json,
-}
-
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         Self::new(refused.to_string())
     }
 }
 
-pub async fn run(url: Option<String>, args: Args) -> Result {
+pub async fn run(url: Option<String>, log_format: LogFormat, args: Args) -> Result {
     if args.print_config {
         stdout().write_all(Config::DEFAULTS.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -106,7 +92,7 @@ pub async fn run(url: Option<String>, args: Args) -> Result {
     }
     #[cfg(feature = "otlp")]
     let traces = otlp::Traces::begin()?;
-    let log = log(args.log)?;
+    let log = logs::log(log_format)?;
     #[cfg(feature = "otlp")]
     let log = log.with(traces.layer());
     log.init();
@@ -114,7 +100,9 @@ pub async fn run(url: Option<String>, args: Args) -> Result {
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mut hangup = listen(SignalKind::hangup())?;
     let server = Server::bind(config).await?;
-    welcome(&server);
+    if !terminal::is_quiet() {
+        welcome(&server);
+    }
     let reload = server.reload();
     let end = async {
         loop {
@@ -166,18 +154,4 @@ async fn again(reload: &Reload) {
         Ok(()) => eprintln!("the tokens, the zones and the certificates were read again"),
         Err(refused) => Failure::from(refused).tell(),
     }
-}
-
-fn log(format: Log) -> Result<Logged> {
-    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
-        None => EnvFilter::new("warn"),
-        Some(_) => EnvFilter::try_from_default_env()
-            .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?,
-    };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match format {
-        Log::Text => lines.with_filter(filter).boxed(),
-        Log::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
-    };
-    Ok(tracing_subscriber::registry().with(lines))
 }

@@ -4,12 +4,13 @@ use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::process::ExitCode;
 
 use futures_util::{StreamExt, stream};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use tallygate::{Check, Config, Decision, Limiter};
 use tokio::sync::mpsc;
 
 use super::lines::{self, LINE_BYTES_MAX, Line};
+use super::progress::progress;
 use super::{Result, open_with};
 
 /// Connections to the database at most; more lines than that may wait for their turn.
@@ -27,7 +28,7 @@ type Numbered = (u64, io::Result<Line>);
 pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
     let connections = u32::from(concurrency).min(CONNECTIONS_MAX);
     let limiter = open_with(url, Config { connections, ..config }).await?;
-    let progress = progress();
+    let counter = counter();
     let mut refused = false;
     let lines =
         stream::unfold(read(concurrency), |mut lines| async { lines.recv().await.map(|line| (line, lines)) });
@@ -43,11 +44,11 @@ pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
         };
         // Stdout keeps lines, not blocks, so whoever waits for an answer before the next question gets it.
         writeln!(stdout(), "{line}")?;
-        progress.inc(1);
+        counter.inc(1);
     }
     drop(answers);
     limiter.flush().await?;
-    progress.finish_and_clear();
+    counter.finish_and_clear();
     Ok(ExitCode::from(if refused { 2 } else { 0 }))
 }
 
@@ -97,10 +98,9 @@ fn parse(line: io::Result<Line>) -> Result<Check, String> {
 }
 
 /// Shown only where it is in nobody's way: decisions go elsewhere, and a person watches stderr.
-fn progress() -> ProgressBar {
-    if stdout().is_terminal() || !io::stderr().is_terminal() {
+fn counter() -> ProgressBar {
+    if stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} {human_pos} decided  {per_sec}  {elapsed}");
-    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    progress(None, "{spinner} {human_pos} decided  {per_sec}  {elapsed}")
 }

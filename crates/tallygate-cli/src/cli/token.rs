@@ -10,7 +10,7 @@ use tallygate_server::{Failure as Refused, Right, TokenEntry, Tokens};
 
 use super::output::{Format, plain, render, table};
 use super::private::Private;
-use super::{Failure, Result};
+use super::{Failure, Result, spreadsheet};
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
         file: PathBuf,
         /// How to print
-        #[arg(long, default_value = "table")]
+        #[arg(long, default_value = "text")]
         format: Format,
     },
     /// Removes a token from the file
@@ -122,10 +122,14 @@ fn list(tokens: &Tokens, format: Format) -> Result<()> {
     let mut out = stdout().lock();
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string(&entries)?)?,
-        Format::Table if entries.is_empty() => {
+        Format::Csv => {
+            let fields = ["name", "roles", "zones", "band", "by"];
+            out.write_all(spreadsheet::list(&fields, &entries)?.as_bytes())?;
+        }
+        Format::Text if entries.is_empty() => {
             writeln!(out, "no tokens yet; make one: tallygate token add web --role app --zones 'login*'")?;
         }
-        Format::Table => {
+        Format::Text => {
             let mut table = table(&["name", "roles", "zones", "band", "known by"]);
             for TokenEntry { name, roles, zones, band, by } in entries {
                 let roles: Vec<_> = roles.into_iter().map(Right::as_str).collect();

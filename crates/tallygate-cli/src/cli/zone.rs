@@ -3,13 +3,12 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use comfy_table::Table;
 use serde::Serialize;
 use tallygate::Limiter;
 use tallygate::policy::{Terms, Zone, ZoneVersion};
 
-use super::output::{Format, bold, by, plain, render, table};
-use super::{Failure, Result, duration, open, who};
+use super::output::{Answer, Format, bold, by, plain, render, table};
+use super::{Failure, Result, duration, open, spreadsheet, who};
 
 const SET_EXAMPLES: &str = "\
 Examples:
@@ -29,7 +28,8 @@ CALL check_velocity(1, 'user:42').";
 const LIST_EXAMPLES: &str = "\
 Examples:
   tallygate zone list
-  tallygate zone list --format json";
+  tallygate zone list --format json
+  tallygate zone list --format csv > zones.csv";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -43,6 +43,34 @@ Examples:
 For the owner of the tables. Only a zone that no bucket and no row of the ledger was ever made in can be removed: what the \
 ledger names stays. Switch off one that was used: tallygate zone set NAME … --mode off.";
 
+/// The fields of a zone, in the order in which serde writes them.
+const FIELDS: [&str; 24] = [
+    "id",
+    "name",
+    "description",
+    "algorithm",
+    "rate",
+    "window_us",
+    "burst",
+    "slots",
+    "calendar",
+    "soft_rate",
+    "reserve",
+    "mode",
+    "count_blocked",
+    "ban",
+    "on_outage",
+    "running_buckets",
+    "durability",
+    "blocked_rows",
+    "sharing",
+    "queueing",
+    "local_us",
+    "version",
+    "created_at",
+    "updated_at",
+];
+
 /// Makes, changes, shows and removes zones: what is limited, and how much
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -53,7 +81,7 @@ pub enum Command {
     #[command(after_help = LIST_EXAMPLES)]
     List {
         /// How to print
-        #[arg(long, default_value = "table")]
+        #[arg(long, default_value = "text")]
         format: Format,
     },
     /// Shows a zone and every version that it had
@@ -62,8 +90,8 @@ pub enum Command {
         /// Name of the zone
         name: String,
         /// How to print
-        #[arg(long, default_value = "table")]
-        format: Format,
+        #[arg(long, default_value = "text")]
+        format: Answer,
     },
     /// Removes a zone that was never used
     #[command(after_help = REMOVE_EXAMPLES)]
@@ -89,8 +117,8 @@ pub struct SetArgs {
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
     /// How to print
-    #[arg(long, default_value = "table")]
-    format: Format,
+    #[arg(long, default_value = "text")]
+    format: Answer,
 }
 
 /// A zone with its history, as JSON shows it.
@@ -122,8 +150,8 @@ async fn set(url: &str, args: SetArgs) -> Result {
     let zone = limiter.operator().set_zone(&args.name, &policy, description, &who(args.by)).await?;
     let mut out = stdout().lock();
     match args.format {
-        Format::Table => out.write_all(zones_table(&[zone]).as_bytes())?,
-        Format::Json => writeln!(out, "{}", serde_json::to_string(&zone)?)?,
+        Answer::Text => out.write_all(zones_table(&[zone]).as_bytes())?,
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&zone)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,15 +161,16 @@ async fn list(url: &str, format: Format) -> Result {
     let mut out = stdout().lock();
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string(&zones)?)?,
-        Format::Table if zones.is_empty() => {
+        Format::Csv => out.write_all(spreadsheet::list(&FIELDS, &zones)?.as_bytes())?,
+        Format::Text if zones.is_empty() => {
             writeln!(out, "no zones yet; make one: tallygate zone set login --rate 5 --per 60s")?;
         }
-        Format::Table => out.write_all(zones_table(&zones).as_bytes())?,
+        Format::Text => out.write_all(zones_table(&zones).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn show(url: &str, name: &str, format: Format) -> Result {
+async fn show(url: &str, name: &str, format: Answer) -> Result {
     let limiter = open(url).await?;
     let zone = limiter.operator().zone(name).await?.ok_or_else(|| {
         Failure::new(format!("there is no zone {name:?}; list them with: tallygate zone list"))
@@ -149,8 +178,8 @@ async fn show(url: &str, name: &str, format: Format) -> Result {
     let versions = limiter.operator().zone_versions(&zone).await?;
     let mut out = stdout().lock();
     match format {
-        Format::Json => writeln!(out, "{}", serde_json::to_string(&Shown { zone, versions })?)?,
-        Format::Table => {
+        Answer::Json => writeln!(out, "{}", serde_json::to_string(&Shown { zone, versions })?)?,
+        Answer::Text => {
             out.write_all(zones_table(&[zone]).as_bytes())?;
             writeln!(out, "\n{}", bold("Versions"))?;
             out.write_all(versions_table(&versions).as_bytes())?;
@@ -182,7 +211,7 @@ fn zones_table(zones: &[Zone]) -> String {
 }
 
 fn versions_table(versions: &[ZoneVersion]) -> String {
-    let mut table: Table = table(&["version", "policy", "algorithm", "changed at", "by", "description"]);
+    let mut table = table(&["version", "policy", "algorithm", "changed at", "by", "description"]);
     for version in versions {
         table.add_row([
             version.version.to_string(),

@@ -21,6 +21,7 @@ mod serve;
 mod sharded;
 mod simulate;
 mod stdin;
+mod terminal;
 mod zone;
 
 use std::process::Stdio;

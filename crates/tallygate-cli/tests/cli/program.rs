@@ -47,7 +47,8 @@ impl Program {
     pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tallygate"));
         command.args(args).current_dir(self.dir.path()).env("TMPDIR", self.dir.path());
-        command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env("USER", "tester");
+        command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env_remove("COLUMNS");
+        command.env("USER", "tester");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -62,7 +63,8 @@ impl Program {
             .args(["-c", line])
             .current_dir(self.dir.path())
             .env("PATH", std::env::join_paths(folders).unwrap());
-        command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env("USER", "tester");
+        command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env_remove("COLUMNS");
+        command.env("USER", "tester");
         command
     }
 

@@ -261,7 +261,7 @@ fn sigterm_ends_it_and_sighup_reads_its_files_again() {
 #[test]
 fn what_is_seen_from_outside_leads_to_the_ledger() {
     let program = Program::with_login().env("RUST_LOG", "tallygate_server=info");
-    let server = Server::start(&program, &["--log", "json"]);
+    let server = Server::start(&program, &["--log-format", "json"]);
     let shell = |line: String| String::from_utf8(program.shell(&line).output().unwrap().stdout).unwrap();
     let finished = |at: &str| {
         let metrics = shell(format!("curl -s {at}/metrics"));

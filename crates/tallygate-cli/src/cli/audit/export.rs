@@ -10,7 +10,7 @@ use tallygate::audit::export::{Export, ExportFormat};
 
 use super::files;
 use crate::cli::output::Answer;
-use crate::cli::{Result, open};
+use crate::cli::{Result, moment, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,11 +35,11 @@ pub struct Args {
     /// Only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Decided at this time or later: RFC 3339
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Decided at this time or later
+    #[arg(long, value_name = "TIME", value_parser = moment::parse_written)]
     since: Option<DateTime<Utc>>,
-    /// Decided before this time: RFC 3339 [default: 15 minutes ago]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Decided before this time [default: 15 minutes ago]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse_written)]
     until: Option<DateTime<Utc>>,
     /// At most so many rows in a file
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
@@ -84,10 +84,4 @@ pub async fn run(url: &str, args: Args) -> Result {
         Answer::Json => writeln!(stdout(), "{}", serde_json::to_string(&manifest)?)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// No time that is relative to now: the same arguments must mean the same rows.
-fn parse_time(text: &str) -> std::result::Result<DateTime<Utc>, String> {
-    let time = DateTime::parse_from_rfc3339(text);
-    time.map(|time| time.to_utc()).map_err(|_| "a time is written like 2026-01-31T23:59:59Z".to_owned())
 }

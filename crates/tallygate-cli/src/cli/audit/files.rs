@@ -1,13 +1,12 @@
 //! The files of evidence.
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tallygate::audit::checkpoint::Checkpoint;
 
+use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
 pub fn read(path: &Path) -> Result<String> {
@@ -29,15 +28,7 @@ pub fn at(path: &Path, error: &tallygate::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// Counts on a terminal.
+/// Counts what is read.
 pub fn counter(what: &str) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template(&format!("  {{spinner}} {{human_pos}} {what} read  {{elapsed}}"));
-    let bar =
-        ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
+    progress(None, &format!("  {{spinner}} {{human_pos}} {what} read  {{elapsed}}"))
 }

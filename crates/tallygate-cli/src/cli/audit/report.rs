@@ -2,19 +2,18 @@
 
 mod text;
 
-use std::io::{self, IsTerminal, Write, stdout};
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use tallygate::Limiter;
 use tallygate::audit::report::{Report, ReportOn};
 
-use crate::cli::output::cell;
+use crate::cli::output::{Format, cell};
 use crate::cli::private::Private;
-use crate::cli::{Failure, Result, duration, open};
+use crate::cli::progress::progress;
+use crate::cli::{Failure, Result, moment, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,11 +33,11 @@ pub struct Args {
     /// Only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Decided at this time or later: RFC 3339, or how long ago, like 24h [default: 30d before the end]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    /// Decided at this time or later: a time, or how long ago, like 24h [default: 30d before the end]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<DateTime<Utc>>,
-    /// Decided before this time: RFC 3339, or how long ago, like 15m [default: now]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_moment)]
+    /// Decided before this time: a time, or how long ago, like 15m [default: now]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<DateTime<Utc>>,
     /// How many buckets to name, 1 to 1000
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -49,16 +48,6 @@ pub struct Args {
     /// How to print
     #[arg(long, default_value = "text")]
     format: Format,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    // Tables for people.
-    Text,
-    // Everything, as one object.
-    Json,
-    // The volumes over time, with a header.
-    Csv,
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
@@ -85,19 +74,10 @@ pub async fn run(url: &str, args: Args) -> Result {
 }
 
 async fn read(limiter: &Limiter, on: &ReportOn) -> Result<Report> {
-    let bar = bar();
+    let bar = progress(Some(1_000), "  reading the ledger  {bar:40.cyan/dim} {percent}%  {elapsed}");
     let report = limiter.auditor().report(on, |part| bar.set_position((part * 1_000.0) as u64)).await;
     bar.finish_and_clear();
     Ok(report?)
-}
-
-fn bar() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("  reading the ledger  {bar:40.cyan/dim} {percent}%  {elapsed}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━╌");
-    ProgressBar::new(1_000).with_style(style)
 }
 
 fn csv(report: &Report) -> Result<String> {

@@ -1,18 +1,18 @@
 //! `tallygate audit verify`.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar};
 use serde::Serialize;
 use tallygate::Config;
 use tallygate::audit::verify::{Fault, Verified, Verify, Verifying};
 
 use super::super::failure::verdict;
-use super::super::output::{Answer, green, plain, red};
+use super::super::output::{Answer, green, paragraph, plain, red};
+use super::super::progress::progress;
 use super::super::{Failure, Result, URL_VARIABLE, open_with};
 use super::checkpoint::Compared;
 use super::files;
@@ -89,7 +89,13 @@ pub async fn run(url: &str, args: Args) -> Result {
     let auditor = open_with(url, config).await?.auditor();
     let mut what = Verify::default().jobs(args.jobs as usize);
     (what.zone, what.key, what.after) = (args.zone, args.key, args.after);
-    let mut seen = Seen { bar: bar(), format: args.format, found: Vec::new(), rows: 0, passed: None };
+    let mut seen = Seen {
+        bar: progress(None, "{spinner} {human_pos} rows verified, {per_sec}, {elapsed}"),
+        format: args.format,
+        found: Vec::new(),
+        rows: 0,
+        passed: None,
+    };
     let verified = tokio::select! {
         verified = auditor.verify(&what, |told| seen.hear(told)) => verified,
         _ = tokio::signal::ctrl_c() => return Err(seen.ended(&"interrupted")),
@@ -132,12 +138,12 @@ fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Comp
                 HumanCount(zones)
             );
             if faults == 0 {
-                writeln!(
-                    out,
+                let told = format!(
                     "{}  {read}: each row is where it was and says what it said, each decision follows from the rows \
                      before it, and no window held more than its limit",
                     green("verified")
-                )?;
+                );
+                out.write_all(paragraph(&told, 0).as_bytes())?;
             } else {
                 writeln!(out, "{}  {faults} found in {read}", red("faults"))?;
             }
@@ -208,14 +214,6 @@ fn line(fault: &Fault) -> String {
     fault.seq.iter().for_each(|seq| place += &format!("  row {seq}"));
     fault.txn_id.iter().for_each(|txn| place += &format!("  txn {txn}"));
     format!("{}  {place}: {}", red(fault.what.in_words()), plain(&fault.detail))
-}
-
-fn bar() -> ProgressBar {
-    let bar = if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{spinner} {human_pos} rows verified, {per_sec}, {elapsed}");
-    style.into_iter().for_each(|style| bar.set_style(style));
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
 }
 
 fn bucket(text: &str) -> Result<(String, String), String> {

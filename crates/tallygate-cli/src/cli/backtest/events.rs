@@ -7,13 +7,14 @@ use std::io::{self, BufRead, BufReader, Read, stdin};
 use std::path::Path;
 
 use csv::ByteRecord;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 use tallygate::Check;
 use tallygate::policy::parse_units;
 
 use super::{Event, moment};
 use crate::cli::lines::{self, LINE_BYTES_MAX, Line};
+use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
 /// Which columns of a CSV file, or fields of JSON lines, say what.
@@ -50,7 +51,7 @@ pub fn read<E: Display>(
 ) -> Result<()> {
     let shown = path.display().to_string();
     if shown == "-" {
-        let mut reader = BufReader::new(progress(None, "bytes").wrap_read(stdin()));
+        let mut reader = BufReader::new(counter(None, "bytes").wrap_read(stdin()));
         let json = reader.fill_buf().map_err(|error| ended("standard input", &error))?.starts_with(b"{");
         return Reading { shown: "standard input", columns, each }.all(reader, json);
     }
@@ -62,18 +63,17 @@ pub fn read<E: Display>(
     }
     let json =
         path.extension().is_some_and(|ending| ["json", "jsonl", "ndjson"].iter().any(|name| ending == *name));
-    let reader = BufReader::with_capacity(1 << 16, progress(Some(metadata.len()), "bytes").wrap_read(file));
+    let reader = BufReader::with_capacity(1 << 16, counter(Some(metadata.len()), "bytes").wrap_read(file));
     Reading { shown: &shown, columns, each }.all(reader, json)
 }
 
-/// Shown on a terminal only; gone when the reader is.
-pub fn progress(bytes: Option<u64>, unit: &'static str) -> ProgressBar {
-    let (bar, template) = match bytes {
-        Some(bytes) => (ProgressBar::new(bytes), "{bar:30} {percent:>3} %  {eta} left"),
-        None => (ProgressBar::new_spinner(), "{spinner} {human_pos} {msg} read  {elapsed}"),
+/// Gone when the reader is.
+pub fn counter(bytes: Option<u64>, unit: &'static str) -> ProgressBar {
+    let template = match bytes {
+        Some(_) => "{bar:30} {percent:>3} %  {eta} left",
+        None => "{spinner} {human_pos} {msg} read  {elapsed}",
     };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.with_style(style).with_message(unit).with_finish(indicatif::ProgressFinish::AndClear)
+    progress(bytes, template).with_message(unit)
 }
 
 fn ended(shown: &str, error: &io::Error) -> Failure {

@@ -1,6 +1,6 @@
 //! Times as events tell them.
 
-use chrono::{DateTime, NaiveDateTime};
+use chrono::Utc;
 
 const REMEDY: &str = "use RFC 3339 like 2026-01-31T08:00:00Z, 2026-01-31 08:00:00 for UTC, or Unix time in seconds, \
                       milliseconds or microseconds";
@@ -34,12 +34,8 @@ fn unix(text: &str) -> Option<i64> {
 }
 
 fn written(text: &str) -> Option<i64> {
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Some(time.timestamp_micros());
-    }
-    let forms = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"];
-    let time = forms.into_iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok());
-    time.map(|time| time.and_utc().timestamp_micros())
+    let moment = crate::cli::moment::written(text)?;
+    Some(moment.in_zone(&Utc).ok()?.timestamp_micros())
 }
 
 #[cfg(test)]
@@ -56,6 +52,7 @@ mod tests {
             ("2026-01-31 08:00:00", at),
             ("2026-01-31 08:00:00.5", at + 500_000),
             ("2026-01-31T08:00:00", at),
+            ("2026-01-31 08:00", at),
             (" 1769846400 ", at),
             ("1769846400.25", at + 250_000),
             ("1769846400.1234567", at + 123_456),
@@ -69,7 +66,6 @@ mod tests {
         for refused in [
             "",
             "yesterday",
-            "2026-01-31",
             "2026-13-31T08:00:00Z",
             "-1",
             "17698464001234567890",

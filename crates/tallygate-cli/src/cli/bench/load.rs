@@ -1,15 +1,15 @@
 //! The callers.
 
-use std::io::{IsTerminal, stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tallygate::{Check, Limiter};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::told::Told;
+use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
 /// How often the bar moves.
@@ -30,7 +30,8 @@ impl Load {
     /// Sends for this long, and waits for the last answers.
     pub async fn send(&self, limiter: &Limiter, time: Duration) -> Result<Told> {
         let told = Arc::new(Mutex::new(Told::new()?));
-        let bar = bar(time);
+        let length = time.as_millis() as u64;
+        let bar = progress(Some(length), "  {bar:30.cyan/dim} {elapsed}  {msg}");
         let began = Instant::now();
         let mut callers = JoinSet::new();
         for _ in 0..self.callers {
@@ -71,16 +72,6 @@ impl Load {
 
 fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A bar of time, for whoever watches.
-fn bar(time: Duration) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("  {bar:40.cyan/dim} {elapsed}  {msg}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━╌");
-    ProgressBar::new(time.as_millis() as u64).with_style(style)
 }
 
 fn show(bar: &ProgressBar, elapsed: Duration, told: &Mutex<Told>) {

@@ -1,10 +1,8 @@
 //! What the ledger says about a run, beside what the callers were told.
 
 use std::collections::HashMap;
-use std::io::{IsTerminal, stderr};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tallygate::ledger::{Entry, History};
 use tallygate::{Limiter, Policy};
@@ -13,6 +11,7 @@ use super::load::Load;
 use super::told::{Bucket, Digest, Told};
 use crate::cli::Result;
 use crate::cli::most::Most;
+use crate::cli::progress::progress;
 
 /// Rows that are read from the database at a time: as many as it gives.
 const PAGE: u32 = 10_000;
@@ -44,7 +43,7 @@ pub async fn read(
 ) -> Result<Ledger> {
     let mut proof = Proof::new(&load.run, policy);
     let mut history = History::default().zone(load.zone).since(start).limit(PAGE);
-    let bar = bar();
+    let bar = progress(None, "  reading the ledger  {human_pos} rows");
     loop {
         let page = limiter.auditor().history(&history).await?;
         for row in &page.rows {
@@ -152,15 +151,6 @@ fn disagreement(seen: &Seen, told: &Bucket) -> Option<String> {
     }
     (rows == answered && seen.digest != told.digest)
         .then(|| "has rows that differ from what was answered".to_owned())
-}
-
-/// A count of rows, for whoever watches.
-fn bar() -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("  reading the ledger  {human_pos} rows");
-    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
 #[cfg(test)]

@@ -3,14 +3,13 @@
 use std::io::{Write, stdout};
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table};
 use tallygate::Limiter;
 use tallygate::ledger::{Entry, History};
 
 use super::place::{Place, quoted};
 use super::report::Report;
 use super::{Attempts, RATE, WINDOW};
-use crate::cli::output::{bold, dim, green, plain, red, render, table};
+use crate::cli::output::{Table, bold, dim, green, plain, red, render, table};
 use crate::cli::{Result, duration};
 
 /// Rows of the table of keys.
@@ -56,11 +55,7 @@ pub async fn findings(limiter: &Limiter, place: &Place, report: &Report, took: D
 
 fn keys(report: &Report) -> String {
     let mut table = table(&["key", "attempts", "allowed", "blocked", "first blocked at"]);
-    for column in 1..=3 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    (1..=3).for_each(|column| table.align_right(column));
     for key in report.keys.iter().take(KEYS_SHOWN) {
         table.add_row([
             plain(&key.key),

@@ -1,16 +1,16 @@
 //! The made-up login storm, and the clients that send attempts.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tallygate::{Check, Limiter};
 
 use super::{Attempts, CLIENTS};
 use crate::cli::output::{green, red};
-use crate::cli::{Failure, Result};
+use crate::cli::progress::progress;
+use crate::cli::{Failure, Result, terminal};
 
 /// Who tries how often. The attacker guesses; the office is many people behind one address; the others
 /// mistype at most a few times.
@@ -41,11 +41,11 @@ pub fn attempts() -> Attempts {
 
 /// Sends every attempt through concurrent clients, each taking the next one as soon as it is free.
 pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> Result<()> {
-    let watched = std::io::stderr().is_terminal();
+    let watched = terminal::is_watched();
     let pause =
         if watched { WATCHED * CLIENTS as u32 / keys.len().max(CLIENTS) as u32 } else { Duration::ZERO };
     let storm = Arc::new(Storm {
-        bar: bar(keys.len(), watched),
+        bar: progress(Some(keys.len() as u64), "  {bar:30.cyan/dim} {pos:>4}/{len}  {msg}"),
         keys,
         next: AtomicUsize::new(0),
         done: AtomicUsize::new(0),
@@ -57,7 +57,7 @@ pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> R
     for client in clients {
         client.await.map_err(|_| Failure::new("a client of the demo ended early"))??;
     }
-    storm.bar.finish();
+    storm.bar.abandon();
     if watched {
         eprintln!();
     }
@@ -91,7 +91,10 @@ impl Storm {
         self.bar.set_message(self.tally());
         self.bar.inc(1);
         let quarter = self.keys.len().div_ceil(4);
-        if self.bar.is_hidden() && (done.is_multiple_of(quarter) || done == self.keys.len()) {
+        if self.bar.is_hidden()
+            && !terminal::is_quiet()
+            && (done.is_multiple_of(quarter) || done == self.keys.len())
+        {
             eprintln!("  {done:>4}/{}  {}", self.keys.len(), self.tally());
         }
     }
@@ -101,13 +104,4 @@ impl Storm {
         let blocked = format!("{} blocked", self.blocked.load(Ordering::Relaxed));
         format!("{}  {}", green(&allowed), red(&blocked))
     }
-}
-
-fn bar(length: usize, watched: bool) -> ProgressBar {
-    if !watched {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("  {bar:40.cyan/dim} {pos:>4}/{len}  {msg}");
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━╌");
-    ProgressBar::new(length as u64).with_style(style)
 }

@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::Logged;
+use crate::cli::logs::Logged;
 use crate::cli::{Failure, Result};
 
 /// What is sent, if it is.

@@ -1,14 +1,10 @@
 //! What got through, for people and for programs.
 
-use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use tallygate::backtest::{Got, Simulation};
 
 use crate::cli::duration;
 use crate::cli::output::{bold, plain, render, table};
-
-/// The widest table.
-const COLUMNS: u16 = 80;
 
 /// Traffic, and what each policy let through of it.
 #[derive(Serialize)]
@@ -65,22 +61,16 @@ impl Played {
 /// A table for each traffic, and where clients share a bucket what each got.
 pub fn text(played: &[Played]) -> String {
     let one = |played: &Played| {
-        let mut policies = narrow(&HEADER);
+        let mut policies = table(&HEADER);
         policies.add_rows(played.policies.iter().map(Told::row));
         let mut text = format!("{}\n{}", bold(&played.title()), render(&policies, 0));
         let shares = played.shares();
         if !shares.is_empty() {
-            let mut clients = narrow(&["policy", "what each got"]);
+            let mut clients = table(&["policy", "what each got"]);
             clients.add_rows(shares);
             text += &format!("\n{}", render(&clients, 0));
         }
         text
     };
     played.iter().map(one).collect::<Vec<_>>().join("\n")
-}
-
-fn narrow(header: &[&str]) -> Table {
-    let mut table = table(header);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS);
-    table
 }

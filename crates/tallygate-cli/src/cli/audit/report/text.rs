@@ -1,6 +1,5 @@
 //! A report on a terminal.
 
-use comfy_table::CellAlignment;
 use tallygate::audit::report::Report;
 use tallygate::page::{Column, count, second};
 
@@ -20,11 +19,9 @@ pub fn text(report: &Report) -> String {
         }
         let names: Vec<&str> = section.columns.iter().map(Column::name).collect();
         let mut table = table(&names);
-        for (column, kind) in table.column_iter_mut().zip(section.columns) {
-            if matches!(kind, Column::Number(_)) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        let numbers =
+            section.columns.iter().enumerate().filter(|(_, kind)| matches!(kind, Column::Number(_)));
+        numbers.for_each(|(column, _)| table.align_right(column));
         table.add_rows(section.rows);
         text += &render(&table, 0);
     }
