@@ -105,15 +105,18 @@ impl Table {
     /// A row as a paragraph: each text behind the name of its column.
     fn record(&self, row: &[String], indent: usize, width: usize) -> String {
         let mut lines: Vec<String> = Vec::new();
+        // Nothing follows on the last line of a long text.
+        let mut broken = false;
         for (name, cell) in self.names.iter().zip(row).filter(|(_, cell)| !cell.is_empty()) {
             let pair = format!("{} {cell}", dim(name));
             match lines.last_mut() {
-                Some(line) if display_width(line) + GAP + display_width(&pair) <= width => {
+                Some(line) if !broken && display_width(line) + GAP + display_width(&pair) <= width => {
                     *line += &format!("{:GAP$}{pair}", "");
                 }
                 before => {
-                    let indent = if before.is_none() { indent } else { indent + GAP };
-                    let text = fill(&pair, indent, indent + GAP, Some(width));
+                    let first = if before.is_none() { indent } else { indent + GAP };
+                    let text = fill(&pair, first, indent + GAP, Some(width));
+                    broken = text.lines().count() > 1;
                     lines.extend(text.lines().map(str::to_owned));
                 }
             }
@@ -123,16 +126,19 @@ impl Table {
 }
 
 /// Columns between their least and their best widths that fit into so much room; None where not even the least do. What is
-/// left over goes, column by column, to the one that lacks most.
+/// left over is shared fairly: who lacks less than an equal part lacks nothing, and leaves the rest to the others.
 fn share(room: usize, least: &[usize], best: &[usize]) -> Option<Vec<usize>> {
     let gaps = GAP * best.len().saturating_sub(1);
+    let mut left = room.checked_sub(gaps + least.iter().sum::<usize>())?;
     let mut widths = least.to_vec();
-    for _ in 0..room.checked_sub(gaps + least.iter().sum::<usize>())? {
-        let lacking = widths.iter_mut().zip(best).max_by_key(|(width, best)| best.saturating_sub(**width));
-        match lacking {
-            Some((width, best)) if *width < *best => *width += 1,
-            _ => break,
-        }
+    let mut lacking: Vec<_> = widths.iter_mut().zip(best).collect();
+    lacking.sort_by_key(|(width, best)| best.saturating_sub(**width));
+    let mut sharers = lacking.len();
+    for (width, best) in lacking {
+        let part = best.saturating_sub(*width).min(left / sharers);
+        *width += part;
+        left -= part;
+        sharers -= 1;
     }
     Some(widths)
 }

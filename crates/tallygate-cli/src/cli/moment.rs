@@ -80,7 +80,7 @@ pub fn parse(text: &str) -> Result<DateTime<Utc>, String> {
 /// Reads a time of a calendar: the same arguments mean the same time tomorrow.
 pub fn parse_written(text: &str) -> Result<DateTime<Utc>, String> {
     let moment = written(text).ok_or(
-        "a time that means the same tomorrow is written like 2026-01-31, \"2026-01-31 08:00\" or 2026-01-31T08:00:00Z",
+        "a time is written like 2026-01-31, \"2026-01-31 08:00\" or 2026-01-31T08:00:00Z, so that it means the same tomorrow",
     )?;
     moment.in_zone(&Utc)
 }
@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn a_time_is_so_long_ago_or_a_day_began() {
         for text in ["1h", "1h ago"] {
-            let ago = Utc::now() - parse(text).unwrap();
+            let moment = parse(text).unwrap();
+            let ago = Utc::now() - moment;
             assert!((3_600_000..3_601_000).contains(&ago.num_milliseconds()), "{text}");
         }
         let today = Utc::now().date_naive();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser, ValueParserFactory};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
 pub use tallygate::page::{by, plain};
@@ -29,6 +29,8 @@ pub enum Answer {
     Json,
 }
 
+const WORDS: [&str; 2] = ["text", "json"];
+
 impl ValueParserFactory for Answer {
     type Parser = AnswerParser;
 
@@ -49,24 +51,12 @@ impl TypedValueParser for AnswerParser {
             let told = "--format csv is for lists, and this answer is none; use text or json";
             return Err(clap::Error::raw(ErrorKind::ValueValidation, told).with_cmd(command));
         }
-        EnumValueParser::new().parse_ref(command, arg, value)
+        let word = PossibleValuesParser::new(WORDS).parse_ref(command, arg, value)?;
+        Ok(if word == "json" { Answer::Json } else { Answer::Text })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(Answer::value_variants().iter().filter_map(Answer::to_possible_value)))
-    }
-}
-
-impl ValueEnum for Answer {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Text, Self::Json]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Text => PossibleValue::new("text"),
-            Self::Json => PossibleValue::new("json"),
-        })
+        Some(Box::new(WORDS.into_iter().map(PossibleValue::new)))
     }
 }
 

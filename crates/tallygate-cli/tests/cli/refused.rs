@@ -104,7 +104,7 @@ fn a_bad_question_to_the_ledger_is_one_error_line() {
         (&["--zone", "nowhere"], "nowhere"),
         (&["--limit", "0"], "'0'"),
         (&["--limit", "-1"], "-1"),
-        (&["--since", "yesterday"], "yesterday"),
+        (&["--since", "noon"], "yesterday"),
         (&["--since", "10"], "like 15m"),
         (&["--since", "1h", "--until", "2h"], "swap them"),
         (&["--blocked", "--allowed"], "--allowed"),

@@ -107,7 +107,7 @@ fn what_cannot_be_reported_is_one_error_line_and_leaves_no_file() {
     for (args, because) in [
         (&["--zone", "nowhere"][..], "nowhere"),
         (&["--since", "1h", "--until", "2h"], "swap them"),
-        (&["--since", "yesterday"], "yesterday"),
+        (&["--since", "noon"], "yesterday"),
         (&["--top", "0"], "'0'"),
         (&["--top", "1001"], "1001"),
         (&["--format", "xml"], "xml"),

@@ -33,7 +33,7 @@ fn a_border_lets_twice_the_rate_through_a_fixed_window_and_a_queue_delays() {
 
 #[test]
 fn the_table_fits_eighty_columns_and_says_what_each_client_got() {
-    let program = Program::new();
+    let program = Program::new().env("COLUMNS", "80");
     let text =
         program.run(&three(&["--policy", "rate=1000000,per=1h 30m,burst=20000,algorithm=token-bucket"])).out;
     for shape in ["steady", "burst", "border", "sine", "flood", "two-clients"] {

@@ -3,19 +3,19 @@
 use tallygate::audit::report::Report;
 use tallygate::page::{Column, count, second};
 
-use crate::cli::output::{bold, dim, render, table};
+use crate::cli::output::{bold, dim, paragraph, render, table};
 
 pub fn text(report: &Report) -> String {
     let time = format!("{} to {} UTC", second(report.since), second(report.until));
-    let mut text = format!("{}  {} rows of the ledger\n", bold(&time), count(report.rows));
+    let mut text = paragraph(&format!("{}  {} rows of the ledger", bold(&time), count(report.rows)), 0);
     for section in report.sections() {
-        text += &format!("\n{}\n", bold(section.heading));
+        text += &format!("\n{}", paragraph(&bold(section.heading), 0));
         if section.rows.is_empty() {
-            text += &format!("{}\n", section.none);
+            text += &paragraph(section.none, 0);
             continue;
         }
         if !section.about.is_empty() {
-            text += &format!("{}\n", dim(&section.about));
+            text += &paragraph(&dim(&section.about), 0);
         }
         let names: Vec<&str> = section.columns.iter().map(Column::name).collect();
         let mut table = table(&names);
