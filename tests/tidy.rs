@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
+#[path = "tidy/words.rs"]
+mod words;
+
 /// The rooms of `src`, from the plain values up: a room may name those of its own layer and of the layers
 /// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 4] = [
