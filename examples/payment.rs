@@ -57,7 +57,7 @@ async fn reverse(pool: &SqlitePool, limiter: &Limiter, txn: Uuid, why: &str) -> 
     Ok(())
 }
 
-/// What can still be spent by the card, and at the merchant.
+/// The units that can still be spent by the card, and at the merchant.
 async fn left(limiter: &Limiter) -> Result<[i64; 2], Box<dyn Error>> {
     Ok([limiter.peek("cards", CARD).await?.remaining, limiter.peek("merchants", SHOP).await?.remaining])
 }

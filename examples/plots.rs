@@ -17,7 +17,7 @@ use tallygate::policy::Algorithm;
 const SECOND_US: i64 = 1_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const END_S: i64 = 240;
-/// How long a slot is held before it is released.
+/// The time for which a slot is held before it is released.
 const HELD_S: i64 = 12;
 
 // One solid background, so that the picture reads the same on a light page and on a dark one.
@@ -79,10 +79,10 @@ struct Mark {
     turn_s: f64,
 }
 
-/// What counts over time: seconds and units.
+/// The units that count over time: seconds and units.
 type Curve = Vec<(f64, f64)>;
 
-/// What became of each request, and how much counted over time.
+/// The fate of each request, and how much counted over time.
 fn run(policy: Policy) -> Result<(Vec<Mark>, Curve), Need> {
     let version = [Version { version: 1, policy, changed_us: 0 }];
     let mut book = Book { version, head: Head::default(), holds: Vec::new(), rows: Vec::new() };
@@ -152,7 +152,7 @@ impl Book {
         Ok(())
     }
 
-    /// How much of the limit is taken. A level has fractions.
+    /// The part of the limit that is taken. A level has fractions.
     fn counted(&self, now_us: i64) -> Result<f64, Need> {
         let policy = self.version[0].policy;
         let peek = decide(self.bucket(), self, &Ask::default(), now_us)?;

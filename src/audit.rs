@@ -1,6 +1,7 @@
-//! What is asked of the ledger afterwards: rows derived again, explained, verified and reported on.
+//! The questions that are asked of the ledger afterwards: rows derived again, explained, verified and
+//! reported on.
 //!
-//! An [`Auditor`] asks it. What it is asked for and what it answers is in a room for each question.
+//! An [`Auditor`] asks it. Its questions and answers are in a room for each of them.
 
 mod auditor;
 mod book;

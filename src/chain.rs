@@ -24,7 +24,7 @@ pub use removal::{Removal, removals};
 /// A hash: 32 bytes.
 pub type Hash = [u8; 32];
 
-/// What a bucket's texts are hashed with: 16 random bytes. None once they are erased.
+/// The random bytes that a bucket's texts are hashed with, 16 of them. None once they are erased.
 pub type Salt = [u8; 16];
 
 /// Where the chain of a bucket has come to.
@@ -43,7 +43,7 @@ impl End {
         Self { salt, hash: bucket(salt.as_ref(), zone_id, key) }
     }
 
-    /// What SQLite says of it: 64 hexadecimal digits of the hash, and 32 of the salt.
+    /// Reads the form in which SQLite has it: 64 hexadecimal digits of the hash, and 32 of the salt.
     pub fn from_hex(digits: &str) -> Option<Self> {
         let (hash, salt) = digits.split_at_checked(64)?;
         let salt = if salt.is_empty() { None } else { Some(unhex(salt)?) };
@@ -66,21 +66,21 @@ pub struct Row<'r> {
     pub seq: i64,
     /// The version of the zone that decided.
     pub zone_version: i32,
-    /// How many checks the row stands for.
+    /// The number of checks that the row stands for.
     pub checks: i32,
     /// May the transaction not pass?
     pub blocked: bool,
     /// Could the check take from the reserve?
     pub critical: bool,
-    /// How important what was asked is, of leases and items of queues.
+    /// The importance of a lease or of an item of a queue.
     pub band: Option<u8>,
-    /// What was asked for.
+    /// The cost that was asked for.
     pub cost: i64,
-    /// What was spent.
+    /// The cost that was spent.
     pub spent: i64,
-    /// What the bucket has spent in all.
+    /// The bucket's spending in all.
     pub spent_total: i64,
-    /// What could still be spent.
+    /// The units that could still be spent.
     pub remaining: i64,
     /// The most that could have been spent.
     pub limit: i64,
@@ -98,15 +98,15 @@ pub struct Row<'r> {
     pub decided_us: i64,
     /// When what the row began ends by itself.
     pub ends_us: Option<i64>,
-    /// What the row records.
+    /// The kind of thing that the row records.
     pub kind: &'r str,
     /// Why.
     pub reason: &'r str,
-    /// Whom the check was about.
+    /// The member that the check was about.
     pub member: Option<&'r str>,
     /// Why, as people wrote it.
     pub note: Option<&'r str>,
-    /// Who did it, as was said.
+    /// The person who did it, as was said.
     pub actor: Option<&'r str>,
     /// By which name the session was logged in that did it.
     pub login: Option<&'r str>,
@@ -123,7 +123,8 @@ impl Row<'_> {
         sha256.finalize().into()
     }
 
-    /// What is hashed behind the hash of the row before it: some 200 bytes, and no text that people wrote but by its hash.
+    /// The bytes that are hashed behind the hash of the row before it: some 200, and no text that people wrote but by
+    /// its hash.
     pub fn bytes(&self, salt: Option<&Salt>) -> Vec<u8> {
         let mut all = Vec::with_capacity(256);
         self.put(salt, &mut |bytes| all.extend_from_slice(bytes));
@@ -185,7 +186,7 @@ pub fn text(salt: Option<&Salt>, text: &str) -> Hash {
     erased(salt, text).unwrap_or_else(|| sha256(&[salt.map_or(&[], |salt| salt), text.as_bytes()]))
 }
 
-/// What stands in the place of a text that is erased.
+/// The text that stands in the place of an erased one.
 pub fn tombstone(hash: &Hash) -> String {
     format!("{ERASED}{}", hex(hash))
 }
@@ -195,7 +196,7 @@ pub fn is_erased(text: &str) -> bool {
     erased(None, text).is_some()
 }
 
-/// What stands for an erased text is its hash.
+/// An erased text is stood for by its hash.
 fn erased(salt: Option<&Salt>, text: &str) -> Option<Hash> {
     if salt.is_some() {
         return None;
@@ -215,11 +216,11 @@ pub(crate) struct Version<'v> {
     pub version: i32,
     /// Its policy.
     pub policy: &'v Policy,
-    /// What the zone is for.
+    /// The purpose of the zone.
     pub description: &'v str,
     /// When it came into force, in microseconds since 1970.
     pub changed_us: i64,
-    /// Who made it, as was said.
+    /// The person who made it, as was said.
     pub changed_by: &'v str,
     /// By which name the session was logged in that made it.
     pub login: Option<&'v str>,
@@ -324,7 +325,7 @@ impl<P: FnMut(&[u8])> Bytes<'_, P> {
         self.put(&number.to_be_bytes());
     }
 
-    /// What is missing is the least number.
+    /// A missing number is the least one.
     fn number_if(&mut self, number: Option<i64>) {
         self.number(number.unwrap_or(i64::MIN));
     }

@@ -1,4 +1,4 @@
-//! What a caller asks.
+//! The question of a caller.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::zone::{UNITS_MAX, WINDOW_US_MAX, micros, validate_name};
 
-/// What an erased text begins with, and no key.
+/// The beginning of every erased text, and of no key.
 pub const ERASED: &str = "erased:";
 
 /// A request: may this transaction pass, and if so, spend its cost.
@@ -41,7 +41,7 @@ pub struct Check {
     /// The caller's name for its business event: the same again is answered as it was, and spends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) txn: Option<Uuid>,
-    /// How much to spend: 0 to 2^40; 0 looks, and leaves no row.
+    /// The units to spend: 0 to 2^40; 0 looks, and leaves no row.
     #[serde(default = "one", deserialize_with = "cost")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<i64>"))]
     pub(crate) cost: i64,
@@ -51,10 +51,10 @@ pub struct Check {
     /// May take from what the zone keeps in reserve.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) critical: bool,
-    /// How important it is: 0, the most, is the same as critical; 1 to 255 is as if nothing were said.
+    /// The importance: 0, the most, is the same as critical; 1 to 255 is as if nothing were said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) band: Option<u8>,
-    /// Whom it is about, where the zone counts distinct members: as a key.
+    /// The member that it is about, where the zone counts distinct members: as a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<String>,
     /// A reservation: what it charges is given back after so many microseconds, up to 10 years.
@@ -116,8 +116,8 @@ impl Check {
         }
     }
 
-    /// How much to spend, in the zone's unit: 0 to 2^40. Cost 0 is a peek: it is answered, spends nothing
-    /// and leaves no row.
+    /// Sets the units to spend, in the zone's unit: 0 to 2^40. Cost 0 is a peek: it is answered, spends
+    /// nothing and leaves no row.
     pub fn cost(mut self, cost: i64) -> Self {
         self.cost = cost;
         self
@@ -142,15 +142,16 @@ impl Check {
         self
     }
 
-    /// How important it is, by the bands of [capacity](crate::capacity::parse_band): 0, the most, is
-    /// [`critical`](Self::critical) in another word; 1 to 255 is a check as it is by itself. It is not recorded but for that.
+    /// Sets the importance, by the bands of [capacity](crate::capacity::parse_band): 0, the most, is
+    /// [`critical`](Self::critical) in another word; 1 to 255 is a check as it is by itself. It is not recorded but for
+    /// that.
     pub fn band(mut self, band: u8) -> Self {
         self.band = Some(band);
         self
     }
 
-    /// Whom the check is about, in a zone that counts distinct members: 1 to 255 bytes, as a key. "Five cards per
-    /// address": the address is the key, the card the member.
+    /// Names the member that the check is about, in a zone that counts distinct members: 1 to 255 bytes, as a
+    /// key. "Five cards per address": the address is the key, the card the member.
     pub fn member(mut self, member: impl Into<String>) -> Self {
         self.member = Some(member.into());
         self

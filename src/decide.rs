@@ -6,8 +6,8 @@
 //!
 //! There are three families of algorithms. A *window* (sliding log, fixed window, sliding counter) asks the
 //! ledger what was spent between two times. A *level* (token bucket, leaky bucket, leaky queue, uniform) is a
-//! number in the bucket's head. What is *held* (distinct, concurrency) is counted one by one. Around them stand
-//! bans, a soft limit, a reserve for critical checks and the mode of the zone, the same for all.
+//! number in the bucket's head. *Holds* (distinct, concurrency) are counted one by one. Around them stand bans,
+//! a soft limit, a reserve for critical checks and the mode of the zone, the same for all.
 
 mod ban;
 mod bring;
@@ -55,7 +55,7 @@ pub struct Head {
     pub level: Option<i64>,
     /// The zone's version that decided the last row.
     pub zone_version: i32,
-    /// What a change of policy left of the time before it.
+    /// The part of the time before it that a change of policy left.
     pub carried: Option<Carried>,
     /// Blocked checks that count for bans, in all.
     pub strikes: i64,
@@ -74,7 +74,7 @@ pub struct Head {
 pub struct Carried {
     /// When the policy changed: the time of the charge.
     pub at_us: i64,
-    /// How much it is.
+    /// The amount, in units.
     pub amount: i64,
     /// `spent_total` when the policy changed; nothing of that counts any more.
     pub total: i64,
@@ -100,7 +100,7 @@ pub struct Exception {
 pub struct Version {
     /// Its number in the zone's history.
     pub version: i32,
-    /// What it admits.
+    /// The policy that it admits by.
     pub policy: Policy,
     /// When it came into force.
     pub changed_us: i64,
@@ -113,14 +113,15 @@ impl From<&ZoneVersion> for Version {
     }
 }
 
-/// What of a charge ends by itself: it was given back, a reservation runs out, a slot or a member goes.
+/// A part of a charge that ends by itself: it was given back, a reservation runs out, a slot or a member
+/// goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// `seq` of the charge.
     pub seq: i64,
     /// When the charge was made.
     pub charged_us: i64,
-    /// How much of it ends.
+    /// The amount of it that ends.
     pub amount: i64,
     /// When.
     pub ends_us: i64,
@@ -134,21 +135,21 @@ pub struct Bucket<'b> {
     /// The zone's versions, from the one that decided the bucket's last row to the one in force, in order; at least
     /// the one in force.
     pub versions: &'b [Version],
-    /// What the last row left behind.
+    /// The head that the last row left behind.
     pub head: &'b Head,
-    /// What ends or has ended, in any order. At least: what ends after the head's time, and what was charged in the
-    /// windows that are asked about.
+    /// The parts of charges that end or have ended, in any order. At least: what ends after the head's time, and
+    /// what was charged in the windows that are asked about.
     pub holds: &'b [Hold],
 }
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// Units, 0 to 2^40.
     pub cost: i64,
     /// May it take from the reserve?
     pub critical: bool,
-    /// Whom it is about, where members are counted.
+    /// The member that it is about, where members are counted.
     pub member: Option<&'a str>,
     /// A reservation: what it charges ends by itself after so long.
     pub ttl_us: Option<i64>,
@@ -156,7 +157,7 @@ pub struct Ask<'a> {
     pub held_back: bool,
 }
 
-/// What [`decide`] wants to know of the bucket's rows.
+/// The rows of the bucket, as far as [`decide`] wants to know them.
 ///
 /// An implementation that does not know an answer returns it as [`Need`]; the caller finds it out and decides again.
 pub trait Ledger {
@@ -208,17 +209,17 @@ pub struct Outcome {
     pub blocked: bool,
     /// Why. In [`Mode::Shadow`] that of the decision which did not hold.
     pub reason: Reason,
-    /// What the decision took.
+    /// The units that the decision took.
     pub spent: i64,
     /// The most that it could have been.
     pub limit: i64,
-    /// What is left after it, rounded down.
+    /// The units that are left after it, rounded down.
     pub remaining: i64,
     /// The least wait after which the same passes.
     pub retry_after_us: Option<i64>,
-    /// How long to go on waiting for its turn, where it passed into a queue.
+    /// The wait for its turn, where it passed into a queue.
     pub delay_us: Option<i64>,
-    /// What it took ends by itself then.
+    /// The time when the units that it took end by themselves.
     pub ends_us: Option<i64>,
     /// When it was decided: `now`, or the bucket's last time if the clock went backwards.
     pub decided_us: i64,
@@ -228,7 +229,7 @@ pub struct Outcome {
     pub head: Head,
 }
 
-/// What an algorithm says.
+/// The verdict of an algorithm.
 struct Verdict {
     reason: Reason,
     spent: i64,
@@ -257,7 +258,7 @@ pub fn decide(bucket: Bucket<'_>, ledger: &impl Ledger, ask: &Ask<'_>, now_us: i
     validate(policy, ask)?;
 
     let banned = head.banned_until_us.filter(|&until_us| until_us > now_us);
-    // What a ban keeps from passing it also keeps from counting.
+    // A ban that keeps a check from passing also keeps it from counting.
     let ask = &Ask { held_back: ask.held_back || banned.is_some(), ..*ask };
     // An override may leave nothing but the reserve.
     let kept = if ask.critical { 0 } else { policy.reserve() };
@@ -356,7 +357,7 @@ impl Outcome {
         self.head.seq - i64::from(self.banned_until_us.is_some())
     }
 
-    /// What of it ends by itself, with the member that was asked about.
+    /// The part of it that ends by itself, with the member that was asked about.
     #[must_use]
     pub fn hold(&self, member: Option<&str>) -> Option<Hold> {
         self.ends_us.map(|ends_us| Hold {
@@ -370,7 +371,7 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// What passes because the zone is switched off.
+    /// The outcome of a check that passes because the zone is switched off.
     fn off(limit: i64, level: Option<i64>) -> Self {
         Self {
             reason: Reason::Off,

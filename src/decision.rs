@@ -1,4 +1,4 @@
-//! What a caller is told.
+//! The answer to a caller.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ pub struct Decision {
     pub reason: Reason,
     /// The most that the zone admits: its burst, or its rate.
     pub limit: i64,
-    /// What can still be spent after this decision, rounded down; never negative.
+    /// The units that can still be spent after this decision, rounded down; never negative.
     pub remaining: i64,
     /// The least wait, in microseconds from `decided_at`, after which the same request passes if nothing
     /// else arrives. None when it was allowed, and when it can never pass.
     pub retry_after_us: Option<i64>,
-    /// How long, in microseconds from `decided_at`, the caller is to wait for its turn before it goes on, where it was
-    /// allowed into a queue; None for other algorithms.
+    /// The wait for the caller's turn, in microseconds from `decided_at`, where the check was allowed into a queue;
+    /// None for other algorithms.
     pub delay_us: Option<i64>,
     /// When what it took ends by itself: a reservation, a slot, a member.
     pub ends_at: Option<DateTime<Utc>>,
@@ -61,7 +61,7 @@ impl Decision {
         !self.blocked && !self.reason.allows()
     }
 
-    /// How long to wait for its turn before going on; zero but for a leaky queue.
+    /// The wait for the caller's turn before it goes on; zero but for a leaky queue.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0))
     }
@@ -84,7 +84,7 @@ pub struct Velocity {
     pub zone_id: i32,
     /// The bucket's key.
     pub key: String,
-    /// What the zone admits in a window.
+    /// The units that the zone admits in a window.
     pub rate: i64,
     /// The window in seconds, rounded up.
     pub window_seconds: i64,

@@ -1,4 +1,4 @@
-//! What the ledger says: its rows, and how to ask for them.
+//! The ledger: its rows, and how to ask for them.
 
 mod row;
 
@@ -33,9 +33,9 @@ pub struct Entry {
     pub seq: i64,
     /// The transaction that was decided.
     pub txn_id: Uuid,
-    /// What the row records.
+    /// The kind of thing that the row records.
     pub kind: Kind,
-    /// How many checks the row stands for: 1, or more in a coalesced one.
+    /// The number of checks that the row stands for: 1, or more in a coalesced one.
     pub checks: i32,
     /// True when the transaction could not pass.
     pub blocked: bool,
@@ -43,21 +43,22 @@ pub struct Entry {
     pub reason: Reason,
     /// True when the check could take from the reserve.
     pub critical: bool,
-    /// How important what was asked is: 0 is the most; None but for leases and items of queues.
+    /// The importance: 0 is the most; None but for leases and items of queues.
     pub band: Option<u8>,
-    /// Whom the check was about, where members are counted.
+    /// The member that the check was about, where members are counted.
     pub member: Option<String>,
-    /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.
+    /// The cost that was asked for; what a refund, a cancellation or a release gave back; what a settlement
+    /// came to.
     pub cost: i64,
-    /// What was spent.
+    /// The units that were spent.
     pub spent: i64,
     /// Sum of `spent` over the bucket up to and with this row.
     pub spent_total: i64,
-    /// What could still be spent after the decision.
+    /// The units that could still be spent after the decision.
     pub remaining: i64,
     /// The wait that was promised, from `decided_at`.
     pub retry_after_us: Option<i64>,
-    /// How long the caller was told to wait for its turn, from `decided_at`; None but for a leaky queue.
+    /// The wait for its turn that the caller was told, from `decided_at`; None but for a leaky queue.
     pub delay_us: Option<i64>,
     /// The level after the row, in fractions of a token; None for algorithms without one.
     pub level: Option<i64>,
@@ -67,7 +68,7 @@ pub struct Entry {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who did it, as was said, for what people do.
+    /// The person who did it, as was said, for acts of people.
     pub actor: Option<String>,
     /// By which name the database knows the session that did it, for what people do: the user on PostgreSQL, user and
     /// host on MySQL and MariaDB, None on SQLite, which knows no users. The database wrote it; no caller can choose it.
@@ -76,7 +77,7 @@ pub struct Entry {
     pub zone_version: i32,
 }
 
-/// What was recorded besides checks: a refund, a settlement, a ban, an override, …
+/// A record of something besides checks: a refund, a settlement, a ban, an override, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -89,11 +90,11 @@ pub struct Recorded {
     pub txn_id: Uuid,
     /// The kind of the ledger row, see [`Entry::kind`].
     pub kind: Kind,
-    /// How much was given back, or what a settlement came to; 0 for what concerns no charge.
+    /// The units that were given back, or that a settlement came to; 0 for what concerns no charge.
     pub cost: i64,
-    /// What a settlement charged beyond its reservation; else 0.
+    /// The units that a settlement charged beyond its reservation; else 0.
     pub spent: i64,
-    /// What can be spent now, rounded down; never negative.
+    /// The units that can be spent now, rounded down; never negative.
     pub remaining: i64,
     /// When it ends: a ban, an override.
     pub ends_at: Option<DateTime<Utc>>,
@@ -122,7 +123,7 @@ pub struct Overridden {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who set it, as was said.
+    /// The person who set it, as was said.
     pub set_by: Option<String>,
     /// By which name the database knows the session that set it, see [`Entry::login`].
     pub login: Option<String>,

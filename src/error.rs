@@ -6,7 +6,7 @@ use std::fmt;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// What went wrong, in one line that names the value and the remedy.
+/// A failure, in one line that names the value and the remedy.
 ///
 /// A blocked check is not an error: it is a [`Decision`](crate::Decision). Callers tell errors apart
 /// with the predicates below, never by their text.
@@ -24,7 +24,7 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// Whose fault an error is, and what can be done about it.
+/// The kinds of errors, by whose fault one is and what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -63,11 +63,11 @@ impl ErrorKind {
     }
 }
 
-/// What every fallible call of this crate returns.
+/// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// What kind it is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -93,8 +93,8 @@ impl Error {
         self.kind == ErrorKind::Conflict
     }
 
-    /// True when the same call may succeed later: a deadline passed, a lock was not had, a connection
-    /// broke. What became of the check is learned by asking again with the same transaction id.
+    /// True when the same call may succeed later: a deadline passed, a lock was not had, a connection broke.
+    /// Asking again with the same transaction id tells what became of the check.
     pub fn is_transient(&self) -> bool {
         self.kind == ErrorKind::Transient
     }

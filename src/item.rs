@@ -21,7 +21,7 @@ pub const PAYLOAD_MAX: usize = 8 * 1024;
 /// The most items that are taken at once.
 pub const TAKE_MAX: u32 = 100;
 
-/// What is offered to a queue, see [`Queues::offer`](crate::queue::Queues::offer).
+/// An item to be offered to a queue, see [`Queues::offer`](crate::queue::Queues::offer).
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,12 +49,12 @@ impl Offer {
         Self { zone, queue, cost: 1, band: 0, deadline_us: None, payload: None, txn: None }
     }
 
-    /// How many units it is: 1 to 2^40.
+    /// Sets the cost in units: 1 to 2^40.
     pub fn cost(self, cost: i64) -> Self {
         Self { cost, ..self }
     }
 
-    /// How important it is: 0, the most, to 255. It is taken on trust: bind it to who may offer.
+    /// Sets the importance: 0, the most, to 255. It is taken on trust: bind it to who may offer.
     pub fn band(self, band: u8) -> Self {
         Self { band, ..self }
     }
@@ -64,13 +64,13 @@ impl Offer {
         Self { deadline_us: Some(micros(after)), ..self }
     }
 
-    /// What a worker is to know of it: at most 8 KiB as JSON without spaces.
+    /// Sets what a worker is to know of it: at most 8 KiB as JSON without spaces.
     pub fn payload(self, payload: &serde_json::Value) -> Self {
         Self { payload: Some(payload.to_string()), ..self }
     }
 
-    /// The transaction, which names the item. Who offers again by the same one gets the recorded answer. One is made if none is
-    /// named.
+    /// The transaction, which names the item. An offer that is made again by the same one gets the recorded answer. One
+    /// is made if none is named.
     pub fn txn(self, txn: Uuid) -> Self {
         Self { txn: Some(txn), ..self }
     }
@@ -80,7 +80,7 @@ impl Offer {
         Bid { txn, cost, band, deadline_us, payload: self.payload.is_some() }
     }
 
-    /// What of the payload is recorded.
+    /// The part of the payload that is recorded.
     pub(crate) fn payload_hash(&self) -> Option<String> {
         self.payload.as_deref().map(payload_hash)
     }
@@ -105,7 +105,7 @@ impl Offer {
     }
 }
 
-/// What became of an offer.
+/// The answer to an offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -120,7 +120,7 @@ pub struct Offered {
     pub blocked: bool,
     /// Why: `within_limit`, it waits; `over_limit`, the queue is full; `exceeds_limit`, it never will; `banned`.
     pub reason: Reason,
-    /// What of the backlog is left.
+    /// The units of the backlog that are left.
     pub remaining: i64,
     /// After how many microseconds there is room for the same at the earliest, if workers do what is before it at the zone's
     /// pace; None when it waits, or never will.
@@ -135,11 +135,12 @@ pub struct Offered {
     pub offered_at: DateTime<Utc>,
     /// The version of the zone that decided.
     pub zone_version: i32,
-    /// True when it had been offered before and nothing happened now. Whom it then evicted is not said again.
+    /// True when it had been offered before and nothing happened now. The items that it then evicted are not
+    /// named again.
     pub replayed: bool,
 }
 
-/// What a worker asks for, see [`Queues::take`](crate::queue::Queues::take).
+/// A worker's question for items, see [`Queues::take`](crate::queue::Queues::take).
 ///
 /// ```
 /// use std::time::Duration;
@@ -169,7 +170,7 @@ impl Take {
         Self { most, ..self }
     }
 
-    /// Who takes them: 1 to 255 bytes. It is recorded, and else means nothing.
+    /// Names the worker that takes them: 1 to 255 bytes. It is recorded, and else means nothing.
     pub fn worker(self, worker: impl Into<String>) -> Self {
         Self { worker: Some(worker.into()), ..self }
     }
@@ -192,7 +193,7 @@ impl Take {
     }
 }
 
-/// What was taken.
+/// An answer to a worker: the items that were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -218,11 +219,11 @@ pub struct Work {
     pub receipt: Receipt,
     /// Units.
     pub cost: i64,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
-    /// How often it was taken, this time included.
+    /// The number of times that it was taken, this time included.
     pub takes: i32,
-    /// What was given with it.
+    /// The payload that was given with it.
     pub payload: Option<serde_json::Value>,
     /// When it was offered.
     pub offered_at: DateTime<Utc>,
@@ -289,7 +290,7 @@ impl schemars::JsonSchema for Receipt {
     }
 }
 
-/// What is said of an item that was taken.
+/// The word about an item that was taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub zone: String,
@@ -299,7 +300,7 @@ pub(crate) struct Said {
     pub who: Sayer,
 }
 
-/// Who says it.
+/// The one who says it.
 #[derive(Clone, Debug)]
 pub(crate) enum Sayer {
     /// The worker who has the receipt of this row.
@@ -308,7 +309,7 @@ pub(crate) enum Sayer {
     Person(String),
 }
 
-/// What a worker said of an item, as it was recorded.
+/// A worker's word about an item, as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -319,11 +320,11 @@ pub struct Noted {
     pub queue: String,
     /// The item.
     pub txn_id: Uuid,
-    /// What is known of it now.
+    /// The state that it is in now.
     pub state: State,
     /// Until when it is kept, or when it can be taken again.
     pub until: Option<DateTime<Utc>>,
-    /// What of the backlog is left.
+    /// The units of the backlog that are left.
     pub remaining: i64,
     /// Position in the ledger of the queue.
     pub seq: i64,
@@ -333,7 +334,7 @@ pub struct Noted {
     pub replayed: bool,
 }
 
-/// What is known of an item.
+/// The states of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -372,15 +373,15 @@ pub struct Item {
     pub queue: String,
     /// The item: the transaction that offered it.
     pub txn_id: Uuid,
-    /// What is known of it.
+    /// The state that it is in.
     pub state: State,
     /// Units.
     pub cost: i64,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
-    /// How often it was taken.
+    /// The number of times that it was taken.
     pub takes: i32,
-    /// What was given with it; None when it has gone.
+    /// The payload that was given with it; None when it has gone.
     pub payload: Option<serde_json::Value>,
     /// When it was offered.
     pub offered_at: DateTime<Utc>,
@@ -392,7 +393,7 @@ pub struct Item {
     pub evicted_by: Option<Uuid>,
 }
 
-/// How much is in a queue.
+/// The size of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -405,7 +406,7 @@ pub struct Size {
     pub backlog: i64,
 }
 
-/// What of a payload is recorded: its SHA-256.
+/// The part of a payload that is recorded: its SHA-256.
 pub(crate) fn payload_hash(payload: &str) -> String {
     chain::hex(&chain::sha256(&[payload.as_bytes()]))
 }

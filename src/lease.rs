@@ -35,7 +35,7 @@ pub fn parse_band(text: &str) -> Result<u8> {
     })
 }
 
-/// What a client wants of a resource, see [`Leases::get`](crate::capacity::Leases::get).
+/// A client's claim on a resource, see [`Leases::get`](crate::capacity::Leases::get).
 ///
 /// ```
 /// use tallygate::capacity::Want;
@@ -81,7 +81,7 @@ impl Want {
         Self { weight, ..self }
     }
 
-    /// How important it is: 0, the most, to 255. It is taken on trust: bind it to who may ask.
+    /// Sets the importance: 0, the most, to 255. It is taken on trust: bind it to who may ask.
     pub fn band(self, band: u8) -> Self {
         Self { band, ..self }
     }
@@ -96,7 +96,8 @@ impl Want {
         Self { follows: Some(seq), ..self }
     }
 
-    /// The transaction. Who asks again by the same one gets the recorded answer. One is made if none is named.
+    /// The transaction. A claim that is made again by the same one gets the recorded answer. One is made if
+    /// none is named.
     pub fn txn(self, txn: Uuid) -> Self {
         Self { txn: Some(txn), ..self }
     }
@@ -132,7 +133,7 @@ impl Want {
     }
 }
 
-/// What a client may use of a resource, and for how long.
+/// The units that a client may use of a resource, and for how long.
 ///
 /// Times are of the database's clock. A client reckons from when it asked, by its own clock, and so stops before the
 /// database gives to others what it had, however the two clocks differ: see [`Tenant`](crate::capacity::Tenant).
@@ -144,27 +145,27 @@ pub struct Lease {
     pub zone: String,
     /// The resource: the bucket's key.
     pub resource: String,
-    /// Whose it is.
+    /// The client whose lease it is.
     pub client: String,
     /// The transaction that asked for it.
     pub txn_id: Uuid,
     /// Position in the ledger of the resource: each lease has a greater one than those before it.
     pub seq: i64,
-    /// What was wanted.
+    /// The units that were wanted.
     pub wants: i64,
-    /// What may be used.
+    /// The units that may be used.
     pub has: i64,
     /// Why: `within_limit`, all that was wanted; `over_limit`, less; `banned`, nothing.
     pub reason: Reason,
     /// For how many the client stands.
     pub weight: i32,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
     /// The capacity of the resource.
     pub capacity: i64,
-    /// What of it nobody holds.
+    /// The units of the capacity that nobody holds.
     pub remaining: i64,
-    /// What the client may use when it cannot ask and its lease has ended, if it goes by that.
+    /// The units that the client may use when it cannot ask and its lease has ended, if it goes by that.
     pub safe_capacity: i64,
     /// After how many microseconds it is to ask again.
     pub refresh_us: i64,
@@ -185,7 +186,7 @@ impl Lease {
         Duration::from_micros(self.refresh_us.unsigned_abs())
     }
 
-    /// How long it lasts.
+    /// The length for which it lasts.
     #[must_use]
     pub fn length(&self) -> Duration {
         Duration::from_micros(self.length_us.unsigned_abs())

@@ -89,8 +89,8 @@ pub use crate::{
     zone::Policy,
 };
 
-// Their types are in this interface: a new major version of one is a new major version of this library, until 1.0 a minor
-// one. Who takes them from here has those that fit.
+// Their types are in this interface: a new major version of one is a new major version of this library, until 1.0 a
+// minor one. A program that takes them from here has those that fit.
 pub use {chrono, sqlx, uuid};
 
 /// Zones and their policies: what an operator sets.

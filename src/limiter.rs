@@ -69,8 +69,8 @@ pub use region::{Demand, Lent, Region, ServerLeases, Upstream};
 pub use shield::Shield;
 pub use tenant::{Lapsed, Tenant};
 
-/// How long after its deadline a call may still hold a connection. The database ends its lock waits at the
-/// deadline; this is for a database that does not answer at all.
+/// The time after its deadline for which a call may still hold a connection. The database ends its lock waits
+/// at the deadline; this is for a database that does not answer at all.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The longest deadline; a longer one counts as this.
@@ -104,11 +104,11 @@ const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct Limiter {
     shards: Shards,
-    /// Whose rights are used for what an app may not do, where they are not its own.
+    /// The limiters whose rights are used for what an app may not do, where they are not its own.
     others: Others,
-    /// What passes while the database does not answer.
+    /// The journal of checks that pass while the database does not answer.
     journal: Option<Journal>,
-    /// What was decided locally.
+    /// The journal of local decisions.
     local_journal: Option<LocalJournal>,
 }
 
@@ -330,7 +330,7 @@ impl Limiter {
         self.shards.joined()?.check_in(caller, vec![check], vec![txn], Passing::Each).await.and_then(only)
     }
 
-    /// What a check would find: the decision on cost 0, without a lock, a row or a charge.
+    /// Looks at what a check would find: the decision on cost 0, without a lock, a row or a charge.
     ///
     /// # Errors
     /// Unknown zone: there is none of this name. Invalid: a name or a key that cannot be stored. And those of
@@ -404,12 +404,12 @@ impl Limiter {
         Queues { shards: self.shards.clone() }
     }
 
-    /// What an operator may do: zones, bans, overrides.
+    /// The acts of an operator: zones, bans, overrides.
     pub fn operator(&self) -> Operator {
         Operator { shards: self.others.operator.as_ref().unwrap_or(&self.shards).clone() }
     }
 
-    /// What an auditor may do: read the ledger, verify it, report on it.
+    /// The questions of an auditor: read the ledger, verify it, report on it.
     pub fn auditor(&self) -> Auditor {
         let shards = self.others.auditor.as_ref().unwrap_or(&self.shards);
         let one = |inner: &Arc<Inner>| {
@@ -419,7 +419,7 @@ impl Limiter {
         Auditor::of(one(shards.first()).1, shards.all().map(one).collect())
     }
 
-    /// What the owner of the tables may do: upkeep, and erasing.
+    /// The acts of the owner of the tables: upkeep, and erasing.
     pub fn owner(&self) -> Owner {
         Owner { shards: self.others.owner.as_ref().unwrap_or(&self.shards).clone() }
     }
@@ -506,7 +506,7 @@ impl Limiter {
         Ok(Self::of(shards?))
     }
 
-    /// What is remembered is decided by this clock, which a test has put in the place of the database's as well; for this
+    /// Decides what is remembered by this clock, which a test has put in the place of the database's as well; for this
     /// project's own tests.
     #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     #[doc(hidden)]

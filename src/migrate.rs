@@ -22,7 +22,7 @@ use plan::{Plan, latest};
 
 pub use grant::Role;
 
-/// How long writing down a database's name may take.
+/// The longest that writing down a database's name may take.
 const CLAIM: Duration = Duration::from_secs(10);
 
 /// One step of the schema.
@@ -31,7 +31,7 @@ const CLAIM: Duration = Duration::from_secs(10);
 pub struct Migration {
     /// Its number: the same on every database.
     pub version: i32,
-    /// What it is about.
+    /// The subject of the migration.
     pub name: String,
     /// The SQL that it runs on this database.
     pub sql: String,
@@ -113,7 +113,7 @@ impl Migrator {
         self.plan.migrations().iter().map(step).collect()
     }
 
-    /// Those that are not applied yet; none where a newer program has gone further. Whoever has any
+    /// Those that are not applied yet; none where a newer program has gone further. Every user with a
     /// [role](Self::grant) may ask.
     ///
     /// # Errors

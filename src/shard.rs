@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// The longest name of a database, in bytes.
 const NAME_MAX: usize = 63;
 
-/// What a database of a list is to it, while databases are added or taken out: see `docs/sharding.md`.
+/// The stage of a database in a list, while databases are added or taken out: see `docs/sharding.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It decides its keys.

@@ -70,7 +70,7 @@ pub(crate) use upkeep::{Facts, Needed, Plan};
 pub use upkeep::{Maintained, Maintenance, Upkeep};
 pub(crate) use url::{Address, Engine};
 
-/// How decisions of the same bucket are kept apart.
+/// The way in which decisions of the same bucket are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -82,7 +82,7 @@ pub enum Isolation {
     Serializable,
 }
 
-/// How to carry out a call.
+/// The terms on which a call is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub isolation: Isolation,
@@ -90,7 +90,7 @@ pub(crate) struct Terms {
     pub until: Instant,
 }
 
-/// What is done about a bucket that another transaction holds.
+/// The treatment of a bucket that another transaction holds.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
@@ -275,7 +275,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a test has put in the place of a server's clock.
+    /// Uses the clock that a test has put in the place of a server's.
     #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     pub fn assume_clock(&self, clock: &crate::testing::Clock) {
         match self {
@@ -303,12 +303,12 @@ impl Store {
         false
     }
 
-    /// How many connections it may open.
+    /// The number of connections that it may open.
     pub fn connections(&self) -> u32 {
         each!(self, s => s.connections())
     }
 
-    /// How many of them are in a call, and how many are open beside these.
+    /// The number of them that are in a call, and the number that are open beside these.
     pub fn in_use_and_idle(&self) -> (u32, u32) {
         each!(self, s => s.in_use_and_idle())
     }
@@ -332,7 +332,7 @@ impl Store {
         })
     }
 
-    /// How far the schema is; None where there is none.
+    /// The state of the schema; None where there is none.
     pub async fn schema(&self) -> Result<Option<Schema>> {
         each!(self, s => s.schema().await)
     }
@@ -362,7 +362,7 @@ impl Store {
         each!(self, s => s.reserve_predicted(request, terms).await)
     }
 
-    /// What is known now of a shape in a bucket.
+    /// The present knowledge of a shape in a bucket.
     pub async fn known_shape(
         &self,
         zone_id: i32,
@@ -388,7 +388,7 @@ impl Store {
         each!(self, s => s.progress(zone_id, said, terms).await)
     }
 
-    /// What is known of an item.
+    /// The state of an item.
     pub async fn item(&self, zone_id: i32, queue: &str, txn: Uuid, terms: Terms) -> Result<Option<Item>> {
         each!(self, s => s.item((zone_id, queue), txn, terms).await)
     }
@@ -405,7 +405,7 @@ impl Store {
         each!(self, s => s.dead((zone_id, queue), after, most, terms).await)
     }
 
-    /// How much is in a queue.
+    /// The size of a queue.
     pub async fn size(&self, zone_id: i32, queue: &str, terms: Terms) -> Result<Size> {
         each!(self, s => s.size((zone_id, queue), terms).await)
     }
@@ -485,8 +485,8 @@ impl Store {
         joined!(self, caller, (s, connection) => s.check_all_in(connection, requests).await)
     }
 
-    /// Records actions on different buckets, in the order of these, all in one transaction. What an action's transaction has done to its
-    /// bucket already is not done again, but told.
+    /// Records actions on different buckets, in the order of these, all in one transaction. An act that its transaction
+    /// has done to its bucket already is not done again, but told.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         each!(self, s => s.act(actions, terms).await)
     }
@@ -496,7 +496,7 @@ impl Store {
         joined!(self, caller, (s, connection) => s.act_in(connection, actions).await)
     }
 
-    /// What the checks of a transaction spent, newest first.
+    /// The charges of a transaction's checks, newest first.
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
         each!(self, s => s.charges(txn).await)
     }
@@ -594,7 +594,7 @@ impl Store {
         each!(self, s => s.maintain(plan).await)
     }
 
-    /// How upkeep stands.
+    /// The state of upkeep.
     pub async fn maintenance(&self) -> Result<Maintenance> {
         each!(self, s => s.maintenance().await)
     }
@@ -604,7 +604,7 @@ impl Store {
     }
 }
 
-/// What a server says up to then. One that is stuck accepts a connection and says nothing.
+/// The answer that a server gives up to then. One that is stuck accepts a connection and says nothing.
 pub(crate) async fn in_time<T>(until: Instant, answer: impl Future<Output = Result<T>>) -> Result<T> {
     let silent = |_| Err(Error::transient("the server did not answer in time; see whether it is stuck"));
     tokio::time::timeout_at(until, answer).await.unwrap_or_else(silent)

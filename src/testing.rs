@@ -37,7 +37,7 @@ impl Clock {
         Self(Arc::new(AtomicI64::new(time.timestamp_micros())))
     }
 
-    /// What it shows.
+    /// The time that it shows.
     pub fn now(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_micros(self.0.load(Ordering::SeqCst)).unwrap_or_default()
     }

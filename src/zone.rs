@@ -47,9 +47,9 @@ pub struct Zone {
     pub id: i32,
     /// Its unique name. Names do not change and zones are never removed: ledger rows refer to them.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the zone.
     pub description: String,
-    /// How much it admits.
+    /// The policy, which says how much it admits.
     #[serde(flatten)]
     pub policy: Policy,
     /// Counts the changes of the zone, from 1; each ledger row names the version that decided it.
@@ -65,9 +65,9 @@ pub struct Zone {
 pub struct ZoneSetting {
     /// Its name.
     pub name: String,
-    /// What it admits.
+    /// The policy, which says how much it admits.
     pub policy: Policy,
-    /// What it is for; None keeps the old text.
+    /// The purpose of the zone; None keeps the old text.
     pub description: Option<String>,
 }
 
@@ -78,14 +78,14 @@ pub struct ZoneSetting {
 pub struct ZoneVersion {
     /// From 1, without gaps.
     pub version: i32,
-    /// What the zone was for.
+    /// The purpose that the zone had.
     pub description: String,
-    /// How much it admitted.
+    /// The policy, which says how much it admitted.
     #[serde(flatten)]
     pub policy: Policy,
     /// When this version came into force.
     pub changed_at: DateTime<Utc>,
-    /// Who made it, as was said.
+    /// The person who made it, as was said.
     pub changed_by: String,
     /// By which name the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,

@@ -26,7 +26,7 @@ pub fn list() -> List {
     serde_json::from_str(include_str!("steps.json")).unwrap()
 }
 
-/// What the list says of an answer is so.
+/// Is everything that the list says of an answer so?
 pub fn says(answer: &Value, expected: &Value) -> bool {
     match (answer, expected) {
         (Value::Object(answer), Value::Object(expected)) => {
@@ -49,7 +49,7 @@ impl Step {
         }
     }
 
-    /// What it asks about each bucket.
+    /// The checks of the step, one for each bucket.
     pub fn checks(&self) -> Vec<Map<String, Value>> {
         match self.body.get("checks") {
             Some(checks) => serde_json::from_value(checks.clone()).unwrap(),
@@ -117,7 +117,7 @@ pub async fn run<'w>(
     for (number, step) in list().steps.into_iter().enumerate() {
         step.assert_said(step.ask(&library).await);
         if let Err(why) = face(&step).await {
-            // What is an error writes nothing.
+            // A step that ends in an error writes nothing.
             if step.answer.is_some() {
                 let mut step = step.clone();
                 step.body["key"] = key(step.body["key"].as_str().unwrap()).into();
@@ -136,7 +136,7 @@ async fn ledger(limiter: &Limiter) -> Vec<Entry> {
     limiter.auditor().history(&everything).await.unwrap().rows
 }
 
-/// What rows say of every run, by bucket.
+/// The text of the rows of every run, by bucket.
 fn told(mut rows: Vec<Entry>) -> Vec<String> {
     rows.sort_by(|a, b| (&a.zone, &a.key, a.seq).cmp(&(&b.zone, &b.key, b.seq)));
     let row = |row: &Entry| {

@@ -192,7 +192,7 @@ export class Tallygate {
     try {
       told = JSON.parse(text);
     } catch (cause) {
-      // Whatever stands between answered, and not the server.
+      // Something that stands between answered, and not the server.
       const code = status >= 500 ? "unreachable" : "invalid";
       throw new TallygateError(`${this.#url} answered ${status} and no JSON`, { code, status, txn, cause });
     }

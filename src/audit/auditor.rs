@@ -15,7 +15,7 @@ use crate::shard::{Shard, owners};
 use crate::store::{Maintenance, Store};
 use crate::zone::{Zone, validate_name};
 
-/// What auditors and analysts do: they read the ledger, and change nothing. Made by
+/// Auditors and analysts read the ledger by this, and change nothing. Made by
 /// [`Limiter::auditor`](crate::Limiter::auditor).
 ///
 /// Its connections need the rights of the role *auditor*. It takes no lock; each page that it reads is a statement of its
@@ -100,9 +100,9 @@ impl Auditor {
         super::history::pages(self, history).await
     }
 
-    /// How far the server is behind whose data it shows, where it is a replica that can tell: the age of the last transaction
-    /// that a standby of PostgreSQL shows, and zero where it shows all that it was sent. A node of Galera or of a replication
-    /// group is asked nothing before it has caught up. None otherwise.
+    /// The delay of the server behind the one whose data it shows, where it is a replica that can tell: the age of the
+    /// last transaction that a standby of PostgreSQL shows, and zero where it shows all that it was sent. A node of
+    /// Galera or of a replication group is asked nothing before it has caught up. None otherwise.
     ///
     /// # Errors
     /// Transient: the database did not answer within the deadline.

@@ -1,4 +1,5 @@
-//! What is kept of a bucket's rows: those that spent or were blocked, as far back as anything can be asked about.
+//! The rows that are kept of a bucket: those that spent or were blocked, as far back as anything can be asked
+//! about.
 
 use std::collections::VecDeque;
 
@@ -36,7 +37,7 @@ pub(crate) struct Book {
     forgotten: bool,
 }
 
-/// What is known of a charge that ends.
+/// The charge that something ends, as far as it is known.
 pub(crate) enum Found {
     Charge(Charge),
     /// It may be older than what is kept.
@@ -112,7 +113,7 @@ impl Book {
         same.find(|step| step.txn == txn && step.kind.is_charge())
     }
 
-    /// What was charged at a time or later, oldest first.
+    /// The charges of a time or later, oldest first.
     pub fn charges(&self, from_us: i64) -> impl DoubleEndedIterator<Item = &Step> {
         let from = self.steps.partition_point(|step| step.at_us < from_us);
         self.steps.range(from..).filter(|step| step.spent > 0)

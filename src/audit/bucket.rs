@@ -286,7 +286,7 @@ impl<'z> Checking<'z> {
         }
     }
 
-    /// What of the shapes is known still, whatever it is that they were written down in order of.
+    /// The shapes that are known still, whatever they were written down in order of.
     fn known(&self, shapes: &[Shape]) -> Vec<Shape> {
         let at_us = self.now_us.max(self.replay.head().last_us);
         let mut known: Vec<_> = shapes.iter().filter(|shape| shape.is_known(at_us)).cloned().collect();

@@ -26,10 +26,10 @@ pub use proof::{Disclosed, Proof, ProvenBucket, ProvenRow};
 /// The format that is written and read.
 const FORMAT: u32 = 1;
 
-/// What the ledger was at a time: the ends of all chains, in some hundred bytes for each zone.
+/// The state of the ledger at a time: the ends of all chains, in some hundred bytes for each zone.
 ///
-/// Who keeps one where the ledger's owner cannot change it finds out later whether any row of before was changed, removed or
-/// slipped in. Holds no personal data.
+/// A person who keeps one where the ledger's owner cannot change it finds out later whether any row of before was
+/// changed, removed or slipped in. Holds no personal data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -42,9 +42,9 @@ pub struct Checkpoint {
     /// It tells of the rows up to and with this time.
     #[serde(serialize_with = "moment")]
     pub cut_at: DateTime<Utc>,
-    /// How many buckets had rows.
+    /// The number of buckets that had rows.
     pub buckets: u64,
-    /// How many rows they had: the sum of the `seq` of their last ones.
+    /// The number of rows that they had: the sum of the `seq` of their last ones.
     pub rows: u64,
     /// The zones that there were, by number.
     pub zones: Vec<CheckpointZone>,
@@ -52,7 +52,7 @@ pub struct Checkpoint {
     pub root: String,
     /// SHA-256 of the text that is signed.
     pub digest: String,
-    /// Whose signature it is: an Ed25519 key as 64 hexadecimal digits.
+    /// The key of the signature: an Ed25519 key as 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
     /// 128 hexadecimal digits.
@@ -73,13 +73,14 @@ pub struct CheckpointZone {
     pub version: i32,
     /// The hash of that version.
     pub version_hash: String,
-    /// How many of its buckets had rows.
+    /// The number of its buckets that had rows.
     pub buckets: u64,
-    /// How many rows they had.
+    /// The number of rows that they had.
     pub rows: u64,
     /// Root of the tree over the ends of their chains.
     pub buckets_root: String,
-    /// How often owners had removed something of its ledger: runs of upkeep that dropped rows, and erasures.
+    /// The number of times that owners had removed something of its ledger: runs of upkeep that dropped rows,
+    /// and erasures.
     pub removals: u64,
     /// The hash of the last of these; without one, that which their chain begins with.
     pub removals_hash: String,
@@ -103,14 +104,14 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Reads a checkpoint, and looks whether it is whole: its counts, root and digest agree, and its signature, if it has
-    /// one, is that of its public key. Whose key that is must be known from elsewhere: see
+    /// Reads a checkpoint, and looks whether it is whole: its counts, root and digest agree, and its signature, if it
+    /// has one, is that of its public key. The owner of that key must be known from elsewhere: see
     /// [`require_key`](Self::require_key).
     ///
     /// # Errors
     /// Invalid: it is no checkpoint, of a newer format, or was changed.
     pub fn parse(text: &str) -> Result<Self> {
-        /// What every format has.
+        /// The part that every format has.
         #[derive(Deserialize)]
         struct Any {
             format: u32,
@@ -163,7 +164,7 @@ impl Checkpoint {
         }
     }
 
-    /// What is signed. All else follows from it, the zones by the root.
+    /// The text that is signed. All else follows from it, the zones by the root.
     fn text(&self) -> String {
         let Self { made_at, cut_at, root, .. } = self;
         format!("tallygate checkpoint {FORMAT}\n{}\n{}\n{root}\n", written(*made_at), written(*cut_at))

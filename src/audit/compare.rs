@@ -6,7 +6,7 @@ use crate::decide::Head;
 use crate::decision::Reason;
 use crate::entry::LedgerRow;
 
-/// What became of deriving a row again.
+/// The result of deriving a row again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Replayed {
@@ -25,9 +25,9 @@ pub enum Replayed {
 pub struct Difference {
     /// Its name.
     pub column: &'static str,
-    /// What the row says.
+    /// The text of the row.
     pub recorded: String,
-    /// What the rows before it lead to.
+    /// The text that the rows before it lead to.
     pub derived: String,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn compare(row: &LedgerRow, derived: &LedgerRow) -> Replayed {
     Replayed::Differs(differences)
 }
 
-/// What a row says that is no check, but for what it is about.
+/// The fields of a row that is no check, but for what it is about.
 pub(super) fn event_row(row: &LedgerRow, head: &Head) -> LedgerRow {
     LedgerRow {
         checks: 1,

@@ -11,15 +11,16 @@ use super::export::{self, Export, Manifest};
 use crate::error::Result;
 
 impl Auditor {
-    /// What the ledger was, by the database's clock, `margin` ago. Sign it with [`Checkpoint::sign`].
+    /// Makes a checkpoint: the state of the ledger, by the database's clock, `margin` ago. Sign it with
+    /// [`Checkpoint::sign`].
     ///
     /// The margin must be longer than any transaction takes from its check to its commit: a row that is committed later than
     /// that looks as if it had been slipped in. With `heads`, a file of 76 bytes for each bucket is written there; with it
     /// [`compare`](Self::compare) names the buckets that were changed.
     ///
-    /// Takes no lock. Buckets are read 1,000 at a time, each page a statement of its own. Has no deadline. What does not fit
-    /// in 84 MB of memory is sorted in the folder for temporary files: 76 bytes for each bucket of a zone. `progress` is
-    /// called with the number of buckets that were read.
+    /// Takes no lock. Buckets are read 1,000 at a time, each page a statement of its own. Has no deadline. Heads that
+    /// do not fit in 84 MB of memory are sorted in the folder for temporary files: 76 bytes for each bucket of a zone.
+    /// `progress` is called with the number of buckets that were read.
     ///
     /// # Errors
     /// Invalid: the file cannot be written.

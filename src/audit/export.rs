@@ -18,12 +18,12 @@ use crate::store::{Evidence, EvidenceOf, Of, ROWS, Span, beginning};
 use part::Part;
 use removed::removed;
 
-/// How long before now an export ends by itself: younger rows may not be committed yet.
+/// The time before now at which an export ends by itself: younger rows may not be committed yet.
 const MARGIN: TimeDelta = TimeDelta::minutes(15);
 
 const MANIFEST: &str = "manifest.json";
 
-/// What is exported, and where to.
+/// An export: its rows, and the folder that they go to.
 ///
 /// ```
 /// use tallygate::audit::export::{Export, ExportFormat};
@@ -35,7 +35,7 @@ const MANIFEST: &str = "manifest.json";
 pub struct Export {
     /// The folder; made when it is not there.
     pub to: PathBuf,
-    /// How the files are written.
+    /// The format of the files.
     pub format: ExportFormat,
     /// Only this zone; None for all.
     pub zone: Option<String>,
@@ -43,11 +43,11 @@ pub struct Export {
     pub since: Option<DateTime<Utc>>,
     /// Rows decided before this time; None for 15 minutes ago, by the database's clock.
     pub until: Option<DateTime<Utc>>,
-    /// How many rows a file has at most: 1 or more.
+    /// The most rows of a file: 1 or more.
     pub part_rows: u32,
 }
 
-/// How the files of an export are written.
+/// The formats of the files of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ExportFormat {
@@ -62,13 +62,13 @@ pub enum ExportFormat {
     Parquet,
 }
 
-/// What an export wrote; the file `manifest.json` of its folder.
+/// An account of what an export wrote; the file `manifest.json` of its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Manifest {
     /// Version of the file's format: 1.
     pub format: u32,
-    /// How the files are written.
+    /// The format of the files.
     #[serde(rename = "as")]
     pub written_as: ExportFormat,
     /// The zone; None for all.
@@ -79,15 +79,15 @@ pub struct Manifest {
     /// Rows decided before this time.
     #[serde(serialize_with = "moment")]
     pub until: DateTime<Utc>,
-    /// How many rows a file has at most.
+    /// The most rows of a file.
     pub part_rows: u32,
     /// True when there is nothing more to export.
     pub complete: bool,
-    /// How many rows there are in all files.
+    /// The number of rows in all files.
     pub rows: u64,
     /// The files, in order.
     pub parts: Vec<ExportPart>,
-    /// What owners had removed before `until`, in a file of its own; None while it is not complete.
+    /// Removals by owners before `until`, in a file of its own; None while it is not complete.
     pub removals: Option<ExportRemovals>,
 }
 
@@ -97,9 +97,9 @@ pub struct Manifest {
 pub struct ExportRemovals {
     /// Its name.
     pub file: String,
-    /// How many removals it has.
+    /// The number of removals that it has.
     pub rows: u64,
-    /// How many bytes.
+    /// The number of its bytes.
     pub bytes: u64,
     /// SHA-256 of them.
     pub sha256: String,
@@ -111,9 +111,9 @@ pub struct ExportRemovals {
 pub struct ExportPart {
     /// Its name.
     pub file: String,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: u64,
-    /// How many bytes.
+    /// The number of its bytes.
     pub bytes: u64,
     /// SHA-256 of them.
     pub sha256: String,
@@ -222,7 +222,7 @@ impl Export {
         Self { until: Some(until), ..self }
     }
 
-    /// How many rows a file has at most: 1 or more.
+    /// Sets the most rows of a file: 1 or more.
     pub fn part_rows(self, part_rows: u32) -> Self {
         Self { part_rows, ..self }
     }

@@ -47,7 +47,8 @@ pub enum FaultKind {
     WrongHead,
     /// A zone, or a version of one, is not what was hashed, or is missing.
     WrongZone,
-    /// What owners removed is not what was hashed, or does not explain what is not there any more.
+    /// The record of an owner's removals is not what was hashed, or does not explain what is not there any
+    /// more.
     WrongRemoval,
 }
 

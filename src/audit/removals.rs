@@ -19,9 +19,9 @@ pub(super) struct Removals {
     pub hash: Hash,
     /// Rows decided before this time went.
     pub cut_us: i64,
-    /// How many rows upkeep dropped.
+    /// The number of rows that upkeep dropped.
     pub dropped: u64,
-    /// How many rows each erased bucket had.
+    /// The number of rows of each erased bucket.
     pub erased: BTreeMap<String, i64>,
 }
 
@@ -59,7 +59,7 @@ impl Removals {
         }
     }
 
-    /// What is wrong with the next one.
+    /// The fault of the next one.
     pub fn wrong(&self, next: &Removal, versions: &[Chained]) -> Option<String> {
         let seq = next.seq;
         if seq != self.seq + 1 {

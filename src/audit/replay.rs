@@ -29,7 +29,7 @@ pub use crate::entry::LedgerRow;
 pub struct Replay {
     versions: Arc<[Version]>,
     overrides: Vec<Exception>,
-    /// How long before a row anything may be asked about.
+    /// The time before a row as far back as anything may be asked about.
     horizon_us: i64,
     state: State,
     book: Book,
@@ -50,13 +50,13 @@ struct State {
     holds: Vec<Hold>,
     /// The leases of capacity among them, with what was asked for.
     leases: Vec<Standing>,
-    /// What settlements taught.
+    /// The shapes that settlements taught.
     shapes: Vec<Shape>,
     /// The ban that the last row brought about, which is the next row.
     ban: Option<Ban>,
     /// The items of a queue.
     items: Items,
-    /// What the last offer evicted: the next rows.
+    /// The items that the last offer evicted: the next rows.
     evicted: VecDeque<Evicted>,
 }
 
@@ -75,7 +75,7 @@ struct Other {
     recorded: LedgerRow,
 }
 
-/// What is not known of rows that were dropped.
+/// The facts that are not known of rows that were dropped.
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
     last_us: i64,
@@ -87,7 +87,7 @@ struct Dropped {
     stays: bool,
 }
 
-/// What a row should say, and what it leaves behind.
+/// The text that a row should have, and the head that it leaves behind.
 struct Derived {
     row: LedgerRow,
     head: Head,
@@ -263,7 +263,7 @@ impl Replay {
         Ok((self.seen(self.versions_to(row)?), &self.book))
     }
 
-    /// What the last row left behind.
+    /// The head that the last row left behind.
     pub(super) fn head(&self) -> &Head {
         &self.state.head
     }
@@ -273,7 +273,7 @@ impl Replay {
         &self.state.leases
     }
 
-    /// What settlements taught; some of it may be too old.
+    /// The shapes that settlements taught; some of them may be too old.
     pub(super) fn shapes(&self) -> &[Shape] {
         &self.state.shapes
     }
@@ -288,7 +288,7 @@ impl Replay {
         &self.state.items
     }
 
-    /// What is held, and what has ended of charges that may still be asked about.
+    /// The holds, and what has ended of charges that may still be asked about.
     pub(super) fn holds(&self) -> &[Hold] {
         &self.state.holds
     }
@@ -324,7 +324,7 @@ impl Replay {
             dropped.unsettled &= dropped.stays || !shows;
         }
         if *replayed != Replayed::Same {
-            // What a fault leads to does not prolong the doubt that it casts.
+            // A row that a fault leads to does not prolong the doubt that it casts.
             if !self.is_in_doubt(row.at_us) {
                 self.doubt(row.at_us);
             }
@@ -388,7 +388,7 @@ impl Replay {
         self.record(row);
     }
 
-    /// What a row says of its item, if it is of a queue.
+    /// Takes down what a row says of its item, if it is of a queue.
     fn record(&mut self, row: &LedgerRow) {
         if row.kind.is_of_queue() {
             let version = self.versions.iter().find(|version| version.version == row.zone_version);

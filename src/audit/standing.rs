@@ -1,4 +1,5 @@
-//! How buckets stand now: the core decides what would be, from the head and the few rows that it asks for.
+//! The present state of buckets: the core decides what would be, from the head and the few rows that it asks
+//! for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,7 @@ pub struct Bucket {
     pub banned_until: Option<DateTime<Utc>>,
 }
 
-/// How a bucket stands: what a check would meet now, if nothing else arrived before it.
+/// The state of a bucket: what a check would meet now, if nothing else arrived before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -51,23 +52,23 @@ pub struct Standing {
     pub at: DateTime<Utc>,
     /// The version of the zone's policy that is in force.
     pub zone_version: i32,
-    /// The most that a check may spend; of the bucket's own limit, where it has one. What only critical checks may take is
+    /// The most that a check may spend; of the bucket's own limit, where it has one. The reserve of critical checks is
     /// not in it.
     pub limit: i64,
-    /// What can be spent now, rounded down; 0 while it is banned.
+    /// The units that can be spent now, rounded down; 0 while it is banned.
     pub remaining: i64,
     /// The least wait, in microseconds from `at`, until one unit can be spent; None when it can be now, or never will.
     pub retry_after_us: Option<i64>,
     /// The least wait, in microseconds from `at`, until the whole limit can be spent; 0 when it can be now, None when it
     /// never will, and for a queue. Of a ban nothing is in it.
     pub resets_in_us: Option<i64>,
-    /// What of its charges ends by itself and has not ended: reservations, slots, members.
+    /// The parts of its charges that end by themselves and have not ended: reservations, slots, members.
     pub held: Vec<Held>,
     /// The limit of its own that is in force.
     pub bucket_override: Option<Overridden>,
 }
 
-/// What of a charge ends by itself.
+/// A part of a charge that ends by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -76,7 +77,7 @@ pub struct Held {
     pub seq: i64,
     /// When it was charged.
     pub charged_at: DateTime<Utc>,
-    /// How much of it ends.
+    /// The amount of it that ends.
     pub amount: i64,
     /// When.
     pub ends_at: DateTime<Utc>,
@@ -85,10 +86,10 @@ pub struct Held {
 }
 
 impl Auditor {
-    /// How a bucket stands now; None when nothing was ever recorded of it.
+    /// The present state of a bucket; None when nothing was ever recorded of it.
     ///
-    /// Takes no lock. Reads its head, what it holds and the rows that the core asks for, each by an index: a few round trips,
-    /// some 50 where a window is full. What is recorded meanwhile may be in it or not.
+    /// Takes no lock. Reads its head, what it holds and the rows that the core asks for, each by an index: a few round
+    /// trips, some 50 where a window is full. A row that is recorded meanwhile may be in it or not.
     ///
     /// # Errors
     /// Invalid: a key that no bucket can have. Unknown zone. Transient: the database did not answer within the deadline.

@@ -27,7 +27,7 @@ const HEADS: u32 = 1_000;
 /// About so many rows are a range.
 const ROWS: i64 = 20_000;
 
-/// What to verify.
+/// The part of the ledger to verify.
 ///
 /// ```
 /// use tallygate::audit::verify::Verify;
@@ -43,7 +43,7 @@ pub struct Verify {
     pub key: Option<String>,
     /// Only what comes behind this bucket, as a verification told that was ended early: its zone and key.
     pub after: Option<(String, String)>,
-    /// How many connections to use: 1 or more.
+    /// The number of connections to use: 1 or more.
     pub jobs: usize,
 }
 
@@ -69,23 +69,24 @@ impl Verify {
         Self { after: Some((zone.into(), key.into())), ..self }
     }
 
-    /// How many connections to use: 1 or more.
+    /// Sets the number of connections to use: 1 or more.
     pub fn jobs(self, jobs: usize) -> Self {
         Self { jobs, ..self }
     }
 }
 
-/// What a verification tells on its way.
+/// The news that a verification tells on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verifying {
     /// Something is wrong.
     Fault(Fault),
-    /// So many faults more are in a bucket of which many were told.
+    /// This many faults more are in a bucket of which many were told.
     More(u64),
-    /// So many decisions of a bucket cannot be derived again, since rows that they may depend on were dropped.
+    /// This many decisions of a bucket cannot be derived again, since rows that they may depend on were
+    /// dropped.
     NotDerivable(u64),
-    /// So much was read since it told so last.
+    /// This much was read since it told so last.
     Read {
         /// Buckets.
         buckets: u64,
@@ -96,7 +97,7 @@ pub enum Verifying {
     Passed(String, String),
 }
 
-/// What was verified.
+/// The extent of what was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Verified {
@@ -277,7 +278,7 @@ async fn count(auditor: &Auditor, zone: &Stored, gone: Gone) -> Result<Option<Fa
 /// The last that is said of some work: that it failed.
 async fn report(says: &Says, result: Result<()>) {
     if let Err(error) = result {
-        // Whoever listened is gone with its call.
+        // The listener is gone with its call.
         let _ = says.send(Err(error)).await;
     }
 }

@@ -18,7 +18,7 @@ use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::{At, Bucket, Range, StoredHead, beginning};
 
-/// How often it is looked at what stands in a queue while something happens to it.
+/// The number of looks at what stands in a queue while something happens to it.
 const LOOKS: usize = 5;
 
 /// Rows that are read at a time.
@@ -118,7 +118,7 @@ struct Walking<'w> {
     dropped: Dropped,
     /// Is it known that upkeep removed heads of the zone?
     heads_removed: bool,
-    /// What owners removed since the verification began.
+    /// The removals by owners since the verification began.
     later: Removals,
     gone: Gone,
     /// The erased buckets that were met.
@@ -166,7 +166,7 @@ impl<'w> Walking<'w> {
         Ok(self.auditor.read(|store| store.dropped(&only, 1)).await?.into_iter().next())
     }
 
-    /// What was dropped of a bucket. Those before it that have none have no rows left.
+    /// The rows that were dropped of a bucket. Those before it that have none have no rows left.
     async fn dropped_up_to(
         &mut self,
         key: Option<&str>,
@@ -252,7 +252,7 @@ impl<'w> Walking<'w> {
         self.fault(key, Some(1), FaultKind::Missing, why).await
     }
 
-    /// How many rows the bucket had when it was erased; None when that is not recorded.
+    /// The number of rows of the bucket when it was erased; None when that is not recorded.
     async fn erased_rows(&mut self, key: &str) -> Result<Option<i64>> {
         let known = |walking: &Self| {
             let (before, later) = (&walking.zone.removals.erased, &walking.later.erased);

@@ -1,4 +1,4 @@
-//! What owners removed from the ledger of a zone, as it is hashed.
+//! Removals by owners from the ledger of a zone, as they are hashed.
 
 use super::{Hash, hex, sha256};
 
@@ -7,7 +7,7 @@ pub fn removals(zone_id: i32) -> Hash {
     sha256(&[format!("removals|{zone_id}").as_bytes()])
 }
 
-/// What an owner removed from the ledger of a zone, as it is hashed. Times are microseconds since 1970.
+/// A removal by an owner from the ledger of a zone, as it is hashed. Times are microseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Removal<'r> {
     /// Position among those of the zone.
@@ -22,9 +22,9 @@ pub struct Removal<'r> {
     pub key: Option<&'r str>,
     /// Of how many buckets.
     pub buckets: i64,
-    /// How many rows.
+    /// The number of rows.
     pub rows: i64,
-    /// Who did it, as was said.
+    /// The person who did it, as was said.
     pub actor: Option<&'r str>,
     /// By which name the session was logged in that did it.
     pub login: Option<&'r str>,

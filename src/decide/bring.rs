@@ -7,16 +7,17 @@ use super::{Bucket, Carried, Exception, Head, Ledger, Need, Version, share_up, t
 use crate::error::Error;
 use crate::zone::{Family, Policy, RunningBuckets, UNITS_MAX};
 
-/// What is carried over at most: more would say nothing more of any limit, and the sums could not be reckoned with.
+/// The most that is carried over: more would say nothing more of any limit, and the sums could not be reckoned
+/// with.
 const CARRIED_MAX: i64 = 4 * UNITS_MAX;
 
 /// A bucket at a time after its last row.
 pub(super) struct Brought<'b> {
-    /// What that row left behind, or what has become of it since.
+    /// The head that the row left behind, or what has become of it since.
     pub head: Cow<'b, Head>,
     /// The level at the time, in place of the head's.
     pub level: Option<i64>,
-    /// What is in force for the bucket then.
+    /// The policy that is in force for the bucket then.
     pub policy: Cow<'b, Policy>,
 }
 
@@ -78,7 +79,7 @@ pub(super) fn to<'b>(bucket: &Bucket<'b>, ledger: &impl Ledger, now_us: i64) -> 
     }
 }
 
-/// What a version admits in a bucket with an override.
+/// The policy of a version in a bucket with an override.
 pub(super) fn effective<'v>(version: &'v Version, exception: Option<&Exception>) -> Cow<'v, Policy> {
     match exception.and_then(|exception| exception.limit) {
         Some(limit) => Cow::Owned(version.policy.overridden(limit)),

@@ -13,7 +13,7 @@ use crate::zone::{Share, Sharing};
 /// The most that a client can stand for.
 pub const WEIGHT_MAX: i32 = 1_000_000;
 
-/// What a client wants.
+/// The claim of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim<'c> {
     /// Its name.
@@ -22,7 +22,7 @@ pub struct Claim<'c> {
     pub wants: i64,
     /// For how many it stands: 1 to [`WEIGHT_MAX`].
     pub weight: i32,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
 }
 
@@ -33,15 +33,15 @@ pub struct Standing {
     pub seq: i64,
     /// Since when the client has had leases that followed each other.
     pub since_us: i64,
-    /// Whose it is.
+    /// The client whose lease it is.
     pub client: String,
-    /// What it wanted.
+    /// The units that it wanted.
     pub wants: i64,
     /// For how many it stood.
     pub weight: i32,
-    /// How important it was.
+    /// The importance that it had.
     pub band: u8,
-    /// What it was granted.
+    /// The units that it was granted.
     pub has: i64,
     /// When it ends.
     pub ends_us: i64,
@@ -59,15 +59,15 @@ impl Standing {
 pub struct Granted {
     /// [`Reason::WithinLimit`]: all that was wanted; [`Reason::OverLimit`]: less; [`Reason::Banned`]: nothing.
     pub reason: Reason,
-    /// What the client may use.
+    /// The units that the client may use.
     pub has: i64,
-    /// What it could have, were what others hold their shares already.
+    /// The units that it could have, were what others hold their shares already.
     pub share: i64,
     /// The capacity.
     pub limit: i64,
-    /// What of the capacity nobody holds.
+    /// The units of the capacity that nobody holds.
     pub remaining: i64,
-    /// What the client may use when it cannot ask.
+    /// The units that the client may use when it cannot ask.
     pub safe_capacity: i64,
     /// After how long it asks again.
     pub refresh_us: i64,
@@ -147,9 +147,9 @@ pub fn lease(
         Share::None | Share::Static => target,
         Share::Proportional | Share::Fair | Share::Bands => target.min(free),
     };
-    // Whoever lacks some of its share has it once the others have asked again.
+    // A client that lacks some of its share has it once the others have asked again.
     let refresh_us = if has < target { (sharing.refresh_us / 4).max(1) } else { sharing.refresh_us };
-    // What is lent on cannot outlast what was lent.
+    // A unit that is lent on cannot outlast the lease that it is lent from.
     let until_us = head.exception.filter(|own| own.limit.is_some()).and_then(|own| own.until_us);
     let length_us = if claim.wants > 0 { policy.window_us() } else { 0 };
     let ends_us = now_us.saturating_add(length_us).min(until_us.unwrap_or(i64::MAX));
@@ -186,9 +186,9 @@ pub fn lease(
     })
 }
 
-/// What each of some claims is to have of a capacity, in their order, which decides who has the units that cannot be
-/// divided: whole units, at most what is wanted, and, but for [`Share::None`] and [`Share::Static`], together as much as
-/// is wanted or the capacity.
+/// The share of each of some claims in a capacity, in their order, which decides who has the units that cannot be
+/// divided: whole units, at most what is wanted, and, but for [`Share::None`] and [`Share::Static`], together as much
+/// as is wanted or the capacity.
 ///
 /// ```
 /// use tallygate::decide::{Claim, shares};
@@ -258,7 +258,7 @@ fn proportional(capacity: i64, claims: &[Claim<'_>]) -> Vec<i64> {
     shares
 }
 
-/// What is guaranteed, and then one band after the other; fair within each.
+/// Shares out the guaranteed units, and then one band after the other; fair within each.
 fn bands(capacity: i64, guaranteed: i64, claims: &[Claim<'_>]) -> Vec<i64> {
     let mut bands: Vec<u8> = claims.iter().map(|claim| claim.band).collect();
     bands.sort_unstable();

@@ -3,7 +3,7 @@
 
 use super::{Ask, Hold};
 
-/// What the check wants: nothing for a member that is counted already.
+/// The units that the check wants: nothing for a member that is counted already.
 pub(super) fn wanted<'b>(ask: &Ask<'_>, mut counted: impl Iterator<Item = &'b Hold>) -> i64 {
     let known = ask.member.is_some() && counted.any(|hold| hold.member.as_deref() == ask.member);
     if known { 0 } else { ask.cost }

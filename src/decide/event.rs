@@ -1,4 +1,4 @@
-//! What happens to a bucket besides checks: a charge is given back or settled, a ban or an override is set or lifted.
+//! Events of a bucket besides checks: a charge is given back or settled, a ban or an override is set or lifted.
 
 use super::bring::Brought;
 use super::{Bucket, Exception, Head, Hold, Ledger, Need, bring, local, token_bucket};
@@ -6,20 +6,20 @@ use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::zone::{Family, Limit, RunningBuckets};
 
-/// How a charge is ended by its caller.
+/// The ways in which a caller ends a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
-    /// What an ordinary check spent is given back.
+    /// The charge of an ordinary check is given back.
     Refund,
-    /// A reservation becomes a charge of this many units, 0 to 2^40. What it held beyond that is given back; what is
-    /// lacking is charged without asking for room.
+    /// A reservation becomes a charge of this many units, 0 to 2^40. The units that it held beyond that are given
+    /// back; those that are lacking are charged without asking for room.
     Settle(i64),
     /// A reservation is given back.
     Cancel,
     /// A slot of a zone that counts concurrency is given back.
     Release,
-    /// Of what a process took for local decisions it spent so many units, 0 to what it took. What comes back of the rest is told
-    /// by [`Happened::hold`].
+    /// Of what a process took for local decisions it spent so many units, 0 to what it took. The part of the rest that
+    /// comes back is told by [`Happened::hold`].
     Used(i64),
 }
 
@@ -30,7 +30,7 @@ pub struct Charge {
     pub seq: i64,
     /// When it was made.
     pub at_us: i64,
-    /// How much it was; 0 when it was blocked.
+    /// The units that were spent; 0 when it was blocked.
     pub spent: i64,
     /// Was it blocked?
     pub blocked: bool,
@@ -59,7 +59,7 @@ impl From<&LedgerRow> for Charge {
     }
 }
 
-/// What else is recorded of a bucket.
+/// An event of a bucket, besides checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A charge ends.
@@ -81,11 +81,11 @@ pub struct Override {
     pub limit: Option<Limit>,
     /// True when blocked checks do not lead to a ban.
     pub ban_exempt: bool,
-    /// How long it holds, in microseconds; None for ever.
+    /// The length for which it holds, in microseconds; None for ever.
     pub for_us: Option<i64>,
 }
 
-/// What an event leaves behind.
+/// The trace that an event leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
     /// When it was recorded.
@@ -93,13 +93,13 @@ pub struct Happened {
     /// For an [`Undo`], how much was given back; for a settlement what it came to; for a check that
     /// passed unchecked what it asked for; else 0.
     pub cost: i64,
-    /// What was charged: by a settlement beyond its reservation.
+    /// The units that were charged: by a settlement beyond its reservation.
     pub spent: i64,
     /// When what it began ends: a ban, an override.
     pub ends_us: Option<i64>,
     /// When the charge was made that it ends.
     pub target_us: Option<i64>,
-    /// What now ends of the charge, in place of what was to end of it.
+    /// The part of the charge that ends now, in place of what was to end of it.
     pub hold: Option<Hold>,
     /// The bucket's next head.
     pub head: Head,
@@ -222,10 +222,10 @@ fn end(undo: Undo, charge: &Charge, now_us: i64) -> Result<Ended> {
         }
         _ => {}
     }
-    // What was taken does not end by itself: a process that says nothing has spent it.
+    // A take does not end by itself: a process that says nothing has spent it.
     let ended = !charge.taken && charge.ends_us.is_some_and(|ends_us| ends_us <= now_us);
     let (back, extra) = match undo {
-        // What ran out was given back by itself.
+        // A reservation that ran out was given back by itself.
         Undo::Settle(cost) if ended => (0, cost),
         Undo::Settle(cost) => ((charge.spent - cost).max(0), (cost - charge.spent).max(0)),
         Undo::Used(units) => (charge.spent - units, 0),

@@ -1,4 +1,4 @@
-//! What is held, each with an end of its own. Work is proportional to how many there are, at most the limit.
+//! Holds, each with an end of its own. Work is proportional to how many there are, at most the limit.
 
 use super::{Ask, Bucket, Hold, Verdict, concurrency, distinct};
 use crate::decision::Reason;
@@ -46,7 +46,7 @@ pub(super) fn decide(
     verdict(if soft && ask.cost > 0 { Reason::Soft } else { Reason::WithinLimit }, wanted, None)
 }
 
-/// What has not ended. What was charged before a change of policy that forgot it is not asked for.
+/// The holds that have not ended. A charge from before a change of policy that forgot it is not asked for.
 fn live<'b>(bucket: &'b Bucket<'b>, now_us: i64) -> impl Iterator<Item = &'b Hold> {
     bucket.holds.iter().filter(move |hold| hold.ends_us > now_us && !bucket.head.forgot(hold.seq))
 }

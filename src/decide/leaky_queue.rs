@@ -2,7 +2,7 @@
 
 use super::token_bucket::Units;
 
-/// How long the queue takes to serve what is in it: the level is the room that is left.
+/// The time that the queue takes to serve what is in it: the level is the room that is left.
 pub(super) fn delay_us(units: &Units, level: i64) -> i64 {
     units.time_for(units.capacity.saturating_sub(level))
 }

@@ -1,4 +1,4 @@
-//! What a process takes of a bucket at once, to decide checks by itself until a time.
+//! The units that a process takes of a bucket at once, to decide checks by itself until a time.
 //!
 //! The policy of such a zone is stricter than was asked for, so that what is taken now and spent later is never too much:
 //! see `zone/local.rs`. Here only how much may be taken is decided, and what comes back of it.
@@ -12,7 +12,7 @@ use crate::zone::{Algorithm, Family, Mode, Policy};
 /// With less than this a process is no better off than by asking for each check.
 const LEAST: i64 = 2;
 
-/// What one may take of what is left: others want some, too.
+/// The part of what is left that one may take: others want some, too.
 const PART: i64 = 4;
 
 /// Units that a process decides by itself with, and the head that they leave behind.
@@ -20,11 +20,11 @@ const PART: i64 = 4;
 pub struct UnitsTaken {
     /// Why: as that of a check of so many units.
     pub reason: Reason,
-    /// How many.
+    /// The number of units.
     pub units: i64,
     /// The most that it could have been.
     pub limit: i64,
-    /// What is left in the bucket.
+    /// The units that are left in the bucket.
     pub remaining: i64,
     /// Until when they may be spent.
     pub ends_us: i64,
@@ -57,7 +57,7 @@ pub fn take_units(
         return Ok(None);
     }
     let outcome = decide(bucket, ledger, &Ask { cost: units, ..Ask::default() }, now_us)?;
-    // What was left may be more than the limit, where more was given back than was spent.
+    // More than the limit may have been left, where more was given back than was spent.
     if outcome.spent < units {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ pub fn take_units(
     }))
 }
 
-/// What of unspent units comes back.
+/// The part of unspent units that comes back.
 ///
 /// Had they not been taken, a level might have been full meanwhile, and what flowed in would have been lost. So nothing of
 /// a level comes back for which as much has flowed in since; and nothing once its policy is another one.

@@ -1,15 +1,15 @@
-//! What requests of one shape will cost: an average of what those came to that settled lately.
+//! The predicted cost of requests of one shape: an average of what those came to that settled lately.
 //!
 //! An exponentially weighted moving average (Roberts 1959) in whole numbers, so that every database learns the same. The first
 //! [`RECENT`] settlements weigh equally, and each later one an eighth. Its influence is bounded, as robust statistics call it:
 //! one that is far off counts as half of the average, or as twice.
 
-/// How many shapes of a bucket are kept apart; all further ones share one. Routes are few; whoever makes a shape of each
-/// request must not fill the bucket's row.
+/// The number of shapes of a bucket that are kept apart; all further ones share one. Routes are few; whoever makes a
+/// shape of each request must not fill the bucket's row.
 pub const SHAPES_MAX: usize = 32;
 
-/// For how long a shape is known after its last settlement, in microseconds: 15 minutes. What it cost before tells little of
-/// the load of now.
+/// For how long a shape is known after its last settlement, in microseconds: 15 minutes. Its cost before that tells
+/// little of the load of now.
 pub const SHAPE_AGE_US: i64 = 900_000_000;
 
 /// The shape that stands for all that are not kept apart. No caller can name it.
@@ -19,15 +19,16 @@ pub const SHARED_SHAPE: &str = "*";
 /// room for a product with [`RECENT`].
 const PARTS: i64 = 256;
 
-/// How many settlements the average is about: enough to even out single ones, few enough to follow a change.
+/// The number of settlements that the average is about: enough to even out single ones, few enough to follow
+/// a change.
 const RECENT: i64 = 8;
 
-/// What is known of the requests of one shape in a bucket.
+/// The knowledge of the requests of one shape in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// Its name, as callers give it.
     pub name: String,
-    /// How many settlements have taught it.
+    /// The number of settlements that have taught it.
     pub samples: i64,
     /// The average, in 256ths of a unit.
     pub average: i64,
@@ -49,14 +50,15 @@ impl Shape {
     }
 }
 
-/// What is known at a time of the requests of a shape: of its own, or of all that are not kept apart. None when nothing is.
+/// The knowledge, at a time, of the requests of a shape: of its own, or of all that are not kept apart. None when
+/// nothing is.
 #[must_use]
 pub fn predict<'s>(shapes: &'s [Shape], name: &str, now_us: i64) -> Option<&'s Shape> {
     let known = |name| shapes.iter().find(move |shape| shape.name == name && shape.is_known(now_us));
     known(name).or_else(|| known(SHARED_SHAPE))
 }
 
-/// Learns what a request of a shape came to. What is not known any more is forgotten first.
+/// Learns what a request of a shape came to. A shape that is not known any more is forgotten first.
 pub fn learn(shapes: &mut Vec<Shape>, name: &str, cost: i64, now_us: i64) {
     shapes.retain(|shape| shape.is_known(now_us));
     let apart = shapes.iter().filter(|shape| shape.name != SHARED_SHAPE).count();

@@ -1,8 +1,9 @@
 //! Queues: what may wait, what is taken next, and what a worker says of what it took.
 //!
-//! Items wait by their band, the most important first, and within a band by when they were offered. A taken one comes back
-//! to its place unless it is done in time; after so many takes it is dead. What waits and what is away is bounded by the
-//! backlog; how fast items are taken is bounded by the level of a token bucket, of which each take spends the item's cost.
+//! Items wait by their band, the most important first, and within a band by when they were offered. A taken one comes
+//! back to its place unless it is done in time; after so many takes it is dead. The items that wait and those that are
+//! away are bounded by the backlog; the pace of takes is bounded by the level of a token bucket, of which each take
+//! spends the item's cost.
 
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ pub struct Item {
     pub txn: Uuid,
     /// Units, 1 to 2^40.
     pub cost: i64,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
     /// When it was offered.
     pub offered_us: i64,
@@ -34,7 +35,7 @@ pub struct Item {
     pub place: Place,
     /// When something becomes of it by itself: the time of who took it is over, or its deadline. None for never.
     pub due_us: Option<i64>,
-    /// How often it was taken.
+    /// The number of times that it was taken.
     pub takes: i32,
     /// It is dead when the time of who took it is over.
     pub last: bool,
@@ -57,7 +58,7 @@ pub enum Place {
 
 names!(Place, "place", Waiting "waiting", Away "away", Dead "dead");
 
-/// How much is in a queue.
+/// The load of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Units that wait.
@@ -68,24 +69,25 @@ pub struct Load {
 
 /// The items of a queue, at one time: none of them is [due](Item::due_us) by then.
 pub trait Shelf {
-    /// How much is in it.
+    /// The load of the queue.
     fn load(&self) -> Load;
 
-    /// What waits, in the order in which it is taken.
+    /// The items that wait, in the order in which they are taken.
     fn front(&self) -> impl Iterator<Item = &Item>;
 
-    /// What waits and is less important than a band: the least important first, of these the newest.
+    /// The items that wait and are less important than a band: the least important first, of these the
+    /// newest.
     fn back(&self, band: u8) -> impl Iterator<Item = &Item>;
 }
 
-/// What is offered.
+/// An item that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bid {
     /// The transaction that names it.
     pub txn: Uuid,
     /// Units, 1 to 2^40.
     pub cost: i64,
-    /// How important it is: 0 is the most.
+    /// The importance: 0 is the most.
     pub band: u8,
     /// After how many microseconds nobody waits for it any longer.
     pub deadline_us: Option<i64>,
@@ -93,7 +95,7 @@ pub struct Bid {
     pub payload: bool,
 }
 
-/// What became of an offer, and the head that it leaves behind.
+/// The result of an offer, and the head that it leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offered {
     /// [`Reason::WithinLimit`]: it waits; or why it does not.
@@ -102,13 +104,13 @@ pub struct Offered {
     pub item: Option<Item>,
     /// The backlog.
     pub limit: i64,
-    /// What of it is left.
+    /// The units of the backlog that are left.
     pub remaining: i64,
     /// The least wait after which the pace has made room for the same, if every worker keeps up.
     pub wait_us: Option<i64>,
     /// When nobody would wait for it any longer.
     pub deadline_us: Option<i64>,
-    /// What made room for it, in this order. Each leaves a row behind that of the offer.
+    /// The items that made room for it, in this order. Each leaves a row behind that of the offer.
     pub evicted: Vec<Item>,
     /// The bucket's head after the offer's row.
     pub head: Head,
@@ -119,15 +121,15 @@ pub struct Offered {
 pub struct Taken {
     /// The item as it is now: its receipt is the row of the take.
     pub item: Item,
-    /// What can be taken at once.
+    /// The units that can be taken at once.
     pub limit: i64,
-    /// What of that can be taken still.
+    /// The units of these that can be taken still.
     pub remaining: i64,
     /// The bucket's next head.
     pub head: Head,
 }
 
-/// What a worker says of what it took, and what somebody says of what is dead.
+/// The word of a worker about an item that it took, or of a person about one that is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It keeps it for so many microseconds from now.
@@ -152,14 +154,14 @@ impl Progress {
     }
 }
 
-/// What became of an item, and the head that it leaves behind.
+/// The result for an item, and the head that it leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progressed {
     /// The item as it is now; None when it has gone.
     pub item: Option<Item>,
     /// The backlog.
     pub limit: i64,
-    /// What of it is left.
+    /// The units of the backlog that are left.
     pub remaining: i64,
     /// Until when it is kept, or when it can be taken again.
     pub ends_us: Option<i64>,
@@ -168,7 +170,7 @@ pub struct Progressed {
 }
 
 impl Item {
-    /// What has become of it by itself up to a time; None when its deadline is over and nobody has it.
+    /// The item as time has changed it up to a moment; None when its deadline is over and nobody has it.
     #[must_use]
     pub fn at(self, now_us: i64) -> Option<Self> {
         let mut item = self;
@@ -178,7 +180,7 @@ impl Item {
         Some(item)
     }
 
-    /// What becomes of it by itself when it is due.
+    /// The item as it becomes by itself when it is due.
     #[must_use]
     pub fn next(self) -> Option<Self> {
         match self.place {
@@ -225,7 +227,7 @@ impl Load {
         self
     }
 
-    /// How much too much would be in it, with so many units more, for a backlog.
+    /// The units by which a backlog would be exceeded, with so many units more.
     #[must_use]
     pub fn lacks(self, cost: i64, backlog: i64) -> i64 {
         self.all().saturating_add(cost).saturating_sub(backlog)
@@ -296,7 +298,7 @@ pub fn offer(
     Ok(Offered { reason, item, limit: backlog, remaining: left.max(0), wait_us, deadline_us, evicted, head })
 }
 
-/// What is taken before so many units have gone.
+/// The units that are taken before so many have gone.
 fn goes_first(shelf: &impl Shelf, units: i64) -> i64 {
     let mut goes = 0_i64;
     let mut front = shelf.front();
@@ -314,8 +316,9 @@ fn time_for(units: &Units, level: Option<i64>, goes: i64) -> i64 {
     i64::try_from((missing.max(0) + per_us - 1) / per_us).unwrap_or(i64::MAX)
 }
 
-/// Takes what is next, for so many microseconds, if the pace lets it; else tells after how long it will, if anything waits. What
-/// is dearer than what can be taken at once, because that was lowered, is taken when all of that is there.
+/// Takes what is next, for so many microseconds, if the pace lets it; else tells after how long it will, if anything
+/// waits. An item that is dearer than what can be taken at once, because that was lowered, is taken when all of that is
+/// there.
 ///
 /// # Errors
 /// Those of [`offer`], and the bucket's running total would leave 63 bits.
@@ -403,7 +406,8 @@ fn may_say(item: &Item, receipt: Option<i64>, progress: Progress) -> Result<()> 
     Ok(())
 }
 
-/// Is it dead, is it waited for, and is there room? So many units are lacking.
+/// Is it dead, is it waited for, and is there room? `lacking` is the number of units that there is no room
+/// for.
 fn may_redrive(item: &Item, lacking: i64, now_us: i64) -> Result<()> {
     let Item { txn, place, cost, deadline_us, .. } = *item;
     let why = if place != Place::Dead {

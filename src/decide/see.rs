@@ -1,4 +1,4 @@
-//! What the core looks at when it decides: for who explains a decision.
+//! The facts that the core looks at when it decides: for a reader to whom a decision is explained.
 
 use super::bring::Brought;
 use super::token_bucket::Units;
@@ -9,9 +9,9 @@ use crate::zone::{Family, Policy};
 pub(crate) struct Seen {
     /// Its level is that at the time.
     pub head: Head,
-    /// What is in force, an override included.
+    /// The policy that is in force, an override included.
     pub policy: Policy,
-    /// What a window counts: all from a time on.
+    /// The time from which a window counts everything.
     pub from_us: Option<i64>,
     pub fade: Option<Fading>,
     pub units: Option<LevelUnits>,
@@ -34,7 +34,7 @@ pub(crate) struct LevelUnits {
 }
 
 impl Fading {
-    /// How much of what was spent in the slot counts.
+    /// The part of what was spent in the slot that counts.
     pub fn share(&self, spent: i64) -> i64 {
         share(spent.max(0), self.part, self.of)
     }

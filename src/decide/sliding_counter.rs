@@ -1,7 +1,7 @@
 //! Sliding counter: the window is cut into slots of the same length, which begin at multiples of it since 1970. Those
 //! that are wholly in the window count in full; the one that it is leaving counts by the share that is still in it,
-//! rounded down. With one slot this is the approximation that Cloudflare described in 2017: "How we built rate limiting
-//! capable of scaling to millions of domains".
+//! rounded down. With one slot this is the approximation that Cloudflare described in 2017, in "How we built
+//! rate limiting capable of scaling to millions of domains".
 
 use super::share_up;
 use super::window::{Fade, Frame};

@@ -53,7 +53,7 @@ pub(super) fn decide(
 ) -> Verdict {
     let units = Units::of(policy);
     let level = level.unwrap_or(units.capacity);
-    // What the reserve keeps back is not there for this check.
+    // The units that the reserve keeps back are not there for this check.
     let kept = units.capacity - limit * units.per_token;
     let left = |level: i64| (level.saturating_sub(kept) / units.per_token).max(0);
     let refuse = |reason, wait_us| Verdict {
@@ -130,7 +130,7 @@ pub(super) fn carry(old: &Policy, new: &Policy, level: i64) -> i64 {
     to.clamp((i128::from(level) * i128::from(to.per_token)).div_euclid(i128::from(from.per_token)))
 }
 
-/// How much is used, and of how much.
+/// The units that are used, and the units of which they are used.
 pub(super) fn used(policy: &Policy, level: Option<i64>) -> (i64, i64) {
     let capacity = Units::of(policy).capacity;
     (level.map_or(0, |level| capacity.saturating_sub(level)), capacity)

@@ -4,9 +4,9 @@
 //! less the total before the window's first row, and the wait is found at the row by which enough had been spent: once
 //! that has left the window, the cost fits. Each is an index probe, whatever the rate and however long the ledger.
 //!
-//! What a charge gives back (a refund, a reservation that ran out) never lowers the running total. It is subtracted
-//! for as long as its charge is in the window, at the cost of a look at each such piece in there. The wait among many that
-//! end is found by halving, with one such look each.
+//! A charge that is given back (a refund, a reservation that ran out) never lowers the running total. It is subtracted
+//! for as long as its charge is in the window, at the cost of a look at each such piece in there. The wait among many
+//! that end is found by halving, with one such look each.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ macro_rules! no_window {
     };
 }
 
-/// What counts at a time: all from `from_us` on, and a share of what came between `fade_us` and that.
+/// The times that count: all from `from_us` on, and a share of what came between `fade_us` and that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub from_us: i64,
@@ -78,7 +78,7 @@ pub(super) fn decide(
     Ok(verdict(reason, ask.cost, free.saturating_sub(ask.cost), None))
 }
 
-/// What counts at a time, if nothing else arrives.
+/// The units that count at a time, if nothing else arrives.
 pub(super) fn used(
     policy: &Policy,
     bucket: &Bucket<'_>,
@@ -103,7 +103,7 @@ pub(crate) fn same_as(policy: &Policy, at_us: i64) -> i64 {
     }
 }
 
-/// What counts at a time.
+/// The times that count at a moment.
 pub(super) fn frame(policy: &Policy, at_us: i64) -> Frame {
     match policy.algorithm() {
         Algorithm::FixedWindow => fixed_window::frame(policy, at_us),
@@ -118,7 +118,7 @@ pub(super) struct Sums<'s, L> {
     bucket: &'s Bucket<'s>,
     ledger: &'s L,
     now_us: i64,
-    /// What the check in question spends now.
+    /// The units that the check in question spends now.
     own: i64,
 }
 
@@ -134,7 +134,7 @@ impl<L: Ledger> Sums<'_, L> {
 
     /// The least time from now until at most `room` counts. Now more does.
     ///
-    /// What counts never rises while nothing arrives. So the answer lies behind the last end at which too much counts
+    /// The count never rises while nothing arrives. So the answer lies behind the last end at which too much counts
     /// still, and not after the next one.
     fn wait(&self, room: i64) -> Result<i64, Need> {
         self.ledger.waits();
@@ -174,7 +174,7 @@ impl<L: Ledger> Sums<'_, L> {
         total.saturating_sub(self.ended(i64::MAX, at_us))
     }
 
-    /// What was spent before `us`, less what of that has ended by `at_us`.
+    /// The units that were spent before `us`, less those of them that have ended by `at_us`.
     fn before(&self, us: i64, at_us: i64) -> Result<i64, Need> {
         let head = self.bucket.head;
         let total = match head.carried {
@@ -186,7 +186,7 @@ impl<L: Ledger> Sums<'_, L> {
         Ok(total.saturating_sub(self.ended(us, at_us)))
     }
 
-    /// What of the charges before `us` has ended by `at_us`.
+    /// The units of the charges before `us` that have ended by `at_us`.
     fn ended(&self, us: i64, at_us: i64) -> i64 {
         let before = self.ended_by(at_us).filter(|hold| hold.charged_us < us);
         before.fold(0, |sum: i64, hold| sum.saturating_add(hold.amount))
@@ -201,8 +201,8 @@ impl<L: Ledger> Sums<'_, L> {
 
     /// When so much had been spent that has not ended by `at_us`.
     ///
-    /// What had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last charge
-    /// of which something has ended and by which that is too little, and not after the next one.
+    /// The sum that had been spent by a time, less what of that has ended, never falls. So the answer lies behind the
+    /// last charge of which something has ended and by which that is too little, and not after the next one.
     fn reached(&self, net: i64, at_us: i64) -> Result<i64, Need> {
         let mut ended = BTreeMap::new();
         for hold in self.ended_by(at_us) {

@@ -16,9 +16,9 @@ pub struct LedgerRow {
     pub zone_version: i32,
     /// Position in the bucket, from 1 without gaps.
     pub seq: i64,
-    /// What it records.
+    /// The kind of thing that it records.
     pub kind: Kind,
-    /// How many checks it stands for.
+    /// The number of checks that it stands for.
     pub checks: i32,
     /// May the transaction not pass?
     pub blocked: bool,
@@ -26,21 +26,22 @@ pub struct LedgerRow {
     pub reason: Reason,
     /// Could the check take from the reserve?
     pub critical: bool,
-    /// How important what was asked is: 0 is the most; of leases and items of queues.
+    /// The importance: 0 is the most; of leases and items of queues.
     pub band: Option<u8>,
-    /// What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.
+    /// The cost that was asked for; what a refund, a cancellation or a release gave back; what a settlement
+    /// came to.
     pub cost: i64,
-    /// What was spent.
+    /// The units that were spent.
     pub spent: i64,
     /// Sum of `spent` over the bucket up to and with this row.
     pub spent_total: i64,
-    /// What could still be spent after the decision.
+    /// The units that could still be spent after the decision.
     pub remaining: i64,
     /// The most that a check like it could have spent.
     pub zone_limit: i64,
     /// The wait that was promised.
     pub retry_after_us: Option<i64>,
-    /// How long the caller was told to wait for its turn.
+    /// The wait for its turn that the caller was told.
     pub delay_us: Option<i64>,
     /// The level after the row.
     pub level: Option<i64>,
@@ -54,11 +55,11 @@ pub struct LedgerRow {
     pub prev_us: Option<i64>,
     /// When what it began ends by itself.
     pub ends_us: Option<i64>,
-    /// Whom the check was about, where members are counted.
+    /// The member that the check was about, where members are counted.
     pub member: Option<String>,
     /// Why, as people wrote it.
     pub note: Option<String>,
-    /// Who did it, as was said, for what people do.
+    /// The person who did it, as was said, for acts of people.
     pub actor: Option<String>,
     /// By which name the session was logged in that did it, for what people do.
     pub login: Option<String>,
@@ -75,7 +76,7 @@ impl LedgerRow {
     }
 }
 
-/// What a row of the ledger records.
+/// The kinds of things that a row of the ledger records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -87,9 +88,9 @@ pub enum Kind {
     Coalesced,
     /// A check that passed while the database did not answer.
     Unchecked,
-    /// What of a capacity a client may use for a time.
+    /// A client may use some of a capacity for a time.
     Lease,
-    /// What a process took to decide checks by itself for a time.
+    /// A process took units to decide checks by itself for a time.
     Local,
     /// An item was offered to a queue.
     Offer,
@@ -103,7 +104,7 @@ pub enum Kind {
     Requeue,
     /// An item had to make room for a more important one.
     Evict,
-    /// What a check spent was given back.
+    /// The charge of a check was given back.
     Refund,
     /// A reservation became a charge.
     Settle,

@@ -1,4 +1,4 @@
-//! What callers do besides checks: several limits at once, giving back, settling, banning, overriding.
+//! The calls besides checks: several limits at once, giving back, settling, banning, overriding.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Combined {
     /// The least wait in microseconds after which the same passes if nothing else arrives. None when it was allowed,
     /// and when it can never pass.
     pub retry_after_us: Option<i64>,
-    /// What each limit said, in the order of the checks.
+    /// The decision of each limit, in the order of the checks.
     pub decisions: Vec<Decision>,
 }
 
@@ -181,9 +181,9 @@ impl Limiter {
         self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Refund).await
     }
 
-    /// Turns a reservation into a charge of `cost` units, 0 to 2^40. What it held beyond is given back. What is lacking
-    /// is charged without asking for room, as a debt that later checks feel; so is all of it when the reservation has
-    /// run out.
+    /// Turns a reservation into a charge of `cost` units, 0 to 2^40. The units that it held beyond that are given back.
+    /// Units that are lacking are charged without asking for room, as a debt that later checks feel; so is all of it
+    /// when the reservation has run out.
     ///
     /// # Errors
     /// Invalid: there is no such transaction, the cost is out of range, or the bucket's running total would leave 63
@@ -332,7 +332,7 @@ impl Shards {
         Box::pin(self.ask(&zone, &key, until, ask)).await
     }
 
-    /// What a database could not end at once, since one of the buckets was moved.
+    /// Ends what a database could not end at once, since one of the buckets was moved.
     async fn undo_one_by_one(&self, inner: &Arc<Inner>, txn: Uuid, undo: Undo) -> Result<Vec<Recorded>> {
         let mut recorded = Vec::new();
         for (zone, key) in inner.told(inner.charged(None, txn, undo).await)? {
@@ -426,7 +426,7 @@ impl Inner {
                 }
                 recorded => recorded?,
             };
-            // What is known from memory of these buckets is not true any more.
+            // The memory of these buckets is not true any more.
             for bucket in &buckets {
                 this.record(bucket).await?;
             }
@@ -438,7 +438,8 @@ impl Inner {
     /// Records actions in the caller's transaction, once.
     async fn act_in(&self, caller: Caller<'_>, actions: &[Action]) -> Result<Vec<Recorded>> {
         let recorded = trace::call(actions.len(), self.store.act_in(caller, actions)).await?;
-        // What is known from memory will not be true any more. Its row waits for the caller's transaction to end.
+        // The memory of these buckets will not be true any more. Its row waits for the caller's transaction to
+        // end.
         for action in actions {
             self.floods.end(&(action.zone_id, action.key.clone()));
         }

@@ -207,7 +207,7 @@ pub(super) async fn call<T>(
     .await
 }
 
-/// What the caller of a check is told: an error that may hide a decision says how that is learned.
+/// The answer to the caller of a check: an error that may hide a decision says how that is learned.
 pub(super) fn ended<T>(result: Result<Result<T>, Elapsed>, deadline: Duration, txn: Uuid) -> Result<T> {
     let ask_again = format!("whether it was decided is learned by asking again with transaction {txn}");
     match result {

@@ -192,7 +192,7 @@ impl Combiner {
         }
     }
 
-    /// What is ready, for one call with what the one before has left; None when nothing is.
+    /// The checks that are ready, for one call with what the one before has left; None when there are none.
     fn take(self: &Arc<Self>, left: Batch) -> Option<Batch> {
         let taken = self.state().queue.take(self.size.saturating_sub(left.requests.len()));
         let mut batch = left;
@@ -285,7 +285,7 @@ impl Lane {
         let combiner = Arc::clone(&self.combiner);
         let mut left = Batch::default();
         loop {
-            // What those who were answered ask next goes along.
+            // Callers that were answered ask again, and their next checks go along.
             tokio::task::yield_now().await;
             let Some(batch) = combiner.take(std::mem::take(&mut left)) else { return };
             let permit = match batch.is_of_one_bucket() {

@@ -8,14 +8,14 @@ use crate::store::Isolation;
 /// Settings of a [`Limiter`](crate::Limiter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How decisions of one bucket are kept apart. Default: row locks.
+    /// The way in which decisions of one bucket are kept apart. Default: row locks.
     pub isolation: Isolation,
-    /// How long a call may take, retries included, before it ends with a transient error. MySQL and MariaDB
-    /// count lock waits in whole seconds, so there the server may hold on for up to a second more. Default:
-    /// 5 s.
+    /// The longest that a call may take, retries included, before it ends with a transient error. MySQL and
+    /// MariaDB count lock waits in whole seconds, so there the server may hold on for up to a second more.
+    /// Default: 5 s.
     pub deadline: Duration,
-    /// How often a decision is tried when the database reports a conflict, a deadlock or a broken
-    /// connection. Default: 64; the deadline usually comes first.
+    /// The number of times that a decision is tried when the database reports a conflict, a deadlock or a
+    /// broken connection. Default: 64; the deadline usually comes first.
     pub attempts: u32,
     /// Connections that [`Limiter::connect`](crate::Limiter::connect) opens at most. Default: 16.
     pub connections: u32,
@@ -24,15 +24,17 @@ pub struct Config {
     pub create: bool,
     /// Checks of [`Limiter::check_until`](crate::Limiter::check_until) that wait at once, at most. Default: 1,024.
     pub waiters: usize,
-    /// What becomes of several limits at once that are in [several databases](crate::Limiter::sharded). Default: they are refused.
+    /// The handling of several limits at once that are in [several databases](crate::Limiter::sharded). Default: they
+    /// are refused.
     pub spanning: Spanning,
     /// A limit of this process alone, before everything else. Default: none.
     pub shield: Option<Shield>,
-    /// How concurrent checks share their calls to the database; None sends each by itself. Default: they do.
+    /// The way in which concurrent checks share their calls to the database; None sends each by itself.
+    /// Default: they do.
     pub batch: Option<BatchConfig>,
 }
 
-/// What becomes of [`check_all`](crate::Limiter::check_all) over keys of several databases: no transaction spans these.
+/// The handling of [`check_all`](crate::Limiter::check_all) over keys of several databases: no transaction spans these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spanning {
@@ -42,13 +44,14 @@ pub enum Spanning {
     /// Each database decides its part by itself, one after the other in the order of their names, and when one blocks, what
     /// those before it took is given back: refunded, cancelled or released.
     ///
-    /// **What is lost.** Until it is given back it counts, so that others may be blocked by it. A database that fails in
-    /// between, or a process that ends, leaves what was taken before; asking again with the same transaction goes on from
-    /// there. In the ledger of a database that came first, what was given back is a row that passed and one that undoes it.
+    /// **The loss.** Until it is given back it counts, so that others may be blocked by it. A database that fails in
+    /// between, or a process that ends, leaves what was taken before; asking again with the same transaction goes on
+    /// from there. In the ledger of a database that came first, what was given back is a row that passed and one that
+    /// undoes it.
     InOrder,
 }
 
-/// How concurrent checks of one process travel together.
+/// The settings by which concurrent checks of one process travel together.
 ///
 /// A check that finds a lane free goes at once, by itself. While all lanes are busy the next ones gather, and the
 /// first lane that is free takes them along in one call. Nothing ever waits for a batch to fill, so a process with

@@ -16,7 +16,7 @@ use crate::decision::{Decision, Reason};
 use crate::error::Result;
 use crate::store::{Bucket, Isolation, Request, Terms};
 
-/// What is counted is recorded no later than this; it is also how late a change of policy is noticed.
+/// The longest that a count is kept before it is recorded; it is also how late a change of policy is noticed.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Buckets that are remembered at most. A flood over more of them is recorded row by row.

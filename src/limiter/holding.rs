@@ -1,4 +1,5 @@
-//! What the engine alone can do in a bucket: one call after the other in this process, until it is done or the deadline is over.
+//! Calls in a bucket that the engine alone can do: one after the other in this process, until it is done or the
+//! deadline is over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! What passed while the database did not answer: a local file, and its way into the ledger.
+//! Checks that passed while the database did not answer: a local file, and its way into the ledger.
 //!
 //! A line for each check, on the disk before the check is answered. When the database answers again, the file is set
-//! aside, each of its lines becomes an `unchecked` row, once, by its transaction; then it is removed. What a crash leaves
-//! of that is taken up by whoever opens the journal next.
+//! aside, each of its lines becomes an `unchecked` row, once, by its transaction; then it is removed. Lines of it that
+//! a crash leaves are taken up by the program that opens the journal next.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::store::{Action, Found, What};
 use crate::zone::OnOutage;
 
-/// How long the database may take to answer that it is there.
+/// The time that the database may take to answer that it is there.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// A local file of what passed unchecked, see [`Limiter::with_journal`]. One process has it at a time.
@@ -84,7 +84,7 @@ impl Journal {
         !self.inner.filled.load(Ordering::Acquire)
     }
 
-    /// What the ledger does not know of yet.
+    /// The bytes of lines that the ledger does not know of yet.
     pub(super) fn bytes(&self) -> u64 {
         size(&self.inner.path)
     }
@@ -132,7 +132,7 @@ impl Journal {
         for line in fs::read(&sent)?.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(check) => passed.push(check),
-                // What a crash cut short was not answered.
+                // A check whose line a crash cut short was not answered.
                 Err(error) => tracing::warn!(%error, "a line of the journal cannot be read and is left out"),
             }
         }
@@ -150,7 +150,7 @@ impl Open {
     }
 }
 
-/// What a crash cut short is ended, so that the next line is one of its own.
+/// A line that a crash cut short is ended, so that the next line is one of its own.
 fn append_to(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
@@ -269,7 +269,7 @@ impl Limiter {
         if let Some(journal) = self.journal.clone().filter(|journal| !journal.is_empty()) {
             let shards = self.shards.clone();
             tokio::spawn(async move {
-                // Whoever is at it already does it all.
+                // A call that is at it already does it all.
                 if let Ok(_turn) = journal.inner.reconciling.try_lock()
                     && let Err(error) = shards.reconcile(&journal).await
                 {

@@ -16,7 +16,7 @@ use crate::lease::{Lease, Want};
 use crate::store::{Isolation, Terms};
 use crate::zone::{UNITS_MAX, validate_name};
 
-/// What clients of capacity do: they take leases, refresh them and give them back. Made by
+/// The calls of clients of capacity: they take leases, refresh them and give them back. Made by
 /// [`Limiter::leases`](crate::Limiter::leases). The connections need the roles *app* and *engine*.
 ///
 /// ```
@@ -76,8 +76,9 @@ impl Leases {
         self.get(want.weight(lease.weight).band(lease.band).after(&lease)).await
     }
 
-    /// What the clients whose leases have not ended want of a resource, by band, the most important first: what a server
-    /// asks for upstream, see [`Region`](crate::capacity::Region). A band in which nothing is wanted is not there.
+    /// The wants of the clients whose leases on a resource have not ended, by band, the most important first: what a
+    /// server asks for upstream, see [`Region`](crate::capacity::Region). A band in which nothing is wanted is not
+    /// there.
     ///
     /// Work is proportional to the clients of the resource. Two round trips; takes no lock.
     ///
@@ -94,7 +95,7 @@ impl Leases {
         Ok(bands.into_values().collect())
     }
 
-    /// What a server takes for clients of its own: see [`Upstream`](crate::capacity::Upstream).
+    /// Takes leases of a server for clients of its own: see [`Upstream`](crate::capacity::Upstream).
     pub fn for_server(
         &self,
         zone: impl Into<String>,

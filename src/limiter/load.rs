@@ -1,8 +1,8 @@
-//! How much a limiter has to do now.
+//! The work that a limiter has now.
 
 use super::{Inner, Limiter};
 
-/// How much a limiter has to do at this moment, see [`Limiter::load`].
+/// The work that a limiter has at this moment, see [`Limiter::load`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Load {
@@ -21,7 +21,7 @@ pub struct Load {
 }
 
 impl Limiter {
-    /// How much it has to do at this moment, for gauges. Asks no database.
+    /// The work that it has at this moment, for gauges. Asks no database.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]

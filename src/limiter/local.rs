@@ -1,7 +1,8 @@
 //! Checks that this process decides by itself, in zones that allow it ([`Policy::with_local`](crate::Policy::with_local)).
 //!
-//! It takes units of a bucket as one row of the ledger, spends them in memory until they end, and gives back what it did not
-//! spend. Whatever cannot be decided so is asked of the database as in any other zone: so is every check that is blocked.
+//! It takes units of a bucket as one row of the ledger, spends them in memory until they end, and gives back what it
+//! did not spend. A check that cannot be decided so is asked of the database as in any other zone, and so is every
+//! check that is blocked.
 
 mod hands;
 mod journal;
@@ -27,10 +28,10 @@ use hands::{Hands, Lease, Spent, Turn};
 
 pub use journal::LocalJournal;
 
-/// How long nothing is taken after the database has said that it will not be.
+/// The time for which nothing is taken after the database has said that it will not be.
 const REFUSED_US: i64 = 60_000_000;
 
-/// What this process decides by itself.
+/// The state of the checks that this process decides by itself.
 #[derive(Default)]
 pub(super) struct Local {
     hands: Hands,
@@ -53,7 +54,8 @@ impl Limiter {
     /// One transaction for each bucket of which anything is left. [`flush`](Self::flush) and [`close`](Self::close) do it too.
     ///
     /// # Errors
-    /// Those of [`Limiter`]. Every bucket is tried; the first error is told. What could not be given back counts as spent.
+    /// Those of [`Limiter`]. Every bucket is tried; the first error is told. Units that could not be given
+    /// back count as spent.
     pub async fn settle_local(&self) -> Result<()> {
         let mut result = Ok(());
         for inner in self.shards.all() {
@@ -65,11 +67,12 @@ impl Limiter {
     }
 }
 
-/// What the tier itself asks of the database; for this project's own tests.
+/// The calls that the tier itself makes to the database; for this project's own tests.
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 impl Limiter {
-    /// How many were taken of so many, what is left in the bucket, and until when they may be spent.
+    /// Takes so many units: how many were taken, what is left in the bucket, and until when they may be
+    /// spent.
     pub async fn take_units(
         &self,
         zone_id: i32,
@@ -93,7 +96,8 @@ impl Limiter {
 }
 
 impl Inner {
-    /// Decides a check here, if enough is in hand of its bucket. What needs a row of its own is not decided here.
+    /// Decides a check here, if enough is in hand of its bucket. A check that needs a row of its own is not
+    /// decided here.
     pub(super) fn decide_here(self: &Arc<Self>, request: &Request, zone: &Found) -> Option<Decision> {
         let local_us = zone.policy?.local_us()?;
         let Request { cost, fresh, critical, record, ref member, ttl_us, .. } = *request;
@@ -148,8 +152,8 @@ impl Inner {
         }
     }
 
-    /// What was taken, and when it was asked for: not when its turn in this process was waited for, and of several attempts the
-    /// first, which may be the one that was committed.
+    /// Takes units: how many there were, and when they were asked for. The wait for its turn in this process does not
+    /// count, and of several attempts the first counts, which may be the one that was committed.
     async fn take(&self, bucket: &Bucket, wants: i64) -> Result<Option<(Took, i64)>> {
         let ((zone_id, key), txn) = (bucket.clone(), Uuid::now_v7());
         let taking = Taking { zone_id, key, txn, wants, again: false };
@@ -188,7 +192,7 @@ fn settlement(zone_id: i32, key: &str, txn: Uuid, used: i64) -> Action {
     Action { zone, zone_id, key, txn, what, note: None, actor: None }
 }
 
-/// What the caller is told.
+/// The answer to the caller.
 fn decision(request: &Request, spent: &Spent) -> Option<Decision> {
     let Spent { took, left, at_us } = spent;
     Some(Decision {

@@ -17,7 +17,7 @@ use crate::zone::{Zone, validate_name};
 /// Characters of a database's name, as callers know it.
 const NAME_CHARACTERS: usize = 64;
 
-/// What is told of a list of databases.
+/// The refusal where the limiter is a list of several databases.
 const APART: &str =
     "a bucket goes from one database to another, and this is a list of several; connect to each by itself";
 
@@ -33,19 +33,19 @@ pub struct Moved {
     pub from: String,
     /// Where it is now.
     pub to: String,
-    /// How many rows of the ledger this call copied: 0 when an earlier one had copied all.
+    /// The number of ledger rows that this call copied: 0 when an earlier one had copied all.
     pub rows: u64,
 }
 
-/// What was moved between databases, see [`Owner::rebalance`](crate::schema::Owner::rebalance).
+/// The buckets that were moved between databases, see [`Owner::rebalance`](crate::schema::Owner::rebalance).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Rebalanced {
-    /// How many buckets were looked at, each time that they were.
+    /// The number of buckets that were looked at, each time that they were.
     pub buckets: u64,
-    /// How many of them were moved.
+    /// The number of them that were moved.
     pub moved: u64,
-    /// How many rows of the ledger these have.
+    /// The number of ledger rows that these have.
     pub rows: u64,
     /// The databases that decide now, by name; empty before the end.
     pub among: Vec<String>,

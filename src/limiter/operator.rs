@@ -16,8 +16,9 @@ use crate::zone::{
     Policy, Zone, ZoneSetting, ZoneVersion, micros, validate_name, validate_text, validate_time,
 };
 
-/// What operators do: they make zones and change them, ban, and give single buckets limits of their own. Made by
-/// [`Limiter::operator`](crate::Limiter::operator); its connections need the rights of the role *operator*.
+/// Operators act by this: they make zones and change them, ban, and give single buckets limits of their own.
+/// Made by [`Limiter::operator`](crate::Limiter::operator); its connections need the rights of the role
+/// *operator*.
 #[derive(Clone)]
 pub struct Operator {
     pub(super) shards: Shards,
@@ -27,8 +28,8 @@ impl Operator {
     /// Makes a zone, or changes the policy of one; the next check anywhere decides by it.
     ///
     /// `description` None keeps the old one. `by` says who, for the version history. Setting what is already
-    /// set changes nothing and makes no version. What happens to buckets in use is the policy's
-    /// [`RunningBuckets`](crate::policy::RunningBuckets).
+    /// set changes nothing and makes no version. The policy's
+    /// [`RunningBuckets`](crate::policy::RunningBuckets) says what happens to buckets in use.
     ///
     /// # Errors
     /// Those of [`set_zones`](Self::set_zones).

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::store::{Erased, Erasing, Maintained, Needed, Plan, Upkeep, ZoneRemoved};
 use crate::zone::{validate_name, validate_text};
 
-/// What the owner of the tables does: upkeep, erasing personal data, and removing zones that were never used. Made by
-/// [`Limiter::owner`](crate::Limiter::owner); its connections need the owner's rights.
+/// The owner of the tables acts by this: upkeep, erasing personal data, and removing zones that were never used. Made
+/// by [`Limiter::owner`](crate::Limiter::owner); its connections need the owner's rights.
 #[derive(Clone)]
 pub struct Owner {
     pub(super) shards: Shards,
@@ -25,9 +25,8 @@ impl Owner {
     ///
     /// Of [several databases](crate::Limiter::sharded) all are looked after, at the same time; an error says which were.
     ///
-    /// For the owner of the tables, one at a time: others are told so. Checks go on; what
-    /// each step locks, and for how long, is in `docs/operations.md`. What a run that was cut off has left behind, the
-    /// next one finishes.
+    /// For the owner of the tables, one at a time: others are told so. Checks go on; what each step locks, and for how
+    /// long, is in `docs/operations.md`. A run that was cut off is finished by the next one.
     ///
     /// # Errors
     /// Invalid, and nothing is done: [`keep`](Upkeep::keep) or [`idle`](Upkeep::idle) is shorter than what a zone
@@ -106,10 +105,10 @@ impl Owner {
 
     /// Removes a zone that was never used, with its versions: one that was made by mistake.
     ///
-    /// For the owner of the tables. What names a zone stays for good, so one of which there is a bucket, a row of the
-    /// ledger, or what maintenance or an erasure left of one, is set to [`Mode::Off`](crate::policy::Mode::Off) instead. A
-    /// zone that is made under the same name later is another one, with a number of its own. A checkpoint that was taken
-    /// while the zone was there finds that it is gone.
+    /// For the owner of the tables. A row that names a zone stays for good, so a zone of which there is a bucket, a row
+    /// of the ledger, or what maintenance or an erasure left of one, is set to [`Mode::Off`](crate::policy::Mode::Off)
+    /// instead. A zone that is made under the same name later is another one, with a number of its own. A checkpoint
+    /// that was taken while the zone was there finds that it is gone.
     ///
     /// On PostgreSQL the first checks of new buckets, in every zone, wait until the removal is committed; on MySQL and
     /// MariaDB those of the zone and of its neighbours do.
@@ -134,7 +133,7 @@ impl Owner {
 impl Inner {
     async fn erase(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Option<Erased>> {
         let zone_id = self.zone(zone).await?.id;
-        // What is known from memory only is erased with the rest.
+        // A count that is known from memory only is erased with the rest.
         self.record(&(zone_id, key.to_owned())).await?;
         self.store.erase(&Erasing { zone_id, zone, key, note, by }).await
     }

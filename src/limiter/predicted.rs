@@ -32,7 +32,7 @@ pub struct Predicted {
     pub cost: i64,
 }
 
-/// What is known of the cost of requests of a shape, see [`Limiter::predict`].
+/// The knowledge of the cost of requests of a shape, see [`Limiter::predict`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -106,7 +106,7 @@ impl Limiter {
         ended(Ok(self.shards.ask(&zone, &key, until, ask).await), deadline, txn)
     }
 
-    /// What a reservation of this shape would cost now; it only looks.
+    /// Looks at what a reservation of this shape would cost now, and does nothing else.
     ///
     /// Two round trips; takes no lock.
     ///

@@ -22,14 +22,14 @@ use crate::zone::{micros, validate_name, validate_time};
 /// Between two looks at a queue in which nothing can be taken, at first and at most.
 const GLANCE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What takes the role of an engine here.
+/// The thing that takes the role of an engine here.
 const WHAT: &str = "queues";
 
 /// The most dead items that are told at once.
 const DEAD_MAX: u32 = 1_000;
 
-/// What is offered to queues, and what workers do with it. Made by [`Limiter::queues`](crate::Limiter::queues). The connections
-/// need the roles *app* and *engine*.
+/// The calls of clients that offer items to queues, and of workers that take them. Made by
+/// [`Limiter::queues`](crate::Limiter::queues). The connections need the roles *app* and *engine*.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -89,9 +89,10 @@ impl Queues {
         .await
     }
 
-    /// Takes what is next: the most important first, of these what was offered first, as much as the zone's pace lets and no more
-    /// than was asked for. What was taken waits again at its old place when its time is over, unless it is done by then; after
-    /// the zone's [`max_takes`](crate::policy::Queueing::max_takes) it is dead instead.
+    /// Takes what is next: the most important first, of these what was offered first, as much as the zone's pace lets
+    /// and no more than was asked for. An item that was taken waits again at its old place when its time is over,
+    /// unless it is done by then; after the zone's [`max_takes`](crate::policy::Queueing::max_takes) it is dead
+    /// instead.
     ///
     /// Nothing makes it known whether a take was answered: what one took that nobody heard of waits again after its time.
     ///
@@ -153,8 +154,8 @@ impl Queues {
         self.say(zone, queue, receipt.txn_id, Progress::Extend(for_us), Sayer::Worker(receipt.seq)).await
     }
 
-    /// Records that an item is worked off. That holds after its time is over, too, as long as nobody else has taken it. Who says it
-    /// again gets the recorded answer.
+    /// Records that an item is worked off. That holds after its time is over, too, as long as nobody else has taken it.
+    /// A worker that says it again gets the recorded answer.
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).
@@ -162,8 +163,9 @@ impl Queues {
         self.say(zone, queue, receipt.txn_id, Progress::Done, Sayer::Worker(receipt.seq)).await
     }
 
-    /// Gives an item back, while its time is not over: it can be taken again after `delay` (0 to 10 years), at its old place; if
-    /// this was its last take it is dead. Who says it again gets the recorded answer, until somebody else has taken it.
+    /// Gives an item back, while its time is not over: it can be taken again after `delay` (0 to 10 years), at its old
+    /// place; if this was its last take it is dead. A worker that says it again gets the recorded answer, until
+    /// somebody else has taken it.
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).
@@ -175,8 +177,8 @@ impl Queues {
         self.say(zone, queue, receipt.txn_id, Progress::Release(delay_us), Sayer::Worker(receipt.seq)).await
     }
 
-    /// Tries a dead item again, as if it had never been taken: it waits at its old place, if the backlog has room for it. The row
-    /// says who wanted it. Who says it again, before it is taken, gets the recorded answer.
+    /// Tries a dead item again, as if it had never been taken: it waits at its old place, if the backlog has room for
+    /// it. The row says who wanted it. A person who says it again, before it is taken, gets the recorded answer.
     ///
     /// # Errors
     /// Conflict: the item is not dead, its deadline is over, or there is no room. Invalid: `by` is empty, or longer than 255
@@ -186,7 +188,7 @@ impl Queues {
         self.say(zone, queue, txn, Progress::Redrive, Sayer::Person(by.to_owned())).await
     }
 
-    /// What is known of an item, by the transaction that offered it; None where the queue does not know it.
+    /// The state of an item, by the transaction that offered it; None where the queue does not know it.
     ///
     /// Takes no lock. Three round trips.
     ///
@@ -217,7 +219,7 @@ impl Queues {
         Ok(dead.await?.into_iter().map(|item| Item { zone: zone.to_owned(), ..item }).collect())
     }
 
-    /// How much is in a queue.
+    /// The size of a queue.
     ///
     /// # Errors
     /// Those of [`item`](Self::item).

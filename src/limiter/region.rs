@@ -18,33 +18,33 @@ const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)
 /// Between two refreshes at least, however often what is above wants to be asked.
 const REFRESH_MIN: Duration = Duration::from_millis(100);
 
-/// Who does it, in the ledger.
+/// The name of the one who does it, in the ledger.
 const BY: &str = "region";
 
-/// What the clients of one band want together.
+/// The wants of the clients of one band together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// How important they are: 0 is the most.
+    /// The importance of the clients: 0 is the most.
     pub band: u8,
-    /// How many they are: 1 to 1,000,000.
+    /// The number of the clients: 1 to 1,000,000.
     pub clients: i32,
     /// Units, 0 to 2^40.
     pub wants: i64,
 }
 
-/// What a server was granted for its clients.
+/// The capacity that a server was granted for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
     /// Units that they may use together.
     pub has: i64,
-    /// How long, from when it was asked for; zero where nothing was wanted.
+    /// The length for which it was lent, from when it was asked for; zero where nothing was wanted.
     pub length: Duration,
     /// After how long the server is to ask again.
     pub refresh: Duration,
 }
 
 impl Lent {
-    /// What the leases of one server come to: as long as the first of them to end.
+    /// The sum of the leases of one server: as long as the first of them to end.
     fn of(leases: &[Lease]) -> Self {
         let wanted = leases.iter().filter(|lease| lease.wants > 0);
         Self {
@@ -55,7 +55,7 @@ impl Lent {
     }
 }
 
-/// What is above a region: it grants a server capacity for all of that server's clients.
+/// The level above a region: it grants a server capacity for all of that server's clients.
 pub trait Upstream {
     /// Why it did not answer.
     type Error: std::error::Error + Send + Sync + 'static;
@@ -120,9 +120,9 @@ impl Upstream for ServerLeases {
 /// A resource whose capacity is a lease of what is above it: of another database, or of a server that speaks Doorman's
 /// protocol.
 ///
-/// What is lent is the bucket's own limit for as long as it is lent, and no lease that the bucket grants lasts longer; where
-/// nothing is lent, the bucket is banned for that time. When it ends and nothing above answers, the zone's own capacity
-/// holds: the safe capacity of the region, which its zone is set to.
+/// The capacity that is lent is the bucket's own limit for as long as it is lent, and no lease that the bucket grants
+/// lasts longer; where nothing is lent, the bucket is banned for that time. When it ends and nothing above answers, the
+/// zone's own capacity holds: the safe capacity of the region, which its zone is set to.
 ///
 /// The connections need the roles *app*, *engine* and, for the [operator](Limiter::with_operator), *operator*. One process
 /// refreshes a region.
@@ -165,12 +165,12 @@ impl<U: Upstream> Region<U> {
 
     /// Asks above for what the clients want here, and hands out what was granted from now on.
     ///
-    /// What is lent ends here a sixteenth of its length before it ends above, reckoned from when it was asked for: that is
+    /// The loan ends here a sixteenth of its length before it ends above, reckoned from when it was asked for: that is
     /// left for the database to write it down.
     ///
     /// # Errors
     /// Transient: nothing above answered, or only after what it granted had ended. Unknown zone, and those of
-    /// [`Leases::wanted`], [`Operator::set_override`] and [`Operator::ban`]. What was lent before stands until it ends.
+    /// [`Leases::wanted`], [`Operator::set_override`] and [`Operator::ban`]. A loan of before stands until it ends.
     pub async fn refresh(&mut self) -> Result<Lent> {
         let (zone, resource) = (&*self.zone, &*self.resource);
         let bands = self.leases.wanted(zone, resource).await?;

@@ -10,7 +10,8 @@ use crate::decision::Velocity;
 use crate::error::{Error, Result};
 use crate::store::{Bucket, Joined, Store, Terms, was_taken_back};
 
-/// What is told of several databases: each would make the zone by itself, under a number of its own.
+/// The refusal where there are several databases: each would make the zone by itself, under a number of its
+/// own.
 const APART: &str = "rate_limiting_request makes its zone in one database, and this limiter has several; set a zone with a token \
                      bucket, and check it";
 

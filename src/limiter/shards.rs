@@ -33,9 +33,9 @@ impl Limiter {
     /// Decides in several databases, of any mix of kinds: each key in one of them, which follows from the names that the databases
     /// are given here. `docs/sharding.md` tells how. [`connect`](Self::connect) takes the same as one text.
     ///
-    /// Every process must have the same names; a host or a password may change. What a database is called is written in it, by
-    /// `tallygate migrate` or [`Migrator::named`](crate::schema::Migrator::named), and it answers to no other name. A SQLite file
-    /// that is made here learns its name here.
+    /// Every process must have the same names; a host or a password may change. The name of a database is written in
+    /// it, by `tallygate migrate` or [`Migrator::named`](crate::schema::Migrator::named), and it answers to no other
+    /// name. A SQLite file that is made here learns its name here.
     ///
     /// All limits of a key meet in one database. [`check_all`](Self::check_all) over keys of several is refused unless
     /// [`Config::spanning`] allows it; whatever joins a caller's transaction is asked of the limiter that
@@ -83,7 +83,7 @@ impl Limiter {
         for (shard, address) in named {
             let opened = Self::open_named(&address, config, &shard.name, &among).await;
             let (store, config) = opened.map_err(|error| error.at(&shard.name))?;
-            // What is answered from memory has its row later; by then its bucket may have gone.
+            // A check that is answered from memory has its row later; by then its bucket may have gone.
             let floods = if changes { Floods::none() } else { Floods::default() };
             shards.push(Inner::new(Some(shard), store, config, floods, Local::default()));
         }
@@ -109,8 +109,8 @@ impl Limiter {
     /// The database that decides a bucket, with the name that it has among [several](Self::sharded): a limiter of that one alone,
     /// to join a transaction on a connection of the same. Of one database that is not named, the name is empty.
     ///
-    /// No round trip, unless the list changes and the key has two databases: then two or three. What is joined may be refused
-    /// when the bucket is moved meanwhile; roll back, and ask again.
+    /// No round trip, unless the list changes and the key has two databases: then two or three. A joined check may be
+    /// refused when the bucket is moved meanwhile; roll back, and ask again.
     ///
     /// # Errors
     /// Those of [`peek`](Self::peek), where it asks.
@@ -246,7 +246,8 @@ impl Shards {
         answers
     }
 
-    /// What any of them says, for what is the same in all: the first one that does not fail in passing.
+    /// The answer of any of them, for what is the same in all: of the first one that does not fail in
+    /// passing.
     pub async fn any<T, F>(&self, ask: impl Fn(Arc<Inner>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -308,7 +309,7 @@ impl Shards {
         failed.map_or_else(|| Ok(in_place(placed)), Err)
     }
 
-    /// What one call could not decide, since a bucket in it was moved.
+    /// Decides the checks that one call could not decide, since a bucket in it was moved.
     async fn one_by_one(&self, checks: Vec<Check>, txns: Vec<Uuid>, until: Instant) -> Result<Vec<Decision>> {
         let mut decisions = Vec::with_capacity(checks.len());
         for (check, txn) in checks.into_iter().zip(txns) {

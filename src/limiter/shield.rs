@@ -16,14 +16,15 @@ use crate::store::{Bucket, Found, Request};
 /// Keys that are counted at most. While as many come in quick succession, further ones are not held back.
 const MOST: usize = 65_536;
 
-/// How often those are forgotten that have come back to their full burst.
+/// The time between two rounds in which those are forgotten that have come back to their full burst.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A limit of each key that this process keeps by itself ([`Config::shield`](crate::Config::shield)): `per_second` checks in a
 /// second, and `burst` at once.
 ///
-/// It comes before everything else, counts checks and not their costs, and knows nothing of other processes. What it blocks has
-/// the reason `local_limit` and no row in the ledger. Of more than 65,536 busy keys the rest is not held back.
+/// It comes before everything else, counts checks and not their costs, and knows nothing of other processes. A check
+/// that it blocks has the reason `local_limit` and no row in the ledger. Of more than 65,536 busy keys the rest is not
+/// held back.
 ///
 /// ```
 /// use std::num::NonZeroU32;

@@ -117,8 +117,8 @@ impl Inner {
         self.act(actions).await
     }
 
-    /// What would have passed, had another limit not blocked; with what remains when its charge was given back. A zone that
-    /// does not enforce its limit blocks nothing here either.
+    /// The decision that would have passed, had another limit not blocked; with what remains when its charge was given
+    /// back. A zone that does not enforce its limit blocks nothing here either.
     async fn held_back(&self, decision: Decision, remaining: Option<i64>) -> Result<Decision> {
         let remaining = remaining.unwrap_or(decision.remaining);
         let enforced = |policy: Policy| policy.mode() == Mode::Enforce;

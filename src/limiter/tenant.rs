@@ -13,16 +13,16 @@ use crate::lease::{Lease, Want};
 /// The longest wait after a refresh that failed, in seconds.
 const BACK_OFF_S: u32 = 60;
 
-/// What a client may use when its lease has ended and it could not get another.
+/// The capacity that a client may use when its lease has ended and it could not get another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lapsed {
     /// Nothing: for work that can wait.
     #[default]
     Pessimistic,
-    /// What it wants: for what is guarded by other means. The capacity may be exceeded.
+    /// All that it wants: for what is guarded by other means. The capacity may be exceeded.
     Optimistic,
-    /// What its last lease said is safe; nothing before the first one. With the capacity by the number of clients, all that
-    /// were known together stay within it.
+    /// The units that its last lease said are safe; nothing before the first one. With the capacity by the number of
+    /// clients, all that were known together stay within it.
     Safe,
 }
 
@@ -61,9 +61,9 @@ struct State {
     want: Want,
     /// The last lease, and until when it holds by the client's own clock.
     lease: Option<(Lease, Instant)>,
-    /// What was asked for and not answered yet, and when.
+    /// The question that was asked and not answered yet, and its time.
     asked: Option<(Want, Instant)>,
-    /// What was used at the pace of the capacity: in millionths of a unit, and when that was.
+    /// The units that were used at the pace of the capacity, in millionths of a unit, and the time of that.
     used: (i128, Instant),
 }
 
@@ -74,12 +74,12 @@ impl Tenant {
         Self { leases, lapsed, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// What it wants from the next refresh on.
+    /// Sets what it wants from the next refresh on.
     pub fn want(&self, wants: i64) {
         self.state().want.wants = wants;
     }
 
-    /// What it may use now.
+    /// The units that it may use now.
     pub fn capacity(&self) -> i64 {
         self.state().capacity(self.lapsed)
     }
@@ -90,7 +90,8 @@ impl Tenant {
         self.state().pass(self.lapsed, cost, per)
     }
 
-    /// Takes a lease, or refreshes it. Whatever comes of it, [`capacity`](Self::capacity) goes by what is known.
+    /// Takes a lease, or refreshes it. In any case [`capacity`](Self::capacity) goes by what is known
+    /// afterwards.
     ///
     /// # Errors
     /// Those of [`Leases::get`]. Conflict: another process goes by this client's name.
@@ -145,7 +146,8 @@ impl Tenant {
 }
 
 impl State {
-    /// What to ask for: the same again, under the same transaction, while it was not answered; the answer may have been lost.
+    /// The question to ask: the same again, under the same transaction, while it was not answered; the answer may have
+    /// been lost.
     fn ask(&mut self) -> (Want, Instant) {
         if let Some(asked) = &self.asked {
             return asked.clone();

@@ -23,9 +23,9 @@ type Name = (String, String);
 pub(super) struct Waiters(Mutex<HashMap<Name, Waiting>>);
 
 struct Waiting {
-    /// Whoever holds it asks; the others wait in the order of their coming.
+    /// The holder asks; the others wait in the order of their coming.
     line: Arc<Line<()>>,
-    /// How many are in it.
+    /// The number of those in it.
     count: usize,
 }
 
@@ -57,7 +57,7 @@ impl Limiter {
         let until = until(wait);
         let place = self.shards.of(&check.key).line_up((check.zone.clone(), check.key.clone()))?;
         let Ok(_turn) = timeout_at(until, place.turn()).await else {
-            // Others came first all the time. What the bucket says is told, as to anybody.
+            // Others came first all the time. The bucket's answer is told, as to anybody.
             return self.check(check).await;
         };
         loop {

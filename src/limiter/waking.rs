@@ -1,4 +1,5 @@
-//! Who waits at a queue is woken when something is offered there: by this process on every database, by others on PostgreSQL.
+//! Waiting workers of a queue are woken when something is offered there: by this process on every database, by others
+//! on PostgreSQL.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +12,14 @@ use super::Inner;
 use crate::chain::{hex, sha256};
 use crate::store::Store;
 
-/// So many are told of before the slowest of those who wait has heard of the first; then it looks anyway.
+/// The number of offers that are told before the slowest of those who wait has heard of the first; then it
+/// looks anyway.
 const TOLD_MAX: usize = 256;
 
-/// How long nothing is listened to after a failure.
+/// The time for which nothing is listened to after a failure.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What is told to those who wait.
+/// The news for those who wait.
 pub(super) struct Waking {
     told: Sender<String>,
     /// Runs while anybody waits, and a while longer.

@@ -75,7 +75,7 @@ impl Inner {
         tokio::spawn(async move { this.find_zone(&name).await });
     }
 
-    /// What to tell when one of these zones was not there, although it was known: by their names.
+    /// The error to tell when one of these zones was not there, although it was known: by their names.
     pub(super) async fn look_again(&self, ids: Vec<i32>, error: Error) -> Error {
         for id in ids {
             let Some(name) = self.zones.forget_number(id) else { continue };

@@ -94,7 +94,7 @@ impl Shards {
         self.done("has these zones as they shall be", self.each(bring).await).map(drop)
     }
 
-    /// What all of them answered, or an error that says where what was asked is done.
+    /// The answers of all of them, or an error that says where what was asked is done.
     pub fn done<T>(&self, what: &str, answers: Vec<(&Arc<Inner>, Result<T>)>) -> Result<Vec<T>> {
         let (mut done, mut names, mut failed) = (Vec::new(), Vec::new(), None);
         for (inner, answer) in answers {
@@ -172,7 +172,7 @@ impl Inner {
         .await
     }
 
-    /// What may be done again when it failed in passing.
+    /// Does work that may be done again when it failed in passing.
     async fn again<T, F>(&self, work: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -191,7 +191,7 @@ impl Inner {
     }
 }
 
-/// Is a version of this database one of all? Who was logged in is each database's own.
+/// Is a version of this database one of all? The name of the user who was logged in is each database's own.
 fn is_among(zone: &Zone, version: &ZoneVersion, all: &[ZoneVersion]) -> Result<()> {
     let same =
         |other: &ZoneVersion| ZoneVersion { login: version.login.clone(), ..other.clone() } == *version;

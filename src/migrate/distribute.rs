@@ -12,7 +12,8 @@ impl Migrator {
     /// known of them on every node. The routines that are about one bucket run where it is. Returns the tables and
     /// routines that this was done to: none when nothing was left to do.
     ///
-    /// Run it after [`apply`](Self::apply), at the coordinator, while nobody checks. What is in the tables is moved.
+    /// Run it after [`apply`](Self::apply), at the coordinator, while nobody checks. The rows that are in the tables
+    /// are moved.
     ///
     /// # Errors
     /// Invalid: the database is not PostgreSQL, or lacks the extension. Schema: something is not migrated. Transient: another

@@ -11,15 +11,15 @@ use super::{Migrator, gate};
 use crate::error::{Error, Result};
 use crate::store::Engine;
 
-/// What a user of the database may do in a schema. One user may have several.
+/// The roles that a user of the database may have in a schema. One user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
     /// Executes the routines that check, reserve, settle and refund, and nothing else: it reads and writes no table.
     App,
-    /// Beside [`App`](Self::App): appends to the ledger what the library decides in its own process, which is
-    /// faster. It still reads and writes no table. What it appends that does not follow, the database refuses where it can
-    /// see it, and `tallygate audit verify` names the rest.
+    /// Beside [`App`](Self::App): appends to the ledger what the library decides in its own process, which is faster.
+    /// It still reads and writes no table. The database refuses a row of it that does not follow, where it can see
+    /// that, and `tallygate audit verify` names the rest.
     Engine,
     /// Reads everything, by the views, and writes nothing.
     Auditor,
@@ -71,7 +71,7 @@ impl Migrator {
     async fn grants(&self, role: Role, grantee: &str, run: bool) -> Result<Vec<String>> {
         let engine = self.address.engine();
         let grantee = Grantee::parse(engine, grantee)?;
-        // What is granted is what this program's migrations have made.
+        // The rights are on what this program's migrations have made.
         if role != Role::Owner && engine != Engine::Sqlite {
             gate(self.schema().await?.as_ref())?;
         }
@@ -89,7 +89,7 @@ impl Migrator {
     }
 }
 
-/// Who is to have a role.
+/// A user who is to have a role.
 pub(super) struct Grantee {
     pub name: String,
     /// On MySQL and MariaDB, where it is a user.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::store::Address;
 use crate::store::mysql::{connect, error};
 
-/// How often the holder says that it is alive, and the pause between two looks of who waits.
+/// The time between two signs that the holder is alive, and between two looks of those who wait.
 const SIGN: Duration = Duration::from_secs(1);
 
 /// Without a sign for so long the holder on another node counts as gone.

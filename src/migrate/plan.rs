@@ -11,7 +11,7 @@ use crate::store::Engine;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) const HISTORY: &str = "tallygate_schema_history";
 
-/// What introduces the file of a routine in a migration: for the database a comment.
+/// The comment that names the file of a routine in a migration.
 const INSTALL: &str = "-- install ";
 
 macro_rules! files {
@@ -71,11 +71,11 @@ const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "zone_txn_id_make.sql" "zone_unchecked.sql" "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql"
     "zone_window.sql" "zone_window_before.sql" "zone_window_reached.sql");
 
-/// What one release migrates to: its migrations in order, and the routines in force.
+/// The plan of one release: its migrations in order, and the routines in force.
 ///
 /// A released migration never changes, but the routines that it names do. So it is checksummed as its file stands, with
 /// names in it; and a routine is installed where a migration names it for the last time, after the tables that it was
-/// written for. Whoever has that migration has the text.
+/// written for. A database that has that migration has the text.
 #[derive(Clone)]
 pub(crate) struct Plan {
     migrations: Vec<(Text, Text)>,
@@ -131,8 +131,8 @@ impl Plan {
         self.migrations.last().is_some_and(|(_, last)| last == text)
     }
 
-    /// What is run where refinery hands over this text: a migration's with its routines in place, or what refinery
-    /// itself records, as it is.
+    /// The parts that are run where refinery hands over this text: a migration's with its routines in place, or
+    /// what refinery itself records, as it is.
     pub fn parts(&self, text: &str) -> Vec<Part> {
         let own = |sql: &str| Part { routine: None, sql: sql.to_owned() };
         let Some(at) = self.migrations.iter().position(|(_, own)| own == text) else {
@@ -192,7 +192,7 @@ fn install(path: &str, text: &str) -> Part {
     Part { routine: Some(name.to_owned()), sql }
 }
 
-/// What a routine is for: the first lines of its file, which the database tells as its comment.
+/// The purpose of a routine: the first lines of its file, which the database tells as its comment.
 fn purpose(name: &str, text: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix("-- "));
     let says = lines.collect::<Vec<_>>().join(" ");
@@ -275,8 +275,8 @@ mod tests {
         lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once("  ")).collect()
     }
 
-    /// What of these files breaks what was released. Of a migration every hash holds; of a routine the last one is that of
-    /// the last release, and another text must be named by a migration that is not released yet.
+    /// The names of these files that break what was released. Of a migration every hash holds; of a routine the last
+    /// one is that of the last release, and another text must be named by a migration that is not released yet.
     fn broken(files: &[(&str, &str)], released: &[(&str, &str)]) -> Vec<String> {
         let hash =
             |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -314,7 +314,7 @@ mod tests {
     fn what_was_released_is_as_it_was() {
         let broken = broken(&files(), &released());
         assert!(broken.is_empty(), "{}", broken.join("\n"));
-        // What is about to be released is pinned.
+        // A release that is about to be made is pinned.
         if !env!("CARGO_PKG_VERSION").ends_with("-dev") {
             let pinned: BTreeSet<_> = released().into_iter().map(|(_, path)| path).collect();
             let missing: Vec<_> = files().into_iter().filter(|(path, _)| !pinned.contains(path)).collect();

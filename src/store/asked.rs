@@ -1,4 +1,4 @@
-//! What a store is asked: checks, actions, settings, pages of the ledger.
+//! The questions that a store is asked: checks, actions, settings, pages of the ledger.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub(crate) struct Request {
     pub record: bool,
     /// It may take from the reserve.
     pub critical: bool,
-    /// Whom it is about, where members are counted.
+    /// The member that it is about, where members are counted.
     pub member: Option<String>,
     /// A reservation, which ends by itself after so long.
     pub ttl_us: Option<i64>,
@@ -48,7 +48,7 @@ impl Request {
         (self.zone_id, self.key.clone())
     }
 
-    /// What its row says in the column `member`.
+    /// The text of its row in the column `member`.
     pub fn about(&self) -> Option<&str> {
         self.member.as_deref().or(self.shape.as_deref())
     }
@@ -70,7 +70,7 @@ pub(crate) struct Taking {
     pub zone_id: i32,
     pub key: String,
     pub txn: Uuid,
-    /// As many as that, if they are to be had.
+    /// The units that are taken, if they are to be had.
     pub wants: i64,
     /// An attempt before may have taken them.
     pub again: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Action {
     pub what: What,
     /// Why.
     pub note: Option<String>,
-    /// Who.
+    /// The person who does it.
     pub actor: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl What {
 pub(crate) struct StoredItem {
     pub item: Item,
     pub payload: Option<String>,
-    /// What its row says of the payload.
+    /// The part of the payload that its row says.
     pub recorded: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Took {
     pub zone_version: i32,
 }
 
-/// What a check of a transaction spent in one bucket.
+/// The charge of a transaction's check in one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Spending {
     pub zone: String,
@@ -173,7 +173,8 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// True when the zone is not so already. How the change to it treated buckets is not what a zone is.
+    /// True when the zone is not so already. The way in which a change treated buckets is no part of what a
+    /// zone is.
     ///
     /// # Errors
     /// Invalid: what is held in its buckets would become something else.
@@ -197,7 +198,7 @@ impl Setting {
     }
 }
 
-/// What became of a zone that was to be removed.
+/// The result for a zone that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneRemoved {
     Removed,
@@ -285,7 +286,7 @@ pub(crate) struct StoredHead {
     pub row_hash: Hash,
     /// The database that has the bucket now.
     pub moved_to: Option<String>,
-    /// What its settlements taught.
+    /// The shapes that its settlements taught.
     pub shapes: Vec<Shape>,
 }
 
@@ -305,7 +306,7 @@ pub(crate) struct Chained {
     pub clock: Vec<ClockSpan>,
 }
 
-/// What is known of a zone before it is asked.
+/// The facts of a zone that are known before it is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub id: i32,
@@ -319,7 +320,7 @@ pub(crate) struct Found {
     pub policy: Option<Policy>,
 }
 
-/// What a database says of its schema.
+/// The word of a database about its schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Schema {
     /// The number of the last migration.

@@ -1,14 +1,14 @@
 //! Connections that send at once.
 //!
-//! sqlx 0.9.0 opens its sockets without TCP_NODELAY. What leaves in several pieces, as every long statement does that is encrypted,
-//! then waits for the server's delayed acknowledgement between them: up to 40 ms. sqlx shows nobody its socket, but Linux
-//! gives a process another handle of what it has open.
+//! sqlx 0.9.0 opens its sockets without TCP_NODELAY. A message that leaves in several pieces, as every long statement
+//! does that is encrypted, then waits for the server's delayed acknowledgement between them: up to 40 ms. sqlx shows
+//! nobody its socket, but Linux gives a process another handle of what it has open.
 
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{SocketAddrAny, getpeername};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// So many open files are looked at for each new connection; of those past them nothing is set.
+/// The number of open files that are looked at for each new connection; of those past them nothing is set.
 const FILES: usize = 4_096;
 
 /// Lets the sockets of this process that lead to this port send at once, whoever opened them. Where the system does not

@@ -69,7 +69,7 @@ pub(super) fn pool_options<DB: Database>(most: u32, port: u16) -> PoolOptions<DB
         .max_connections(most)
         .test_before_acquire(false)
         .after_connect(move |_, _| {
-            // What it sends need not wait, where that can be had.
+            // Its messages need not wait, where that can be had.
             #[cfg(target_os = "linux")]
             super::at_once::send_to(port);
             #[cfg(not(target_os = "linux"))]
@@ -133,18 +133,18 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
-    /// How one connects to the server that is worked with.
+    /// The options for connecting to the server that is worked with.
     #[cfg(feature = "postgres")]
     pub fn options(&self) -> <DB::Connection as Connection>::Options {
         (*self.current().pool.connect_options()).clone()
     }
 
-    /// How many connections there may be.
+    /// The most connections that there may be.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// How many are in a call, and how many are open beside them.
+    /// The number that are in a call, and the number that are open beside them.
     pub fn in_use_and_idle(&self) -> (u32, u32) {
         let Current { pool, shelf, .. } = self.current();
         let open = pool.size();

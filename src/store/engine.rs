@@ -54,10 +54,10 @@ pub(super) type Charged = (i64, i64, i64);
 
 /// A database as the engine uses it, for one call.
 pub(super) trait Session {
-    /// What there is of some buckets, at one reading of the database's clock.
+    /// The state of some buckets, at one reading of the database's clock.
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held>;
 
-    /// What the rows of buckets that have any say to questions, one answer each; None where the rows are not there.
+    /// The answers of rows to questions, of buckets that have any; None where the rows are not there.
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>>;
 
     /// The first rows of buckets from a time on, at most so many of each.
@@ -66,7 +66,7 @@ pub(super) trait Session {
     /// The leases of a bucket of capacity that have not been replaced; some may have ended.
     async fn leases(&mut self, name: Name<'_>) -> Result<Vec<Standing>>;
 
-    /// What is known of the shapes of requests in a bucket; some of it may be too old.
+    /// The knowledge of the shapes of requests in a bucket; some of it may be too old.
     async fn shapes(&mut self, name: Name<'_>) -> Result<Vec<Shape>>;
 
     /// Appends rows and moves heads, and says of each bucket whether it was where it was held.
@@ -82,7 +82,7 @@ async fn append_together(session: &mut impl Session, mut writing: Writing<'_>, w
     Ok(())
 }
 
-/// What a call wants to know before anything else.
+/// The facts that a call wants to know before anything else.
 pub(super) struct Wanted<'w> {
     /// Each bucket once, in the byte order of their names.
     pub names: &'w [Name<'w>],
@@ -94,7 +94,7 @@ pub(super) struct Wanted<'w> {
     pub window_us: i64,
 }
 
-/// What a database holds.
+/// The state of buckets that a database holds.
 #[derive(Default)]
 pub(super) struct Held {
     /// Its clock.
@@ -131,7 +131,7 @@ pub(super) struct Asked<'a> {
     pub question: Question,
 }
 
-/// What the core, or the engine, asks of a bucket's rows.
+/// A question of the core, or of the engine, to a bucket's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// What was spent in all before a time that is not after the last row's?
@@ -177,7 +177,7 @@ pub(super) struct Search {
     pub until_us: i64,
 }
 
-/// What became of rows.
+/// The result of appending rows.
 pub(super) struct Appended {
     /// The database's clock, where it is another than ours.
     pub now_us: Option<i64>,
@@ -185,7 +185,7 @@ pub(super) struct Appended {
     pub fates: Vec<Fate>,
 }
 
-/// What became of the rows of a bucket.
+/// The fate of the rows of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// They are in the ledger.

@@ -13,9 +13,9 @@ use crate::error::Result;
 pub struct Erased {
     /// The zone.
     pub zone: String,
-    /// What stands in the place of the key: `erased:` and the hash that the bucket's chain begins with.
+    /// The text in the place of the key: `erased:` and the hash that the bucket's chain begins with.
     pub key: String,
-    /// How many rows of the ledger the bucket has.
+    /// The number of ledger rows of the bucket.
     pub rows: u64,
     /// When, by the database's clock.
     pub erased_at: DateTime<Utc>,
@@ -41,12 +41,12 @@ pub(crate) struct Erasing<'e> {
 }
 
 impl Erasing<'_> {
-    /// What is recorded of it, when so many rows have the tombstone in the place of the key.
+    /// The record of it, when so many rows have the tombstone in the place of the key.
     pub(super) fn removing<'r>(&'r self, tombstone: &'r str, rows: u64) -> Removing<'r> {
         Removing::Erase { key: tombstone, rows, by: self.by, note: self.note }
     }
 
-    /// What is told of it.
+    /// The account of it.
     pub(super) fn told(&self, tombstone: String, rows: u64, removal: Removal) -> Erased {
         let Removal { removed_at, login, .. } = removal;
         Erased { zone: self.zone.to_owned(), key: tombstone, rows, erased_at: removed_at, login }

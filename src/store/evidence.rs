@@ -1,4 +1,4 @@
-//! What checkpoints, proofs and exports read of the ledger.
+//! The reads of checkpoints, proofs and exports.
 
 use chrono::{DateTime, Utc};
 
@@ -6,10 +6,10 @@ use crate::chain::{Hash, Salt};
 use crate::decide::Exception;
 use crate::entry::LedgerRow;
 
-/// How many buckets a page of heads has, unless it is the last.
+/// The number of buckets of a page of heads, unless it is the last.
 pub(crate) const HEADS: usize = 1_000;
 
-/// How many rows a page of evidence has, unless it is the last.
+/// The number of rows of a page of evidence, unless it is the last.
 pub(crate) const ROWS: usize = 2_000;
 
 /// A bucket as it stood at a time.

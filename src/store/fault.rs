@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::Error;
 
-/// What a database's own code means.
+/// The meaning of a database's own code.
 pub(super) enum Fault {
     /// The request is wrong; the database's message says how.
     Invalid,
@@ -70,7 +70,7 @@ pub(super) fn translate(
     translated.caused_by(error)
 }
 
-/// What stands behind the error of a bucket that was moved to another database: its name.
+/// The source of the error of a bucket that was moved to another database: its name.
 #[derive(Debug)]
 struct Elsewhere(String);
 
@@ -99,7 +99,7 @@ pub(crate) fn moved_to(error: &Error) -> Option<&str> {
     source.map(|Elsewhere(to)| to.as_str())
 }
 
-/// True of what passes when the server itself told it, and so took the call back. What became of a call whose connection
+/// True of what passes when the server itself told it, and so took the call back. The fate of a call whose connection
 /// broke is not known.
 pub(crate) fn was_taken_back(error: &Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref());
@@ -133,7 +133,7 @@ fn is_of_a_node(_: &dyn sqlx::error::DatabaseError) -> bool {
     false
 }
 
-/// What every call on a database without our tables and routines ends with.
+/// The error of every call on a database without our tables and routines.
 pub(super) fn unmigrated() -> Error {
     Error::schema("the database has no tallygate schema; run: tallygate migrate")
 }

@@ -23,10 +23,10 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The pause before all are asked again when none of them was the right one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether an earlier server of the list is back.
+/// The time between two looks whether an earlier server of the list is back.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What a server does.
+/// The part that a server plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It takes writes.
@@ -38,11 +38,11 @@ pub(super) enum Standing {
 }
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
-/// What a server says of itself, and the connection on which it did.
+/// The answer of a server about itself, and the connection on which it gave it.
 type Answer<DB> = Result<(Standing, <DB as Database>::Connection)>;
 type Asked<'c> = Pin<Box<dyn Future<Output = Result<Standing>> + Send + 'c>>;
 
-/// What a kind of database knows of its servers.
+/// The knowledge that a kind of database has of its servers.
 pub(super) struct Server<DB: Database> {
     pub options: fn(&Address) -> Result<Options<DB>>,
     pub pool: fn(Options<DB>, u32) -> Pool<DB>,

@@ -425,7 +425,7 @@ impl Copying<'_> {
 /// Both must know the zone by the same number, and each version of it with the same policy from the same time on.
 async fn same_zone(from: &Store, to: &Store, moving: &Moving<'_>) -> Result<()> {
     let Moving { zone_id, zone, from: from_name, to: to_name, .. } = *moving;
-    // Who was logged in is each database's own.
+    // The name of the user who was logged in is each database's own.
     let nameless = |versions: Vec<ZoneVersion>| -> Vec<_> {
         versions.into_iter().map(|version| ZoneVersion { login: None, ..version }).collect()
     };
@@ -443,7 +443,7 @@ async fn same_zone(from: &Store, to: &Store, moving: &Moving<'_>) -> Result<()> 
     )))
 }
 
-/// What a row leaves behind, as far as the row says it.
+/// The head that a row leaves behind, as far as the row says it.
 fn left_by(row: &LedgerRow) -> Head {
     let LedgerRow { seq, at_us, spent_total, level, zone_version, strikes, .. } = *row;
     Head { seq, last_us: at_us, spent_total, level, zone_version, strikes, ..Head::default() }

@@ -286,7 +286,7 @@ fn text(row: &MySqlRow, column: &str) -> Result<String> {
     text_if(row, column)?.ok_or_else(|| Error::database(format!("{column} is missing")))
 }
 
-/// What is compared byte by byte is kept as bytes.
+/// A text that is compared byte by byte is kept as bytes.
 fn text_if(row: &MySqlRow, column: &str) -> Result<Option<String>> {
     let bytes: Option<Vec<u8>> = row.try_get(column).map_err(error)?;
     let text = bytes.map(String::from_utf8).transpose();

@@ -1,4 +1,4 @@
-//! What the audit reads: each call a statement of its own, which takes no lock.
+//! The reads of the audit: each call a statement of its own, which takes no lock.
 
 use std::time::Duration;
 
@@ -59,17 +59,17 @@ impl Store {
         each!(self, s => s.heads_removed(zone_id).await)
     }
 
-    /// What owners removed from the ledger of a zone, after a place: a page, in order.
+    /// Removals by owners from the ledger of a zone, after a place: a page, in order.
     pub async fn removals(&self, zone_id: i32, after: i64) -> Result<Vec<Removal>> {
         each!(self, s => s.removals(zone_id, after).await)
     }
 
-    /// What a bucket holds, and the seq of its head at that moment; 0 without a head.
+    /// The holds of a bucket, and the seq of its head at that moment; 0 without a head.
     pub async fn bucket_holds(&self, bucket: &Bucket) -> Result<(i64, Vec<Hold>)> {
         each!(self, s => s.bucket_holds(bucket).await)
     }
 
-    /// How much is in a queue, and the seq of its head at that moment; 0 without a head.
+    /// The load of a queue, and the seq of its head at that moment; 0 without a head.
     pub async fn bucket_load(&self, bucket: &Bucket) -> Result<(i64, Load)> {
         each!(self, s => s.bucket_load(bucket).await)
     }
@@ -94,7 +94,7 @@ impl Store {
         each!(self, s => s.now().await)
     }
 
-    /// How far behind a replica shows its data; None where it does not tell, and of what is none.
+    /// The delay of a replica; None where it does not tell, and of a server that is none.
     pub async fn behind(&self) -> Result<Option<Duration>> {
         each!(self, s => s.behind().await)
     }

@@ -1,11 +1,11 @@
-//! What owners removed from the ledger: a chain of its own for each zone, to which upkeep and erasures append.
+//! Removals by owners from the ledger: a chain of its own for each zone, to which upkeep and erasures append.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use crate::chain::{self, Hash};
 
-/// How many removals a page has, unless it is the last.
+/// The number of removals of a page, unless it is the last.
 pub(crate) const REMOVALS: usize = 1_000;
 
 /// A removal as it is stored.
@@ -36,7 +36,7 @@ pub(super) enum Removing<'r> {
     Erase { key: &'r str, rows: u64, by: &'r str, note: &'r str },
 }
 
-/// What a removal follows, and who is logged in.
+/// The removal that one follows, and the user who is logged in.
 pub(super) struct Before {
     pub last: Option<(i64, Hash)>,
     pub removed_at: DateTime<Utc>,

@@ -34,7 +34,7 @@ macro_rules! decision {
     }};
 }
 
-/// What an action recorded, from a row of the routines.
+/// The record of an action, from a row of the routines.
 macro_rules! recorded {
     ($row:ident, $action:ident) => {
         Ok(Recorded {
@@ -99,7 +99,7 @@ macro_rules! bind_which {
     }};
 }
 
-/// What was given with an item of a queue.
+/// The payload that was given with an item of a queue.
 macro_rules! stored {
     ($row:ident) => {
         Ok(Stored {
@@ -110,7 +110,7 @@ macro_rules! stored {
     };
 }
 
-/// How important what a row asks is.
+/// The importance of what a row asks.
 macro_rules! band {
     ($row:ident) => {{
         let band: Option<i16> = get!($row, "band");
@@ -260,7 +260,7 @@ macro_rules! bind_action {
     }};
 }
 
-/// How zones are read, by the statements that stand beside the caller.
+/// The reads of zones, by the statements that stand beside the caller.
 macro_rules! zone_reads {
     ($store:ident, $row:ty) => {
         impl $store {
@@ -342,7 +342,7 @@ macro_rules! keep_version {
     }};
 }
 
-/// What `zone_charges` tells.
+/// The columns of `zone_charges`.
 macro_rules! spending {
     ($row:ident) => {
         Ok(Spending {
@@ -355,7 +355,7 @@ macro_rules! spending {
     };
 }
 
-/// What `check_velocity` tells.
+/// The columns of `check_velocity`.
 macro_rules! velocity {
     ($row:ident) => {
         Ok(Velocity {

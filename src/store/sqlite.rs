@@ -62,7 +62,7 @@ use engine::Session;
 use place::Place;
 use relaxed::Relaxed;
 
-/// How long SQLite itself waits for another process before a call is tried again.
+/// The time for which SQLite itself waits for another process before a call is tried again.
 pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
 
 /// A pool of connections to one file.
@@ -458,7 +458,7 @@ fn options(address: &Address) -> Result<SqliteConnectOptions> {
         // would be slower again, since it grows for longer before it is written over.
         .pragma("cache_size", "-65536")
         .pragma("wal_autocheckpoint", "4000")
-        // What a statement that fails half-way would put back: kept in memory, not in a file.
+        // The pages that a statement that fails half-way would put back: kept in memory, not in a file.
         .pragma("temp_store", "memory")
         .log_statements(log::LevelFilter::Trace))
 }

@@ -150,7 +150,7 @@ macro_rules! stored_item {
     }};
 }
 
-/// What a bucket holds, and the seq of its head.
+/// The holds of a bucket, and the seq of its head.
 macro_rules! stored_holds {
     ($rows:ident) => {{
         let (mut head_seq, mut holds) = (0, Vec::new());
@@ -196,7 +196,7 @@ macro_rules! chained_versions {
     }};
 }
 
-/// What an owner removed, from a row of `zone_removal`.
+/// The removal by an owner, from a row of `zone_removal`.
 macro_rules! removal {
     ($row:ident) => {
         Ok(Removal {
@@ -215,7 +215,7 @@ macro_rules! removal {
     };
 }
 
-/// What a removal follows, from a row of `removal/last.sql`.
+/// The removal that one follows, from a row of `removal/last.sql`.
 macro_rules! before_removal {
     ($row:ident) => {{
         let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
@@ -276,7 +276,8 @@ macro_rules! evidence {
     }};
 }
 
-/// What the audit reads of a store, by the statements that stand beside the caller: each page a statement of its own.
+/// The reads of the audit from a store, by the statements that stand beside the caller: each page a statement of its
+/// own.
 macro_rules! ledger_reads {
     ($store:ident, $row:ty) => {
         impl $store {

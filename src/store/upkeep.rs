@@ -10,7 +10,7 @@ use super::removal::Removing;
 use crate::error::{Error, Result};
 use crate::zone::{RunningBuckets, ZoneVersion};
 
-/// What upkeep does, see [`Owner::maintain`](crate::schema::Owner::maintain).
+/// The settings of upkeep, see [`Owner::maintain`](crate::schema::Owner::maintain).
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,7 @@ impl Upkeep {
     }
 }
 
-/// What upkeep did, or would do.
+/// The account of what upkeep did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Maintained {
@@ -93,7 +93,7 @@ impl Maintained {
     }
 }
 
-/// How upkeep stands, see [`Auditor::maintenance`](crate::audit::Auditor::maintenance).
+/// The state of upkeep, see [`Auditor::maintenance`](crate::audit::Auditor::maintenance).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Maintenance {
@@ -119,7 +119,7 @@ impl Maintenance {
     }
 }
 
-/// What is known of a zone besides its versions.
+/// The facts of a zone besides its versions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub zone_id: i32,
@@ -226,14 +226,14 @@ impl Going {
         }
     }
 
-    /// What is recorded of each zone, before the first row goes.
+    /// The record of each zone's removals, before the first row goes.
     pub(super) fn removing(&self, cut_at: DateTime<Utc>) -> impl Iterator<Item = (i32, Removing<'static>)> {
         let zones = self.0.iter();
         zones.map(move |(id, &(buckets, rows))| (*id, Removing::Drop { cut_at, buckets, rows }))
     }
 }
 
-/// Somebody else is at it. How long ago one came to its end tells whether that is as usual.
+/// Somebody else is at it. The time since one came to its end tells whether that is as usual.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn elsewhere(finished: Option<DateTime<Utc>>) -> Error {
     let last = match finished {

@@ -28,7 +28,7 @@ impl Engine {
 /// Which of an address's servers is worked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// Whichever answers.
+    /// The first server that answers.
     Any,
     /// One that takes writes.
     Primary,
@@ -51,8 +51,8 @@ impl Address {
             "mysql" | "mariadb" => Engine::MySql,
             "sqlite" => Engine::Sqlite,
             _ => {
-                // What stands before the first colon may itself be a secret, so it is not repeated
-                // unless it looks like a scheme.
+                // The text before the first colon may itself be a secret, so it is not repeated unless it
+                // looks like a scheme.
                 let shown = if !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) {
                     format!("database scheme {scheme:?} is not known")
                 } else {

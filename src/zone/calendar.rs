@@ -31,7 +31,7 @@ const DAY_US: i64 = 86_400 * SECOND_US;
 pub struct Calendar {
     /// The length of a period.
     pub unit: CalendarUnit,
-    /// Whose clock.
+    /// The time zone whose clock it is.
     pub time_zone: TimeZoneName,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct ClockSpan {
     pub ends_us: i64,
     /// Added to UTC, it gives what the clock shows.
     pub offset_us: i64,
-    /// What the clock has shown by the beginning of the span, where it was set back: until it shows more, time
-    /// stands still.
+    /// The latest time that the clock has shown by the beginning of the span, where it was set back: until it
+    /// shows more, time stands still.
     pub shown_us: i64,
 }
 
@@ -66,7 +66,7 @@ impl Calendar {
     /// The period that a time is in: its first microsecond, and that of the next period.
     pub(crate) fn period(self, at_us: i64) -> (i64, i64) {
         thread_local! {
-            /// What was asked last is asked again, several times in each decision.
+            /// The last question is asked again, several times in each decision.
             static LAST: Cell<Option<(Calendar, (i64, i64))>> = const { Cell::new(None) };
         }
         match LAST.get() {

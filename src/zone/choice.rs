@@ -1,8 +1,8 @@
-//! What a policy chooses, each by its name.
+//! The choices of a policy, each by its name.
 
 use crate::names::names;
 
-/// How a zone counts.
+/// The algorithms by which a zone counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -33,7 +33,7 @@ pub enum Algorithm {
     Queue,
 }
 
-/// How long an answer waits for the disk.
+/// The wait of an answer for the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
@@ -44,7 +44,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// What a flood of blocked checks leaves in the ledger.
+/// The rows that a flood of blocked checks leaves in the ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockedRows {
@@ -55,7 +55,7 @@ pub enum BlockedRows {
     Coalesced,
 }
 
-/// What becomes of a decision.
+/// The use that is made of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -68,7 +68,7 @@ pub enum Mode {
     Off,
 }
 
-/// What is answered when the database does not answer.
+/// The answer that is given while the database does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
@@ -79,15 +79,15 @@ pub enum OnOutage {
     Open,
 }
 
-/// What a change of policy does to the buckets that are in use.
+/// The effect of a change of policy on the buckets that are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunningBuckets {
     /// Windows judge what was spent by the new policy; a level keeps its tokens, up to the new capacity.
     #[default]
     AsIs,
-    /// What was used of the old limit is used of the new one in the same proportion. A window takes that as one charge,
-    /// made at the time of the change. What is held by members and slots stays as it is.
+    /// The used part of the old limit is used of the new one in the same proportion. A window takes that as one charge,
+    /// made at the time of the change. Members and slots that are held stay as they are.
     Proportional,
     /// As if nothing had been spent before.
     Reset,
@@ -141,7 +141,7 @@ pub(crate) enum Family {
     Window,
     /// A level in the bucket's head.
     Level,
-    /// What is held, each with an end of its own.
+    /// Holds are counted, each with an end of its own.
     Held,
 }
 

@@ -17,10 +17,10 @@ impl Policy {
     /// For how long at most (1 µs to less than the window) a process may decide checks of a bucket by itself, with units that
     /// it took of it before; None for never. Only for sliding logs, fixed windows, token buckets and leaky buckets.
     ///
-    /// The limit still holds in every window. What makes up for it: a sliding log counts a window that is longer by that, and
-    /// the burst of a token bucket or leaky bucket is less by what flows in meanwhile, which
-    /// [`window_us`](Self::window_us), [`burst`](Self::burst) and [`limit`](Self::limit) tell from then on. What was asked for
-    /// is told by [`asked`](Self::asked), and by JSON.
+    /// The limit still holds in every window. Something makes up for it: a sliding log counts a window that is longer
+    /// by that, and the burst of a token bucket or leaky bucket is less by what flows in meanwhile, which
+    /// [`window_us`](Self::window_us), [`burst`](Self::burst) and [`limit`](Self::limit) tell from then on. The policy
+    /// that was asked for is told by [`asked`](Self::asked), and by JSON.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -58,7 +58,8 @@ impl Policy {
         self.counting(self.window_us().saturating_sub(longer_us), burst, None)
     }
 
-    /// What so many microseconds of local decisions make the window longer, and the burst less.
+    /// The price of so many microseconds of local decisions: the time by which the window is longer, and the
+    /// units by which the burst is less.
     fn price(&self, local_us: i64) -> (i64, i64) {
         let local_us = local_us.clamp(0, WINDOW_US_MAX);
         match self.algorithm() {
@@ -68,7 +69,7 @@ impl Policy {
         }
     }
 
-    /// What flows into a level in so many microseconds, rounded up: ⌈R t / W⌉.
+    /// The tokens that flow into a level in so many microseconds, rounded up: ⌈R t / W⌉.
     pub(crate) fn flows_in(&self, us: i64) -> i64 {
         let (per_us, per_token) = self.units();
         let per_token = i128::from(per_token.max(1));

@@ -1,4 +1,4 @@
-//! How much a zone admits.
+//! The policy of a zone: how much it admits.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::rules::{BanRule, Limit, micros, validate_rate, validate_time};
 use super::sharing::{Share, Sharing};
 use crate::error::{Error, Result};
 
-/// How much a zone admits, and what is done around it.
+/// A policy: how much a zone admits, and what is done around it.
 ///
 /// The constructors refuse what cannot be decided exactly. Options are set by the `with_…` methods; those that do not
 /// go together are refused where the policy is stored, by [`Operator::set_zone`](crate::policy::Operator::set_zone).
@@ -207,8 +207,8 @@ impl Policy {
         Self::new(Algorithm::TokenBucket, rate, window, burst)
     }
 
-    /// A bucket of `burst` units (1 to 2^40; `None` means `rate`) that drains at `rate` units (1 to 2^40) per `window` (1 µs
-    /// to 10 years); a check that would overflow it is blocked. What fits in integers is bounded as for
+    /// A bucket of `burst` units (1 to 2^40; `None` means `rate`) that drains at `rate` units (1 to 2^40) per `window`
+    /// (1 µs to 10 years); a check that would overflow it is blocked. The numbers must fit in integers, as those of
     /// [`token_bucket`](Self::token_bucket).
     ///
     /// # Errors
@@ -452,9 +452,9 @@ impl Policy {
         let keeps = self.calendar.is_some() || self.slots.is_some();
         let window_us = if keeps { self.window_us } else { limit.window_us };
         let burst = burst.filter(|_| self.algorithm.family() == Family::Level);
-        // What somebody has written into the database by hand may be no divisor.
+        // A number that somebody has written into the database by hand may be no divisor.
         let [per_us, per_token] = [rate, limit.window_us].map(|number| (number / gcd.max(1)).max(1));
-        // What a process took would need more than such a limit has: see `local.rs`.
+        // The units that a process took would need more than such a limit has: see `local.rs`.
         Self { rate, window_us, burst, local_us: None, per_us, per_token, ..*self }
     }
 
@@ -464,7 +464,7 @@ impl Policy {
         Self { window_us, burst, local_us, per_us: self.rate / gcd, per_token: window_us / gcd, ..self }
     }
 
-    /// How many slots a sliding counter has.
+    /// Sets the number of slots that a sliding counter has.
     #[must_use]
     pub fn with_slots(self, slots: Option<i32>) -> Self {
         Self { slots: slots.or(self.slots), ..self }
@@ -482,13 +482,13 @@ impl Policy {
         Self { soft_rate, ..self }
     }
 
-    /// How much of the limit only critical checks may take, 0 to one below the limit.
+    /// Sets the part of the limit that only critical checks may take, 0 to one below the limit.
     #[must_use]
     pub fn with_reserve(self, reserve: i64) -> Self {
         Self { reserve, ..self }
     }
 
-    /// What becomes of a decision; without this [`Mode::Enforce`].
+    /// Sets the use that is made of a decision; without this [`Mode::Enforce`].
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -507,31 +507,32 @@ impl Policy {
         Self { ban, ..self }
     }
 
-    /// What is answered when the database does not answer; without this [`OnOutage::Closed`].
+    /// Sets the answer that is given while the database does not answer; without this [`OnOutage::Closed`].
     #[must_use]
     pub fn with_on_outage(self, on_outage: OnOutage) -> Self {
         Self { on_outage, ..self }
     }
 
-    /// What the change to this policy does to buckets in use; without this [`RunningBuckets::AsIs`].
+    /// Sets the effect of the change to this policy on buckets in use; without this [`RunningBuckets::AsIs`].
     #[must_use]
     pub fn with_running_buckets(self, running_buckets: RunningBuckets) -> Self {
         Self { running_buckets, ..self }
     }
 
-    /// How long an answer waits; without this [`Durability::Durable`]. MySQL and MariaDB have no other.
+    /// Sets the wait of an answer for the disk; without this [`Durability::Durable`]. MySQL and MariaDB have
+    /// no other.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
-    /// What a flood of blocked checks leaves in the ledger; without this [`BlockedRows::Each`].
+    /// Sets the rows that a flood of blocked checks leaves in the ledger; without this [`BlockedRows::Each`].
     #[must_use]
     pub fn with_blocked_rows(self, blocked_rows: BlockedRows) -> Self {
         Self { blocked_rows, ..self }
     }
 
-    /// How capacity is shared among clients; None keeps what the algorithm has.
+    /// Sets the way in which capacity is shared among clients; None keeps what the algorithm has.
     #[must_use]
     pub fn with_sharing(self, sharing: Option<Sharing>) -> Self {
         Self { sharing: sharing.or(self.sharing), ..self }
@@ -542,13 +543,13 @@ impl Policy {
         Self { local_us, ..self }
     }
 
-    /// How much waits in a queue, and how often; None keeps what the algorithm has.
+    /// Sets the bounds of a queue: its backlog, and the number of takes; None keeps what the algorithm has.
     #[must_use]
     pub fn with_queueing(self, queueing: Option<Queueing>) -> Self {
         Self { queueing: queueing.or(self.queueing), ..self }
     }
 
-    /// How it counts.
+    /// The algorithm by which it counts.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -583,12 +584,12 @@ impl Policy {
         self.soft_rate
     }
 
-    /// How much only critical checks may take.
+    /// The part of the limit that only critical checks may take.
     pub fn reserve(&self) -> i64 {
         self.reserve
     }
 
-    /// What becomes of a decision.
+    /// The use that is made of a decision.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -603,27 +604,27 @@ impl Policy {
         self.ban
     }
 
-    /// What is answered when the database does not answer.
+    /// The answer that is given while the database does not answer.
     pub fn on_outage(&self) -> OnOutage {
         self.on_outage
     }
 
-    /// What the change to this policy did to buckets in use.
+    /// The effect that the change to this policy had on buckets in use.
     pub fn running_buckets(&self) -> RunningBuckets {
         self.running_buckets
     }
 
-    /// How long an answer waits.
+    /// The wait of an answer for the disk.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// What a flood of blocked checks leaves in the ledger.
+    /// The rows that a flood of blocked checks leaves in the ledger.
     pub fn blocked_rows(&self) -> BlockedRows {
         self.blocked_rows
     }
 
-    /// How capacity is shared among clients; None for what is no capacity.
+    /// The way in which capacity is shared among clients; None for what is no capacity.
     pub fn sharing(&self) -> Option<Sharing> {
         self.sharing
     }
@@ -633,7 +634,7 @@ impl Policy {
         self.local_us
     }
 
-    /// How much waits in a queue, and how often; None for what is no queue.
+    /// The bounds of a queue: its backlog, and the number of takes; None for what is no queue.
     pub fn queueing(&self) -> Option<Queueing> {
         self.queueing
     }
@@ -643,7 +644,7 @@ impl Policy {
         if self.algorithm == Algorithm::Uniform { 1 } else { self.burst.unwrap_or(self.rate) }
     }
 
-    /// What a microsecond adds to a level, and how much of a level is a token.
+    /// The units that a microsecond adds to a level, and the units of a token.
     pub(crate) fn units(&self) -> (i64, i64) {
         (self.per_us, self.per_token)
     }

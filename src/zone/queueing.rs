@@ -1,4 +1,4 @@
-//! How much waits in a queue, and how often an item of it is taken.
+//! The bounds of a queue: its backlog, and the number of times that an item is taken.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 /// The most takes after which an item can be dead.
 const TAKES_MAX: i32 = 1_000;
 
-/// What bounds the queues of a zone, besides their pace.
+/// The bounds of the queues of a zone, besides their pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Queueing {
     /// The most units that wait in a queue or are taken: 1 to 2^40.
     pub backlog: i64,
-    /// How often an item is taken before it is dead: 1 to 1,000.
+    /// The number of times that an item is taken before it is dead: 1 to 1,000.
     pub max_takes: i32,
 }
 

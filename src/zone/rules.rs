@@ -1,4 +1,4 @@
-//! What stands around a policy: bans, and the limits of overrides. Their ranges.
+//! The rules around a policy: bans, and the limits of overrides. Their ranges.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ pub struct BanRule {
     pub after: i32,
     /// The time within which they must come: 1 µs to 10 years.
     pub within_us: i64,
-    /// How long the first ban takes: 1 µs to 10 years.
+    /// The length of the first ban: 1 µs to 10 years.
     pub for_us: i64,
-    /// What a repeated ban is lengthened by: 1 to 1,000.
+    /// The factor by which a repeated ban is longer: 1 to 1,000.
     pub factor: i32,
     /// The longest ban: `for_us` to 10 years.
     pub longest_us: i64,

@@ -1,4 +1,4 @@
-//! How the capacity of a resource is shared among the clients that want some of it.
+//! The sharing of a resource's capacity among the clients that want some of it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{UNITS_MAX, show_duration};
 use crate::error::{Error, Result};
 use crate::names::names;
 
-/// How the capacity of a resource is shared.
+/// The ways in which the capacity of a resource is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Share {
@@ -17,7 +17,8 @@ pub enum Share {
     None,
     /// Everybody has what he wants, up to the capacity each: the sum is not bounded.
     Static,
-    /// Who wants more than an equal share has that, and of what the others leave a part by how much more he wants.
+    /// A client that wants more than an equal share has that, and of what the others leave a part by how much more
+    /// it wants.
     Proportional,
     /// Weighted max-min fairness: nobody can have more unless somebody who has less by his weight has less still
     /// (Bertsekas and Gallager, Data Networks, 6.5.2).
@@ -32,16 +33,17 @@ names!(
     None "none", Static "static", Proportional "proportional", Fair "fair", Bands "bands",
 );
 
-/// How a zone of capacity hands it out.
+/// The way in which a zone of capacity hands it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sharing {
     /// By which rule.
     pub share: Share,
-    /// How often a client asks again: 1 µs to the length of a lease.
+    /// The time after which a client asks again: 1 µs to the length of a lease.
     pub refresh_us: i64,
-    /// What a client may use when it cannot ask, 0 to 2^40; None for the capacity by the number of clients.
+    /// The units that a client may use when it cannot ask, 0 to 2^40; None for the capacity by the number of
+    /// clients.
     pub safe_capacity: Option<i64>,
     /// By bands: what each band below the first has, if it wants it, before any band has more: 0 to the capacity. None for
     /// nothing: then a low band may starve.

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// What a policy is made of, as people write it: the flags of `tallygate zone set`, and the settings of a zone in a file.
+/// The parts of a policy, as people write them: the flags of `tallygate zone set`, and the settings of a zone in a
+/// file.
 ///
 /// Each has the same name and the same meaning in both. With the feature `clap` it is a group of arguments of a program of
 /// yours, too. [`policy`](Self::policy) tells what does not go together.
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 #[non_exhaustive]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Terms {
-    /// How much it admits per window, in the zone's unit: attempts, cents, members, slots, …
+    /// The limit per window, in the zone's unit: attempts, cents, members, slots, …
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", required = true, value_parser = parse_units, allow_negative_numbers = true))]
     pub rate: Option<i64>,
     /// Length of the window, with its unit: 60s, 15m, 24h, 30d
@@ -30,7 +31,7 @@ pub struct Terms {
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub per: Option<Duration>,
-    /// How it counts
+    /// The algorithm, which says how it counts
     #[cfg_attr(feature = "clap", arg(long, default_value = "sliding-log", value_enum))]
     #[serde(default = "sliding_log")]
     pub algorithm: Algorithm,
@@ -44,11 +45,11 @@ pub struct Terms {
     #[cfg_attr(feature = "clap", arg(long, value_name = "UNIT", value_enum))]
     #[serde(default)]
     pub calendar: Option<CalendarUnit>,
-    /// Whose calendar, such as Europe/Berlin [default: UTC]
+    /// The time zone of the calendar, such as Europe/Berlin [default: UTC]
     #[cfg_attr(feature = "clap", arg(long, value_name = "TZ", requires = "calendar"))]
     #[serde(default)]
     pub time_zone: Option<TimeZoneName>,
-    /// How long a slot of concurrency is held at most, instead of --per
+    /// The longest that a slot of concurrency is held, instead of --per
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -56,7 +57,7 @@ pub struct Terms {
     /// Allow with a warning from so much on
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
     pub soft_rate: Option<i64>,
-    /// How much of the limit only critical checks may take
+    /// The part of the limit that only critical checks may take
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value = "0", value_parser = parse_units, allow_negative_numbers = true))]
     #[serde(default)]
     pub reserve: i64,
@@ -76,12 +77,12 @@ pub struct Terms {
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub ban_within: Option<Duration>,
-    /// How long the ban takes
+    /// The length of the ban
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, requires = "ban_after", allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub ban_for: Option<Duration>,
-    /// What a repeated ban is lengthened by [default: 1]
+    /// The factor by which a repeated ban is longer [default: 1]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "F", requires = "ban_after", allow_negative_numbers = true)
@@ -96,12 +97,13 @@ pub struct Terms {
     #[cfg_attr(feature = "clap", arg(long, value_name = "FROM", requires = "ban_after", value_enum))]
     #[serde(default)]
     pub ban_from: Option<BanFrom>,
-    /// What services answer while the database does not: closed, an error; open, allowed and written to a journal
+    /// The answer of services while the database does not answer: closed, an error; open, allowed and written to
+    /// a journal
     #[cfg_attr(feature = "clap", arg(long, default_value = "closed", value_enum))]
     #[serde(default)]
     pub on_outage: OnOutage,
-    /// What this change does to buckets in use: as-is judges them by the new policy; proportional keeps the share
-    /// that they have used; reset forgets it
+    /// The effect of this change on buckets in use: as-is judges them by the new policy; proportional keeps the
+    /// share that they have used; reset forgets it
     #[cfg_attr(feature = "clap", arg(long, value_name = "HOW", default_value = "as-is", value_enum))]
     #[serde(default)]
     pub running_buckets: RunningBuckets,
@@ -114,16 +116,17 @@ pub struct Terms {
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS", default_value = "each", value_enum))]
     #[serde(default)]
     pub blocked_rows: BlockedRows,
-    /// How a zone of capacity shares it among clients [default: fair]
+    /// The way in which a zone of capacity shares it among clients [default: fair]
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     #[serde(default)]
     pub share: Option<Share>,
-    /// How often a client of capacity asks again [default: four times in a lease]
+    /// The time after which a client of capacity asks again [default: four times in a lease]
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub refresh: Option<Duration>,
-    /// What a client of capacity may use when it cannot ask [default: the capacity by the number of clients]
+    /// The units that a client of capacity may use when it cannot ask [default: the capacity by the number of
+    /// clients]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
     pub safe_capacity: Option<i64>,
     /// By bands: what each band below the first has before any band has more
@@ -140,7 +143,7 @@ pub struct Terms {
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub local: Option<Duration>,
-    /// What the zone is for [default: as it was]
+    /// The purpose of the zone [default: as it was]
     #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
     pub description: Option<String>,
 }
@@ -231,7 +234,7 @@ impl Terms {
         }
     }
 
-    /// How capacity is shared; None where nothing is said of it.
+    /// The sharing of capacity; None where nothing is said of it.
     fn sharing(&self, policy: &Policy) -> Option<Sharing> {
         let Self { share, refresh, safe_capacity, guaranteed, .. } = *self;
         let said = share.is_some() || refresh.is_some() || safe_capacity.is_some() || guaranteed.is_some();
@@ -240,7 +243,7 @@ impl Terms {
         said.then(|| Sharing { share: share.unwrap_or_default(), refresh_us, safe_capacity, guaranteed })
     }
 
-    /// How much waits in a queue; None where nothing is said of it.
+    /// The bounds of a queue; None where nothing is said of it.
     fn queueing(&self, rate: i64) -> Option<Queueing> {
         let default = Queueing::new(self.backlog.unwrap_or(rate));
         let max_takes = self.max_takes.unwrap_or(default.max_takes);

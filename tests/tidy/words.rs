@@ -1,10 +1,10 @@
-//! How comments and documents are written: sentences have a subject.
+//! The way in which comments and documents are written: sentences have a subject.
 
 use crate::{files, read};
 
-/// Words that open a clause which stands for a noun and names none: "What is asked.", "Who comes first goes first."
-/// A reader has to guess the noun. Where the noun is written ("The checks of one call.", "Whichever …" becomes "The
-/// first one that …") nothing is guessed. Questions may begin with these words, and end with a question mark.
+/// Words that open a clause which stands for a noun and names none, as in "What is asked." or "Who comes first goes
+/// first." A reader has to guess the noun: write it, as in "The question." or "The first to come goes first." Questions
+/// may begin with these words, and end with a question mark.
 const OPENERS: [&str; 13] = [
     "What",
     "Who",
@@ -24,14 +24,15 @@ const OPENERS: [&str; 13] = [
 /// The beginnings of paths whose sentences nobody has gone through yet. The list only becomes shorter.
 const NOT_GONE_THROUGH: &[&str] = &[
     "benches/",
-    "clients/",
-    "crates/",
+    "crates/tallygate-cli/",
     "docs/audit.md",
     "docs/backtest.md",
-    "examples/",
     "migrations/",
     "sql/",
-    "src/",
+    "src/audit/explain",
+    "src/audit/report",
+    "src/backtest",
+    "src/page",
     "tests/",
 ];
 
@@ -54,7 +55,10 @@ fn no_comment_begins_with_a_clause_without_a_head() {
 fn rooms_that_are_not_gone_through_are_there() {
     let written = written();
     for room in NOT_GONE_THROUGH {
-        assert!(written.iter().any(|(path, _)| path.starts_with(room)), "{room} is gone; take it off the list");
+        assert!(
+            written.iter().any(|(path, _)| path.starts_with(room)),
+            "{room} is gone; take it off the list"
+        );
     }
 }
 

@@ -25,7 +25,7 @@ OURS = ClientAddress(["10.0.0.0/8", "2001:db8:ff::/48", "192.0.2.250"])
         (OURS, "10.0.0.1", ["198.51.100.1,203.0.113.9,10.0.0.2"], "ip:203.0.113.9"),
         # Lines of one header are one list.
         (OURS, "10.0.0.1", ["198.51.100.1", "203.0.113.9", "10.0.0.2, 10.0.0.3"], "ip:203.0.113.9"),
-        # What does not parse is not passed over to what the client wrote behind it.
+        # An entry that does not parse is not passed over to what the client wrote behind it.
         (OURS, "10.0.0.1", ["198.51.100.1, unknown, 10.0.0.2"], "ip:10.0.0.2"),
         (OURS, "10.0.0.1", ["198.51.100.1, , 10.0.0.2"], "ip:10.0.0.2"),
         (OURS, "10.0.0.1", ["198.51.100.1, 203.0.113.9 x"], "ip:10.0.0.1"),
@@ -48,7 +48,7 @@ OURS = ClientAddress(["10.0.0.0/8", "2001:db8:ff::/48", "192.0.2.250"])
         (OURS, "10.0.0.1", ["[2001:db8:1:2ff::1]"], "ip:2001:db8:1:200::/56"),
         (OURS, "10.0.0.1", ["2001:DB8:1:200:0:0:0:1"], "ip:2001:db8:1:200::/56"),
         (OURS, "10.0.0.1", ["fe80::1%eth0"], "ip:fe80::/56"),
-        # What is no address in one spelling or another.
+        # These are no addresses, in one spelling or another.
         (OURS, "10.0.0.1", ["0x7f.1"], "ip:10.0.0.1"),
         (OURS, "10.0.0.1", ["203.0.113.009"], "ip:10.0.0.1"),
         (OURS, "10.0.0.1", ["[203.0.113.9]"], "ip:10.0.0.1"),

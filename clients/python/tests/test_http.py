@@ -341,7 +341,7 @@ def test_a_gigantic_answer_is_not_kept(limiters: Limiters) -> None:
     with Hostile(flood) as server, pytest.raises(tallygate.TallygateError, match="more than"):
         limiters(server.url, deadline=timedelta(seconds=60)).check("login", "ann")
     assert sent < 2**28
-    # What is packed is not unpacked.
+    # A packed answer is not unpacked.
     packed = said(b"\x1f\x8b" + b"\x00" * 100, 200, "application/json", "Content-Encoding: gzip")
     with Hostile(packed) as server, pytest.raises(tallygate.TallygateError, match="no object"):
         limiters(server.url).check("login", "ann")
@@ -391,7 +391,7 @@ def test_a_token_is_shown_nowhere(limiters: Limiters, caplog: pytest.LogCaptureF
     with Hostile(said(DECISION)) as server, caplog.at_level(logging.DEBUG):
         limiters(server.url, token=TOKEN).check("login", "ann", txn=UUID(int=7))
     assert caplog.records
-    # What is not understood of a server's words httpcore shows whoever debugs, whatever they are.
+    # Words of a server that are not understood are shown by httpcore to whoever debugs, whatever they are.
     caplog.set_level(logging.INFO)
     answers = [
         problem(401, "unknown_caller", f"nobody has {TOKEN}, {TOKEN}"),

@@ -1,4 +1,4 @@
-//! What is asked, in whole units and bands; and what is answered, in Doorman's numbers.
+//! The questions, in whole units and bands; and the answers, in Doorman's numbers.
 
 use std::collections::BTreeMap;
 

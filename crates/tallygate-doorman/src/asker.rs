@@ -1,10 +1,10 @@
-//! Who asks.
+//! The name of the client that asks.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Who asks, where something before the service knows: it is put into the extensions of the request. Without it, whoever
-/// reaches the service may take and give back any client's leases of any resource.
+/// The client that asks, where something before the service knows it: this is put into the extensions of the request.
+/// Without it, whoever reaches the service may take and give back any client's leases of any resource.
 #[derive(Clone)]
 pub struct Asker {
     /// Its name: a client of it is known as `NAME/CLIENT_ID`, so that nobody touches the leases of somebody else.

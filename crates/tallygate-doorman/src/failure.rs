@@ -1,4 +1,4 @@
-//! What a client is told where nothing was granted.
+//! The answer to a client where nothing was granted.
 
 use tallygate::{Error, ErrorKind};
 use tonic::Status;

@@ -16,8 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! A [`Parent`] is such a server as what is above a [`Region`](tallygate::capacity::Region). What is granted otherwise than by
-//! Doorman is told in `docs/doorman.md`.
+//! A [`Parent`] is such a server as what is above a [`Region`](tallygate::capacity::Region). The differences from
+//! Doorman are told in `docs/doorman.md`.
 
 mod ask;
 mod asker;

@@ -1,4 +1,4 @@
-//! What is above a region, where it speaks Doorman's protocol.
+//! The level above a region, where it speaks Doorman's protocol.
 
 use std::time::{Duration, SystemTime};
 

@@ -41,7 +41,7 @@ async fn clocked(zones: &[(&str, Policy)]) -> (Limiter, Clock) {
 }
 
 async fn client_of(doorman: Doorman) -> CapacityClient<Channel> {
-    // Who asks is told by the client itself, as what stands before the service would.
+    // The client itself tells its name, as what stands before the service would.
     let asker = |mut request: Request<()>| {
         if let Some(name) = request.metadata().get("asker") {
             let name = name.to_str().unwrap().to_owned();
@@ -170,7 +170,7 @@ async fn a_lease_says_its_end_and_what_is_safe() {
     let mut client = client(&limiter).await;
     let both = vec![resource("gpu", 30.9), resource("net", 9.)];
     let answer = client.get_capacity(request("a", both)).await.unwrap().into_inner();
-    // Whoever finds it asks another server.
+    // A client that finds it asks another server.
     assert_eq!(answer.mastership, None);
     let lease = |capacity| Lease { expiry_time: NOW + 60, refresh_interval: 16, capacity };
     let told: Vec<_> = answer.response.iter().map(|one| (&*one.resource_id, one.gets)).collect();
@@ -320,7 +320,7 @@ async fn every_server_is_the_master() {
     assert_eq!(at.as_deref(), Some("doorman.example:5000"));
 }
 
-/// What is above speaks the protocol; its leases end by seconds of the clock, so that it is the real one.
+/// The level above speaks the protocol; its leases end by seconds of the clock, so that it is the real one.
 #[tokio::test]
 async fn a_region_is_lent_what_a_server_grants() {
     let [root, leaf] = [

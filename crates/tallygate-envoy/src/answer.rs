@@ -1,4 +1,4 @@
-//! What Envoy is told of decisions.
+//! The answer to Envoy about decisions.
 
 use prost_types::value::Kind;
 use prost_types::{Duration, Struct, Value};
@@ -124,7 +124,7 @@ fn structure<'n>(fields: impl IntoIterator<Item = (&'n str, Kind)>) -> Struct {
     Struct { fields: fields.into_iter().map(field).collect() }
 }
 
-/// As much of it as the protocol can say.
+/// The part of it that the protocol can say.
 fn narrow(units: i64) -> u32 {
     u32::try_from(units.max(0)).unwrap_or(u32::MAX)
 }

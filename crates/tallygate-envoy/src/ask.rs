@@ -1,4 +1,4 @@
-//! What a request of Envoy asks, in tallygate's words.
+//! The question of a request of Envoy, in tallygate's words.
 
 use tallygate::policy::UNITS_MAX;
 use tallygate::uuid::Uuid;
@@ -11,10 +11,10 @@ use crate::proto::rate_limit_descriptor::Entry;
 /// The most descriptors that a request has.
 const DESCRIPTORS_MAX: usize = 100;
 
-/// What is asked of the limiter.
+/// The question to the limiter.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// What each descriptor comes to, in their order.
+    /// The result for each descriptor, in their order.
     pub descriptors: Vec<Found>,
     /// Each bucket once.
     pub buckets: Vec<Bucket>,
@@ -22,11 +22,11 @@ pub(crate) struct Ask {
     pub txn: Option<Uuid>,
     /// Whether the hits are given back.
     pub gives_back: bool,
-    /// How many descriptors brought a limit of their own, which was not looked at.
+    /// The number of descriptors that brought a limit of their own, which was not looked at.
     pub overrides_ignored: u32,
 }
 
-/// What a descriptor comes to.
+/// The result for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
@@ -43,7 +43,7 @@ pub(crate) struct Bucket {
 }
 
 impl Ask {
-    /// What `request` asks; `named` is the transaction that is named beside it.
+    /// The question of `request`; `named` is the transaction that is named beside it.
     pub fn of(mapping: &Mapping, request: &RateLimitRequest, named: Option<Uuid>) -> Result<Self, Status> {
         let RateLimitRequest { domain, descriptors, hits_addend } = request;
         if domain.is_empty() {

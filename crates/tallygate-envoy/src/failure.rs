@@ -1,4 +1,4 @@
-//! What Envoy is told where nothing was decided. It names zones and remedies, and never a bucket's key.
+//! The answer to Envoy where nothing was decided. It names zones and remedies, and never a bucket's key.
 
 use http::StatusCode;
 use tallygate::policy::Algorithm;
@@ -38,7 +38,7 @@ pub(crate) fn failed(error: &Error, zones: &str) -> Status {
     }
 }
 
-/// What of a zone Envoy has no use for.
+/// The part of a zone that Envoy has no use for.
 pub(crate) fn unfit(zone: &str, policy: &Policy) -> Option<String> {
     let why = match policy.algorithm() {
         Algorithm::Distinct => "counts members, of which Envoy names none; use sliding-log",

@@ -1,4 +1,4 @@
-//! What is asked before Envoy sends traffic: `grpc.health.v1`.
+//! The question that is asked before Envoy sends traffic: `grpc.health.v1`.
 
 use std::fmt;
 

@@ -12,21 +12,21 @@ use crate::mapping::{Node, Pattern, Rule, Values};
 /// The longest name of a zone, in characters.
 const NAME_CHARS: usize = 100;
 
-/// What a configuration of envoyproxy/ratelimit comes to.
+/// The mapping and the zones of a configuration of envoyproxy/ratelimit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The mapping, for [`Mapping::read`](crate::Mapping::read).
     pub mapping: String,
     /// The zones, for `tallygate apply`.
     pub zones: String,
-    /// What has no equal, in whole sentences.
+    /// The settings that have no equal, in whole sentences.
     pub notes: Vec<String>,
 }
 
 /// Imports one file of envoyproxy/ratelimit's YAML: a domain and its descriptors.
 ///
-/// Each limit becomes a zone with the same fixed windows, named by its place. What is limited there is limited here, and
-/// nothing else is; where that cannot be, [`Imported::notes`] tells it.
+/// Each limit becomes a zone with the same fixed windows, named by its place. A request that is limited there is
+/// limited here, and no other is; where that cannot be, [`Imported::notes`] tells it.
 ///
 /// ```
 /// let imported = tallygate_envoy::import(
@@ -43,7 +43,7 @@ pub struct Imported {
 /// ```
 ///
 /// # Errors
-/// What is no such file, with its place: bad YAML, a name that is unknown or there twice, a descriptor that is there twice or has
+/// A file that is no such one, with its place: bad YAML, a name that is unknown or there twice, a descriptor that is there twice or has
 /// no key, a limit without a known unit or with one though it is unlimited.
 pub fn import(yaml: &str) -> Result<Imported, ConfigError> {
     let root: Root = serde_saphyr::from_str(yaml)
@@ -360,7 +360,8 @@ mod tests {
     /// Keys and values by number.
     type Path = Vec<(u8, Option<u8>)>;
 
-    /// What envoyproxy/ratelimit finds: at each entry the exact value, else the key alone, and never back.
+    /// The limit that envoyproxy/ratelimit finds: at each entry the exact value, else the key alone, and
+    /// never back.
     fn theirs(there: &[Path], limits: &[Path], asked: &[(u8, u8)]) -> Option<String> {
         let mut path = Path::new();
         for (key, value) in asked {
@@ -382,7 +383,7 @@ mod tests {
         }
     }
 
-    /// What is below a path, as YAML.
+    /// The limits below a path, as YAML.
     fn below(at: &Path, there: &[Path], limits: &[Path]) -> String {
         let longer = there.iter().filter(|path| path.len() > at.len() && path.starts_with(at));
         let next: BTreeSet<_> = longer.map(|path| path[at.len()]).collect();

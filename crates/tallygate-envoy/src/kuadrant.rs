@@ -14,7 +14,7 @@ use crate::proto::rate_limit_response::Code;
 use crate::proto::{RateLimitRequest, RateLimitResponse};
 use crate::service::{RateLimits, to_its_end, zones};
 
-/// How long a reservation holds that is settled at once: where the service is killed in between, it ends by itself.
+/// The length of a reservation that is settled at once: where the service is killed in between, it ends by itself.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 impl RateLimits {

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! A [`Mapping`] says which descriptor of Envoy is which zone of tallygate; [`import`] makes one, and the zones, of the
-//! configuration of envoyproxy/ratelimit. How to put it in front of a route is told in `docs/envoy.md`.
+//! configuration of envoyproxy/ratelimit. Putting it in front of a route is told in `docs/envoy.md`.
 
 // A decision in a task of its own is futures within futures, deeper than the compiler follows by itself when it optimizes.
 #![recursion_limit = "256"]
@@ -58,7 +58,7 @@ pub use crate::service::RateLimits;
 #[doc = include_str!("../../../docs/envoy.md")]
 struct Envoy;
 
-/// What cannot be configured so: it names the value and the remedy.
+/// A failure to configure: it names the value and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -78,7 +78,7 @@ impl Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {
-    /// How many inputs a property is tried with; a million in `./soak`.
+    /// The number of inputs that a property is tried with; a million in `./soak`.
     pub fn cases() -> proptest::test_runner::Config {
         let cases = if std::env::var_os("TALLYGATE_SOAK").is_some() { 1_000_000 } else { 256 };
         proptest::test_runner::Config::with_cases(cases)

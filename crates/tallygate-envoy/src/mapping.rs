@@ -45,7 +45,7 @@ pub struct Mapping {
     pub(crate) transaction: Option<String>,
 }
 
-/// What a descriptor comes to.
+/// The rule for a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Zone(String),
@@ -59,7 +59,7 @@ pub(crate) struct Node {
     pub keys: BTreeMap<String, Values>,
 }
 
-/// What follows an entry of one key.
+/// The rules behind an entry of one key.
 #[derive(Clone, Default)]
 pub(crate) struct Values {
     pub exact: BTreeMap<String, Node>,
@@ -90,7 +90,7 @@ impl Mapping {
     /// Reads a file: TOML, a table `[[limit]]` for each.
     ///
     /// # Errors
-    /// What cannot be read, with its line; a limit that cannot be, or is there twice, with its place.
+    /// A text that cannot be read, with its line; a limit that cannot be, or is there twice, with its place.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| ConfigError::new(error.to_string()))?;
         if file.transaction.as_ref().is_some_and(String::is_empty) {
@@ -145,7 +145,7 @@ impl Mapping {
         zones.into_iter()
     }
 
-    /// What is found for a descriptor, and the key of its bucket.
+    /// The rule that is found for a descriptor, and the key of its bucket.
     pub(crate) fn find(&self, domain: &str, entries: &[&Entry]) -> Option<(&Rule, String)> {
         let mut free = Vec::new();
         let rule = self.domains.get(domain)?.find(entries, &mut free)?;

@@ -150,7 +150,7 @@ impl RateLimits {
         let mut decided = self.decisions(asked(ask, policies).collect(), Some(txn)).await?;
         let is_new = decided.iter().any(|decided| !decided.decision.replayed);
         if is_new || decided.iter().any(|decided| decided.decision.blocked) {
-            // What had not been taken was taken just now, and goes back at once.
+            // Units that had not been taken before were taken just now, and go back at once.
             for new in decided.iter().filter(|decided| !decided.decision.replayed) {
                 self.end(new, txn).await?;
             }

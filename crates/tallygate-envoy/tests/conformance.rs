@@ -19,7 +19,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 
 use crate::steps::Step;
 
-/// What Envoy has no way to say, or what means something else where it says it.
+/// The reasons of steps that Envoy has no way to say, or that mean something else where it says them.
 const RESERVES: &str = "Envoy reserves nothing";
 const MEMBERS: &str = "Envoy names no members";
 const CRITICAL: &str = "Envoy does not say who may take from the reserve";
@@ -38,7 +38,8 @@ fn mapping() -> Mapping {
     Mapping::read(&format!("transaction = 'x-request-id'\n{limits}")).unwrap()
 }
 
-/// What a step asks, or why it cannot be asked so. `costs` are those of earlier steps, by their transaction.
+/// The request of a step, or why it cannot be asked so. `costs` are those of earlier steps, by their
+/// transaction.
 fn request(step: &Step, costs: &HashMap<Uuid, u64>) -> Result<RateLimitRequest, &'static str> {
     let gives_back = match &*step.call {
         "check" | "check-all" | "peek" => false,
@@ -77,7 +78,7 @@ fn cost(check: &Map<String, Value>) -> Option<u64> {
     check.get("cost").map_or(Some(1), Value::as_u64)
 }
 
-/// What of an expected answer Envoy is told about its buckets: the code, the limit, what is left.
+/// The part of an expected answer that Envoy is told about its buckets: the code, the limit, what is left.
 fn statuses(step: &Step, expected: &Value) -> Vec<Value> {
     let each = match expected.get("decisions") {
         Some(decisions) => decisions.as_array().unwrap().clone(),

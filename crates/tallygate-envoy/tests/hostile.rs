@@ -1,4 +1,4 @@
-//! What no Envoy would send: nothing panics, and nothing is decided by it.
+//! Requests that no Envoy would send: nothing panics, and nothing is decided by them.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tallygate_envoy::{Mapping, RateLimits};
 use tokio::runtime::Runtime;
 use tonic::Request;
 
-/// How many inputs a property is tried with; a million in `./soak`.
+/// The number of inputs that a property is tried with; a million in `./soak`.
 fn cases() -> ProptestConfig {
     ProptestConfig::with_cases(if std::env::var_os("TALLYGATE_SOAK").is_some() { 1_000_000 } else { 256 })
 }

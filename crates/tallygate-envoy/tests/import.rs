@@ -178,7 +178,7 @@ fn what_is_no_configuration_is_one_clear_error() {
         let error = import(yaml).map(|imported| imported.mapping).unwrap_err().to_string();
         assert!(error.contains(expected), "{yaml}\n{error}");
     }
-    // Whatever is not too deep to be imported can be mapped.
+    // Every configuration that is not too deep to be imported can be mapped.
     let nested = |times: usize| {
         let begin = "{ key: a, rate_limit: { unit: day, requests_per_unit: 1 }, descriptors: [".repeat(times);
         import(&format!("domain: shop\ndescriptors: [{begin}{}]", "] }".repeat(times)))

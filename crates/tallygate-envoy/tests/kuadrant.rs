@@ -90,7 +90,7 @@ fn codes(response: &RateLimitResponse) -> Vec<(Code, u32)> {
 async fn a_check_spends_nothing_and_a_report_charges_beyond_the_limit() {
     assert_eq!(RateLimitServiceServer::<RateLimits>::NAME, "kuadrant.service.ratelimit.v1.RateLimitService");
     let (served, alice) = (served().await, [("user", "alice")]);
-    // How many hits it says is not looked at: one more has to fit.
+    // The number of hits that it says is not looked at: one more has to fit.
     for hits in [0, 1, 99] {
         assert_eq!(served.check(&alice, hits).await, Code::Ok);
     }

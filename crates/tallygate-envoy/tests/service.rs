@@ -161,7 +161,7 @@ async fn a_limit_is_told_over_the_wire_with_its_wait_and_its_reason() {
     {
         assert_eq!(told(&response, field), expected, "{field}");
     }
-    // What is told is in the ledger.
+    // Every answer is in the ledger.
     let history =
         History { txn: Some(told(&response, "transaction").parse().unwrap()), ..History::default() };
     let page = served.limiter.auditor().history(&history).await.unwrap();

@@ -26,12 +26,12 @@ use crate::caller::Caller;
 use crate::measured::measure;
 use crate::problem::Problem;
 
-/// What callers ask, and `/metrics` where that has no address of its own.
+/// The routes for callers, and `/metrics` where that has no address of its own.
 pub(crate) fn routes(app: App, has_metrics: bool) -> Router {
     whole(if has_metrics { all() } else { health(asked(Routes::new())) }, app)
 }
 
-/// What the address for metrics and health answers.
+/// The routes of the address for metrics and health.
 pub(crate) fn admin(app: App) -> Router {
     whole(metered(health(Routes::new())), app)
 }
@@ -58,7 +58,8 @@ fn all() -> Routes {
     metered(health(asked(Routes::new())))
 }
 
-/// What callers ask: by which method and path, who answers, with which problems besides those of the types, and what it does.
+/// The routes for callers: by which method and path, who answers, with which problems besides those of the types, and
+/// what it does.
 fn asked(routes: Routes) -> Routes {
     routes
         .route(POST, "/v1/check", check::one, &[409], "Decides a check and records it")

@@ -1,4 +1,4 @@
-//! What every request finds: the limits, the tokens, and whether the server is about to end.
+//! The things that every request finds: the limits, the tokens, and whether the server is about to end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +22,7 @@ use crate::measured::Measured;
 use crate::problem::Problem;
 use crate::token::{Proof, Tokens};
 
-/// How long connections to the database are waited for at the end.
+/// The time for which connections to the database are waited for at the end.
 const CLOSING: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl App {
         self.0.auditor.operator()
     }
 
-    /// What Envoy asks, where it is offered.
+    /// The service for Envoy, where it is offered.
     pub fn envoy(&self) -> Option<&RateLimits> {
         self.0.envoy.as_ref()
     }
@@ -86,7 +86,7 @@ impl App {
         &self.0.limits
     }
 
-    /// What is counted.
+    /// The counts.
     pub fn measured(&self) -> &Measured {
         &self.0.measured
     }
@@ -117,7 +117,7 @@ impl App {
         flushed
     }
 
-    /// Who asks.
+    /// Finds out who asks.
     pub fn identify(&self, head: &Parts) -> Result<Caller, Problem> {
         let mut presented = head.headers.get_all(AUTHORIZATION).iter();
         match (presented.next(), presented.next()) {
@@ -151,7 +151,8 @@ impl App {
         self.tokens()?.find(proof).cloned()
     }
 
-    /// Who needs no token: a user of the socket, and this machine, where there are no tokens at all.
+    /// The caller that needs no token: a user of the socket, and this machine, where there are no tokens at
+    /// all.
     fn neighbour(&self, head: &Parts) -> Result<Caller, Problem> {
         let everywhere = || vec!["*".to_owned()];
         match head.extensions.get::<Peer>() {

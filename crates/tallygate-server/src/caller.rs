@@ -1,4 +1,4 @@
-//! Who asks, and what he may.
+//! The caller, and what he may do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
-/// What a caller may do, as the role of the same name in the database.
+/// The rights of a caller, each as the role of the same name in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -54,7 +54,7 @@ impl fmt::Display for UnknownRight {
 
 impl std::error::Error for UnknownRight {}
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<Known>);
 

@@ -45,9 +45,9 @@ pub struct Config {
     pub doorman: Option<Doorman>,
     /// TLS; None: it is not spoken.
     pub tls: Option<Tls>,
-    /// What one caller can take of the server.
+    /// The bounds of what one caller can take of the server.
     pub limits: Limits,
-    /// How it ends.
+    /// The way in which it ends.
     pub stopping: Stopping,
 }
 
@@ -109,7 +109,7 @@ impl Doorman {
     }
 }
 
-/// TLS by files of PEM, at every address but a socket's. Whoever comes by it is known by tokens.
+/// TLS by files of PEM, at every address but a socket's. A client that comes by it is known by tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
@@ -117,11 +117,11 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// The key of that certificate.
     pub key: PathBuf,
-    /// Who vouches for clients: certificates of authorities. None: nobody is asked for a certificate.
+    /// The authorities that vouch for clients: their certificates. None: nobody is asked for a certificate.
     pub clients: Option<PathBuf>,
 }
 
-/// What one caller can take of the server.
+/// The bounds of what one caller can take of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -142,7 +142,7 @@ pub struct Limits {
     pub lines_at_once: usize,
 }
 
-/// How it ends when it is told to.
+/// The way in which it ends when it is told to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stopping {
@@ -205,7 +205,7 @@ impl Config {
     /// Reads a text of TOML.
     ///
     /// # Errors
-    /// What cannot be read, with its line; a setting that there is not; a value out of its range.
+    /// A file that cannot be read, with its line; a setting that there is not; a value out of its range.
     pub fn read(text: &str) -> Result<Self, Failure> {
         let config: Self = toml::from_str(text).map_err(|error| Failure::new(error.to_string()))?;
         config.validate()?;

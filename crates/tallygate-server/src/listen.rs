@@ -28,7 +28,7 @@ use crate::config::Limits;
 use crate::tls::Secure;
 use crate::token::Proof;
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// Somebody on the network, or on this machine.
@@ -45,7 +45,7 @@ pub(crate) enum Listener {
 /// A socket in the file system, which goes away with its listener.
 pub(crate) struct Place {
     path: PathBuf,
-    /// Who made it; besides root, nobody else is answered.
+    /// The user who made it; besides root, nobody else is answered.
     user: u32,
 }
 
@@ -127,7 +127,7 @@ impl Listener {
     }
 }
 
-/// How a connection is spoken on.
+/// The protocol that a connection is spoken on.
 #[derive(Clone, Copy)]
 pub(crate) enum Speaks {
     /// HTTP/1, a request after the other.
@@ -136,7 +136,7 @@ pub(crate) enum Speaks {
     Http2,
 }
 
-/// What every connection of a listener is given.
+/// The terms that every connection of a listener is given.
 struct Terms {
     speaks: Speaks,
     secure: Option<Secure>,
@@ -166,7 +166,7 @@ impl Terms {
         Self { speaks, secure, http1, http2, patience, router }
     }
 
-    /// Serves one connection to its end. Whoever leaves, or is too slow, is told to nobody.
+    /// Serves one connection to its end. A client that leaves, or is too slow, is told to nobody.
     async fn hold(&self, stream: Box<dyn Stream>, peer: Peer, under_way: Watcher) {
         let Ok(greeted) = timeout(self.patience, self.greet(stream)).await else { return };
         let (stream, certificate) = match greeted {
@@ -194,7 +194,7 @@ impl Terms {
         }
     }
 
-    /// What is spoken over, and the certificate that was shown and vouched for.
+    /// The stream that is spoken over, and the certificate that was shown and vouched for.
     async fn greet(&self, stream: Box<dyn Stream>) -> io::Result<(Box<dyn Stream>, Option<Proof>)> {
         let Some(secure) = &self.secure else { return Ok((stream, None)) };
         let protocol: &[u8] = match self.speaks {
@@ -254,7 +254,7 @@ pub(crate) async fn serve(
     })
 }
 
-/// How many connections each peer has.
+/// The number of connections that each peer has.
 #[derive(Default)]
 struct Crowd(Mutex<HashMap<Peer, usize>>);
 

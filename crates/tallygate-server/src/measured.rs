@@ -1,4 +1,4 @@
-//! What is counted of requests, checks and the database, and a line of the log for each request. Keys are in neither: a path is
+//! Counts of requests, checks and the database, and a line of the log for each request. Keys are in neither: a path is
 //! told by its route.
 
 use std::convert::Infallible;
@@ -22,9 +22,10 @@ use crate::traceparent::Parent;
 const SECONDS: [f64; 13] = [0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 const CHECKS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
-/// How often what was measured is taken into its buckets. Where nobody scrapes it would grow without bound.
+/// The time between two times that measurements are taken into their buckets. Where nobody scrapes it would
+/// grow without bound.
 const TAKEN_IN: Duration = Duration::from_secs(5);
-/// How many times that is until the database is asked how upkeep stands. No scrape waits for it.
+/// The number of these times until the database is asked how upkeep stands. No scrape waits for it.
 const UPKEEP_EVERY: u32 = 12;
 
 type Describe = fn(&'static str, Unit, &'static str);
@@ -97,7 +98,7 @@ const METRICS: [(Describe, &str, Unit, &str); 16] = [
 static RECORDER: RwLock<Option<PrometheusHandle>> = RwLock::new(None);
 static BEGUN: OnceLock<()> = OnceLock::new();
 
-/// What is counted, of the process, and what a server's own connections do.
+/// The counts, those of the process, and those of a server's own connections.
 pub(crate) struct Measured {
     handle: PrometheusHandle,
     app: Limiter,

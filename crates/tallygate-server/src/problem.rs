@@ -1,4 +1,4 @@
-//! What a request is answered that was not done: a problem document (RFC 9457) with a stable code.
+//! The answer to a request that was not done: a problem document (RFC 9457) with a stable code.
 
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -15,7 +15,7 @@ pub struct Problem {
     detail: String,
 }
 
-/// What was not done, and why.
+/// The request that was not done, and why.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct Document<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct Document<'a> {
     status: u16,
     /// Stable, for programs.
     code: &'a str,
-    /// What was wrong and what to do, for people.
+    /// The fault and the remedy, for people.
     detail: &'a str,
 }
 
@@ -65,12 +65,12 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, "unknown_caller", detail)
     }
 
-    /// Who asks may not.
+    /// The caller may not do this.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// What is asked for is not there.
+    /// The thing that is asked for is not there.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
@@ -89,7 +89,7 @@ impl Problem {
     }
 }
 
-/// What the caller can mend is told to him. The rest is the operator's, and stands in the log.
+/// The caller is told what he can mend. The rest is the operator's, and stands in the log.
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, is_told) = match error.kind() {

@@ -18,7 +18,7 @@ use crate::tls::Secure;
 use crate::token::Tokens;
 use crate::{Failure, api, grpc};
 
-/// What a journal holds at most: some 500,000 checks.
+/// The most that a journal holds: some 500,000 checks.
 const JOURNAL_BYTES: u64 = 100 << 20;
 
 /// A server that is connected and listens, and answers as soon as it [runs](Self::run).

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use crate::Failure;
 use crate::config::{Tls, text_of};
 
-/// What a new connection begins with, by files that can be read again.
+/// The settings that a new connection begins with, by files that can be read again.
 #[derive(Clone)]
 pub(crate) struct Secure {
     files: Tls,
@@ -29,7 +29,7 @@ impl Secure {
         Ok(Self { files, current })
     }
 
-    /// What the files have now, and nobody is shown yet.
+    /// The settings that the files have now, and that nobody is shown yet.
     pub fn read(&self) -> Result<ServerConfig, Failure> {
         read(&self.files)
     }
@@ -78,7 +78,7 @@ fn read(files: &Tls) -> Result<ServerConfig, Failure> {
         let (certificate, key) = (files.certificate.display(), files.key.display());
         Failure::new(format!("{certificate} with the key {key} cannot be shown: {error}"))
     })?;
-    // Whoever comes again shows his certificate again, which may have expired since.
+    // A client that comes again shows its certificate again, which may have expired since.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

@@ -15,7 +15,7 @@ use crate::caller::{Caller, Right};
 use crate::config::text_of;
 use crate::tls::certificates;
 
-/// What a token begins with, so that people and scanners of secrets know it.
+/// The beginning of a token, so that people and scanners of secrets know it.
 const PREFIX: &str = "tg_";
 
 /// A file of tokens: who may ask.
@@ -74,12 +74,12 @@ impl TryFrom<Named> for Band {
     }
 }
 
-/// Who may ask, as a list shows it: there is nothing in it to ask with.
+/// A caller that may ask, as a list shows it: there is nothing in it to ask with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenEntry {
     /// Under which is recorded what it sets.
     pub name: String,
-    /// What it may do.
+    /// The rights that it has.
     pub roles: Vec<Right>,
     /// In which zones: names, in which `*` stands for any characters.
     pub zones: Vec<String>,
@@ -102,7 +102,7 @@ impl Tokens {
     /// Reads a file of tokens.
     ///
     /// # Errors
-    /// What cannot be read, with its line; a name or a hash that is there twice, a hash that is none, a token without roles or
+    /// A file that cannot be read, with its line; a name or a hash that is there twice, a hash that is none, a token without roles or
     /// zones.
     pub fn read(text: &str) -> Result<Self, Failure> {
         let file: File = toml::from_str(text).map_err(|error| {
@@ -179,7 +179,7 @@ impl Tokens {
         format!("{entry}band = {band}\n")
     }
 
-    /// Who may ask, in the order of the file.
+    /// The callers that may ask, in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = TokenEntry> {
         self.0.iter().map(|(proof, caller)| TokenEntry {
             name: caller.name().to_owned(),
@@ -222,7 +222,7 @@ impl Tokens {
         }
     }
 
-    /// Who is known by it. Each hash is compared, whole, so that the time says nothing of any.
+    /// The caller who is known by it. Each hash is compared, whole, so that the time says nothing of any.
     pub(crate) fn find(&self, shown: &Proof) -> Option<&Caller> {
         self.0.iter().fold(None, |found, (proof, caller)| if proof.is(shown) { Some(caller) } else { found })
     }

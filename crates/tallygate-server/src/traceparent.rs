@@ -2,12 +2,12 @@
 
 use axum::http::HeaderMap;
 
-/// What the header `traceparent` says, which was looked at: digits and hyphens, each in its place.
+/// The header `traceparent`, which was looked at: digits and hyphens, each in its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Parent<'h>(&'h str);
 
 impl<'h> Parent<'h> {
-    /// None where there is no one header that is well-formed. What is not is passed over, as the recommendation says.
+    /// None where there is no one header that is well-formed. Another one is passed over, as the recommendation says.
     pub fn of(headers: &'h HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all("traceparent").iter();
         let parent = parents.next().filter(|_| parents.next().is_none())?.to_str().ok()?;

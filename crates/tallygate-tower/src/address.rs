@@ -1,4 +1,5 @@
-//! Who is at the other end of a connection, where proxies stand between: the rightmost address that nobody of ours wrote.
+//! The client at the other end of a connection, where proxies stand between: the rightmost address that nobody of ours
+//! wrote.
 
 use std::future::ready;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -14,9 +15,9 @@ use crate::who::{Answer, Subject, Who};
 /// The address of the client.
 ///
 /// It begins at the peer of the socket. Where that is a proxy of ours, the header is read from its end, all lines of it
-/// together: addresses of our proxies are passed over, the first other one is the client. What does not parse ends the
-/// reading, and the last good address counts. The header of a peer that is no proxy of ours is not looked at, since anybody
-/// can send one.
+/// together: addresses of our proxies are passed over, the first other one is the client. An entry that does not parse
+/// ends the reading, and the last good address counts. The header of a peer that is no proxy of ours is not looked at,
+/// since anybody can send one.
 ///
 /// An IPv4 address counts by itself, also where it is written as an IPv6 one (`::ffff:192.0.2.1`); of an IPv6 address the
 /// first 56 bits, since a subscriber has at least that many to choose from. The key says so:
@@ -36,7 +37,7 @@ pub struct ClientAddress {
     v6_prefix: u8,
 }
 
-/// Whom of those that wrote the header we believe.
+/// The writers of the header that we believe.
 #[derive(Clone, Debug)]
 enum Proxies {
     None,
@@ -71,8 +72,8 @@ impl ClientAddress {
         Ok(Self { proxies: Proxies::Networks(networks), ..Self::of_peer() })
     }
 
-    /// Behind so many proxies, the peer included, each of which appends one address to `X-Forwarded-For`; for those whose
-    /// addresses are not known. Whoever reaches the service past them can choose an address.
+    /// Behind so many proxies, the peer included, each of which appends one address to `X-Forwarded-For`; for those
+    /// whose addresses are not known. A client that reaches the service past them can choose an address.
     pub fn behind_hops(hops: usize) -> Self {
         Self { proxies: Proxies::Hops(hops), ..Self::of_peer() }
     }
@@ -84,7 +85,7 @@ impl ClientAddress {
         self
     }
 
-    /// So many bits of an IPv6 address count: 1 to 128, 56 by itself.
+    /// Sets the number of bits of an IPv6 address that count: 1 to 128, 56 by itself.
     ///
     /// # Errors
     /// It is out of range.
@@ -147,7 +148,7 @@ fn peer(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<Peer>().map(|peer| peer.0)
 }
 
-/// What proxies wrote, from the last to the first; None where it is no address.
+/// The addresses that proxies wrote, from the last to the first; None where it is no address.
 fn entries<'h>(headers: &'h HeaderMap, name: &'h HeaderName) -> impl Iterator<Item = Option<IpAddr>> + 'h {
     let is_forwarded = name == FORWARDED;
     let lines: Vec<_> = headers.get_all(name).iter().collect();
@@ -157,7 +158,7 @@ fn entries<'h>(headers: &'h HeaderMap, name: &'h HeaderName) -> impl Iterator<It
     })
 }
 
-/// The one `for` of an element of RFC 7239. What is part of another element, since its comma stands in quotes, has a quote
+/// The one `for` of an element of RFC 7239. A part of another element, since its comma stands in quotes, has a quote
 /// without another, and says nothing.
 fn forwarded(element: &str) -> Option<IpAddr> {
     let mut found = None;
@@ -228,7 +229,7 @@ mod tests {
             (&hops, "10.0.0.1", &["198.51.100.1, 203.0.113.9, 10.0.0.2"], "ip:203.0.113.9"),
             // Lines of one header are one list: who reads the first or the last alone is led astray.
             (&ours, "10.0.0.1", &["198.51.100.1", "203.0.113.9", "10.0.0.2, 10.0.0.3"], "ip:203.0.113.9"),
-            // What does not parse is not passed over to what the client wrote behind it.
+            // An entry that does not parse is not passed over to what the client wrote behind it.
             (&ours, "10.0.0.1", &["198.51.100.1, unknown, 10.0.0.2"], "ip:10.0.0.2"),
             (&ours, "10.0.0.1", &["198.51.100.1, , 10.0.0.2"], "ip:10.0.0.2"),
             (&ours, "10.0.0.1", &["198.51.100.1, 203.0.113.9 x"], "ip:10.0.0.1"),
@@ -290,7 +291,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::tests::cases())]
 
-        /// Whatever a client sends, it comes before what our proxy wrote behind it, and changes nothing.
+        /// An address that a client sends comes before what our proxy wrote behind it, and changes nothing.
         #[test]
         fn what_a_client_sends_changes_nothing(sent in proptest::collection::vec(".{0,40}|[0-9a-f:.,\\[\\]%\"=; ]{0,40}", 0..4)) {
             let ours = ClientAddress::behind(["10.0.0.0/8"]).unwrap();

@@ -1,4 +1,4 @@
-//! What a request gets that does not reach the service.
+//! The answer to a request that does not reach the service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tallygate::{Decision, Error, Reason};
 
 use crate::ConfigError;
 
-/// What was decided about a request: an extension of the request, for the service, and of the answer, for layers outside.
+/// The decisions about a request: an extension of the request, for the service, and of the answer, for layers outside.
 #[derive(Clone, Debug)]
 pub struct Decided(Arc<[Decision]>);
 
-/// What becomes of a request that was blocked.
+/// The answers to a request that was blocked.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum OnBlocked {
@@ -29,11 +29,11 @@ pub enum OnBlocked {
     /// It passes, and the service does less for it: [`Decided::is_blocked`] is true of the request's extension, and the
     /// header `tallygate-reduced: 1` says so to a service behind.
     Reduce,
-    /// What a closure makes of it. Header fields are added.
+    /// The answer that a closure makes of it. Header fields are added.
     With(Answering),
 }
 
-/// What a closure answers.
+/// The answer of a closure.
 pub type Answering = Arc<dyn Fn(&Decided) -> Response<Bytes> + Send + Sync>;
 
 /// Where blocked requests are sent.
@@ -59,7 +59,7 @@ impl OnBlocked {
         Ok(Self::Redirect(Target { location, path }))
     }
 
-    /// What a closure makes of it.
+    /// Answers with what a closure makes of it.
     pub fn with(answer: impl Fn(&Decided) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         Self::With(Arc::new(answer))
     }
@@ -97,7 +97,7 @@ impl Decided {
         self.0.iter().any(|decision| decision.reason == Reason::Soft)
     }
 
-    /// What a layer outside decided, and what this one did.
+    /// The decisions of a layer outside, and those of this one.
     pub(crate) fn joined(outer: Option<&Self>, inner: &Self) -> Self {
         Self(outer.into_iter().chain([inner]).flat_map(|decided| decided.0.iter().cloned()).collect())
     }
@@ -158,7 +158,7 @@ pub(crate) fn refusal(
     Some(response)
 }
 
-/// The answer where nothing could be decided. What went wrong is for the operator, and is not told.
+/// The answer where nothing could be decided. The fault is for the operator, and is not told.
 pub(crate) fn failure(status: StatusCode, error: &Error) -> Response<Bytes> {
     let title = match status {
         StatusCode::BAD_REQUEST => "What the request says cannot be counted",

@@ -16,7 +16,7 @@ pin_project! {
         service: Option<B>,
         // Where there is no other.
         own: Bytes,
-        // What is due when it ends or is dropped.
+        // The work that is due when it ends or is dropped.
         due: Option<Due>,
     }
 }

@@ -1,11 +1,11 @@
-//! What is due when a request has ended.
+//! The work that is due when a request has ended.
 
 use tallygate::policy::UNITS_MAX;
 use tallygate::uuid::Uuid;
 use tallygate::{Charged, Limiter};
 use tokio::runtime::Handle;
 
-/// How what a request took comes to its end.
+/// The ends of what a request took.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     /// A slot is free again.
@@ -30,7 +30,7 @@ impl End {
 /// The bucket of a zone and a key.
 pub(crate) type Bucket = (String, String);
 
-/// What is done as soon as this is dropped, by a task of its own.
+/// The work that is done as soon as this is dropped, by a task of its own.
 pub(crate) struct Due {
     pub limiter: Limiter,
     pub txn: Uuid,

@@ -121,7 +121,7 @@ fn wait_s(decision: &Decision, policy: &Policy) -> Option<i64> {
         return None;
     }
     let promised = decision.retry_after_us.map(|us| up(us, 1_000_000).clamp(1, INTEGER_MAX));
-    // What is promised of a slot is when it ends by itself; it is free as soon as a request ends.
+    // The wait that a slot promises is until it ends by itself; it is free as soon as a request ends.
     if policy.algorithm() == Algorithm::Concurrency && decision.reason != Reason::Banned {
         return promised.map(|_| 1);
     }
@@ -216,7 +216,7 @@ mod tests {
         headers
     }
 
-    /// What a list says of each name: its parameters.
+    /// The parameters that a list has for each name.
     fn read(headers: &HeaderMap, name: &HeaderName) -> Vec<(String, Vec<(String, BareItem)>)> {
         let Some(value) = headers.get(name) else { return Vec::new() };
         let list = Parser::new(value.to_str().unwrap()).parse::<List>().unwrap();
@@ -276,7 +276,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::tests::cases())]
 
-        /// Whatever a zone is called and a decision says, somebody else's parser reads it, and finds it there.
+        /// Any name of a zone and any decision can be read by somebody else's parser, and is found there.
         #[test]
         fn what_is_written_can_be_read(
             zones in proptest::collection::vec(("\\PC{1,20}|.{1,20}", 0..=i64::MAX, 0..=i64::MAX, proptest::option::of(1..=i64::MAX)), 1..5),

@@ -23,7 +23,7 @@ pub struct RateLimit {
     pub(crate) set: Arc<Set>,
 }
 
-/// What a layer was set up with.
+/// The settings of a layer.
 #[derive(Clone)]
 pub(crate) struct Set {
     pub limiter: Limiter,
@@ -70,7 +70,7 @@ impl RateLimit {
         self.with_last(|limit| limit.by(who))
     }
 
-    /// What it means for the last limit when a request does not say whom it comes from.
+    /// Sets the meaning, for the last limit, of a request that does not say whom it comes from.
     #[must_use]
     pub fn nobody(self, nobody: Nobody) -> Self {
         self.with_last(|limit| limit.nobody(nobody))
@@ -90,7 +90,7 @@ impl RateLimit {
         self.with(|set| set.limits.push(limit))
     }
 
-    /// What becomes of a blocked request.
+    /// Sets the answer to a blocked request.
     #[must_use]
     pub fn on_blocked(self, on_blocked: OnBlocked) -> Self {
         self.with(|set| set.on_blocked = on_blocked)
@@ -110,8 +110,8 @@ impl RateLimit {
         self.with(|set| set.secret = Some(secret.into().into()))
     }
 
-    /// The longest time that a request waits for its turn in a leaky queue, 10 seconds by itself. What would have to wait
-    /// longer is answered with 503, and its place given back.
+    /// The longest time that a request waits for its turn in a leaky queue, 10 seconds by itself. A request that would
+    /// have to wait longer is answered with 503, and its place given back.
     #[must_use]
     pub fn longest_delay(self, time: Duration) -> Self {
         self.with(|set| set.longest_delay = time)
@@ -131,7 +131,7 @@ impl RateLimit {
         self.with(|set| set.unless = Some(Arc::new(unless)))
     }
 
-    /// What becomes of the charge once the service has answered.
+    /// Sets the end of the charge once the service has answered.
     ///
     /// ```
     /// # use tallygate_tower::{After, RateLimit};

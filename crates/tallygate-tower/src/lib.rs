@@ -62,7 +62,7 @@ pub use crate::service::RateLimited;
 #[doc = include_str!("../../../docs/http.md")]
 struct Http;
 
-/// What cannot be configured so: one line that names the value and the remedy.
+/// A failure to configure: one line that names the value and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -82,7 +82,7 @@ impl Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {
-    /// How many inputs a property is tried with; a million in `./soak`.
+    /// The number of inputs that a property is tried with; a million in `./soak`.
     pub fn cases() -> proptest::test_runner::Config {
         let cases = if std::env::var_os("TALLYGATE_SOAK").is_some() { 1_000_000 } else { 256 };
         proptest::test_runner::Config::with_cases(cases)

@@ -8,10 +8,10 @@ use http::response;
 
 use crate::who::{Who, everybody};
 
-/// What the head of a request says.
+/// A value that is made of the head of a request.
 pub(crate) type OfHead<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 
-/// What an answer says of the charge.
+/// The end of the charge that is made of an answer.
 pub(crate) type OfAnswer = Arc<dyn Fn(&response::Parts) -> After + Send + Sync>;
 
 /// One limit: a zone, whom it is about, and what a request costs.
@@ -36,7 +36,7 @@ pub struct Limit {
     pub(crate) reserved_for: Option<Duration>,
 }
 
-/// What it means when a request does not say whom it comes from.
+/// The meanings of a request that does not say whom it comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Nobody {
@@ -45,11 +45,11 @@ pub enum Nobody {
     Refuse,
     /// All such requests share a bucket, whose key is `nobody`.
     Share,
-    /// The limit is not about it. Whoever can leave out what names him is not limited then.
+    /// The limit is not about it. A client that can leave out what names it is not limited then.
     Skip,
 }
 
-/// What becomes of a charge once the service has answered.
+/// The ends of a charge once the service has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum After {
@@ -89,15 +89,15 @@ impl Limit {
         self
     }
 
-    /// What it means when a request does not say whom it comes from.
+    /// Sets the meaning of a request that does not say whom it comes from.
     #[must_use]
     pub fn nobody(mut self, nobody: Nobody) -> Self {
         self.nobody = nobody;
         self
     }
 
-    /// What a request costs, in the zone's unit: 0 to 2^40. Cost 0 always passes, also where the bucket is banned: do not let a
-    /// client choose it.
+    /// Sets the cost of a request, in the zone's unit: 0 to 2^40. Cost 0 always passes, also where the bucket is
+    /// banned: do not let a client choose it.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Parts) -> i64 + Send + Sync + 'static) -> Self {
         self.cost = Some(Arc::new(cost));
@@ -111,7 +111,8 @@ impl Limit {
         self
     }
 
-    /// Whom the request is about, in a zone that counts distinct members: five accounts from one address.
+    /// Names the member that the request is about, in a zone that counts distinct members: five accounts from
+    /// one address.
     #[must_use]
     pub fn member(mut self, member: impl Who) -> Self {
         self.member = Some(Arc::new(member));

@@ -80,7 +80,7 @@ where
     }
 }
 
-/// What goes on, or the answer that ends it.
+/// A value to go on with, or the answer that ends it.
 type Asking<T> = Result<T, Box<Response<Bytes>>>;
 
 /// A request that was decided.
@@ -90,7 +90,7 @@ struct Passed {
     due: Due,
 }
 
-/// What is to be known of a check afterwards.
+/// The facts of a check that are to be known afterwards.
 struct Asked {
     policy: Policy,
     cost: i64,
@@ -120,7 +120,7 @@ impl Set {
             let cost = limit.cost.as_ref().map_or(1, |cost| cost(parts));
             if let Some(check) = set.check(limit, parts).await? {
                 let check = check.cost(cost);
-                // What a client sends is no fault of the operator's.
+                // A fault in what a client sends is not the operator's.
                 check.validate().map_err(|error| failed(StatusCode::BAD_REQUEST, &error))?;
                 // Remembered by the limiter.
                 let (_, policy) = set.limiter.policy(&limit.zone).await.map_err(|error| undecided(&error))?;
@@ -191,7 +191,7 @@ impl Set {
         })
     }
 
-    /// What is asked of a limit; None where it is not about the request.
+    /// The check that is asked of a limit; None where it is not about the request.
     async fn check(&self, limit: &Limit, parts: &Parts) -> Asking<Option<Check>> {
         let Some(key) = self.key(&*limit.who, limit.nobody, parts).await? else { return Ok(None) };
         let mut check = Check::new(&*limit.zone, key);
@@ -227,7 +227,7 @@ impl Set {
         }
     }
 
-    /// Waits for its turn, where it was given one. Whoever leaves meanwhile gives it back.
+    /// Waits for its turn, where it was given one. A client that leaves meanwhile gives it back.
     async fn wait(&self, passed: &mut Passed) -> Asking<()> {
         let delay = passed.delay();
         if delay > self.longest_delay {
@@ -245,7 +245,7 @@ impl Set {
         Ok(())
     }
 
-    /// What the answer says of the charge, and what is due when its body has ended.
+    /// Does what the answer says of the charge, and returns what is due when its body has ended.
     async fn settle(&self, mut passed: Passed, parts: &mut response::Parts) -> Due {
         let after = self.after.as_ref().map_or(After::Keep, |after| after(parts));
         let ends = passed.ends(|asked| match after {
@@ -277,7 +277,7 @@ impl Set {
 }
 
 impl Passed {
-    /// How what it took ends: slots by being free again, charges as is said.
+    /// The ends of what it took: slots by being free again, charges as is said.
     fn ends(&self, of_charge: impl Fn(&Asked) -> Option<End>) -> Vec<(Bucket, End)> {
         let each = self.asked.iter().zip(self.decided.decisions());
         let charged = each.filter(|(asked, decision)| asked.is_charged(decision));
@@ -289,7 +289,7 @@ impl Passed {
         ended.collect()
     }
 
-    /// How long it is to wait for its turn.
+    /// The time that it is to wait for its turn.
     fn delay(&self) -> Duration {
         let each = self.asked.iter().zip(self.decided.decisions());
         let enforced = each.filter(|(asked, _)| asked.policy.mode() == Mode::Enforce);
@@ -311,7 +311,8 @@ impl Passed {
 }
 
 impl Asked {
-    /// Did this request take something that can be given back? What a client was told again was taken before.
+    /// Did this request take something that can be given back? A charge that a client was told again was
+    /// taken before.
     fn is_charged(&self, decision: &Decision) -> bool {
         self.cost > 0
             && !(self.is_named && decision.replayed)
@@ -334,7 +335,7 @@ fn undecided(error: &tallygate::Error) -> Box<Response<Bytes>> {
         match error.kind() {
             ErrorKind::Conflict => StatusCode::CONFLICT,
             ErrorKind::Transient => StatusCode::SERVICE_UNAVAILABLE,
-            // What a client chose has been looked at before.
+            // The key that a client chose has been looked at before.
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
         error,
@@ -351,7 +352,7 @@ fn failed(status: StatusCode, error: &tallygate::Error) -> Box<Response<Bytes>> 
     Box::new(failure(status, error))
 }
 
-/// What stands for a key that is too long: its kind, and its keyed hash.
+/// The text that stands for a key that is too long: its kind, and its keyed hash.
 fn hashed(secret: &[u8], key: &str) -> String {
     let kind: String = key.chars().take_while(|c| *c != ':').take(16).collect();
     let hash = keyed_hash(secret, &[key.as_bytes()]);

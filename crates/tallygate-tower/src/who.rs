@@ -1,4 +1,4 @@
-//! Whom a limit is about: what of a request names the bucket.
+//! The subject of a limit: the part of a request that names the bucket.
 
 use std::borrow::Cow;
 use std::future::{Future, ready};
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use http::request::Parts;
 use http::{HeaderName, StatusCode, header};
 
-/// What a request says about whom it comes from.
+/// The words of a request about whom it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Subject {
@@ -21,10 +21,10 @@ pub enum Subject {
     Refuse(StatusCode),
 }
 
-/// What [`Who::who`] answers.
+/// The answer of [`Who::who`].
 pub type Answer<'p> = Pin<Box<dyn Future<Output = Subject> + Send + 'p>>;
 
-/// Whom a limit is about.
+/// The way in which a limit finds whom a request is about.
 ///
 /// Ready ones are the functions of this module and [`ClientAddress`](crate::ClientAddress). A closure over the head of the
 /// request is one too; one that has to wait for something is made by [`later`].
@@ -45,7 +45,7 @@ pub type Answer<'p> = Pin<Box<dyn Future<Output = Subject> + Send + 'p>>;
 /// # let _ = from_there;
 /// ```
 pub trait Who: Send + Sync + 'static {
-    /// What the head of a request says.
+    /// Reads the subject from the head of a request.
     fn who<'p>(&'p self, parts: &'p Parts) -> Answer<'p>;
 }
 
@@ -60,7 +60,8 @@ pub fn everybody() -> impl Who {
     |_: &Parts| Subject::Key("all".to_owned())
 }
 
-/// Who sends this value in a header. A request with several lines of it says nothing: which of them holds is a riddle.
+/// The client that sends this value in a header. A request with several lines of it says nothing: which of them holds
+/// is a riddle.
 pub fn header(name: HeaderName) -> impl Who {
     move |parts: &Parts| {
         let mut lines = parts.headers.get_all(&name).iter();
@@ -69,7 +70,8 @@ pub fn header(name: HeaderName) -> impl Who {
     }
 }
 
-/// Who sends this cookie; `%61` is `a`, as for whoever reads it. Of several with the name the request says nothing.
+/// The client that sends this cookie; `%61` is `a`, as for whoever reads it. Of several with the name the request
+/// says nothing.
 pub fn cookie(name: impl Into<String>) -> impl Who {
     let name = name.into();
     move |parts: &Parts| {
@@ -84,8 +86,8 @@ pub fn cookie(name: impl Into<String>) -> impl Who {
     }
 }
 
-/// Who sends this parameter in the query; `%61` is `a`, and `+` a space, as for whoever reads it. Of several with the name
-/// the request says nothing.
+/// The client that sends this parameter in the query; `%61` is `a`, and `+` a space, as for whoever reads it. Of
+/// several with the name the request says nothing.
 pub fn query(name: impl Into<String>) -> impl Who {
     let name = name.into();
     move |parts: &Parts| {
@@ -112,7 +114,7 @@ pub fn method() -> impl Who {
     |parts: &Parts| named("method", [parts.method.as_str().as_bytes()])
 }
 
-/// What has to wait, such as a look-up. It takes what it needs of the request with it.
+/// A subject that has to be waited for, such as by a look-up. It takes what it needs of the request with it.
 pub fn later<F, W>(find: F) -> impl Who
 where
     F: Fn(&Parts) -> W + Send + Sync + 'static,
@@ -171,8 +173,8 @@ fn decoded(bytes: &[u8]) -> Cow<'_, [u8]> {
     percent_encoding::percent_decode(bytes).into()
 }
 
-/// A key that is different for each kind, name and value. What is no printable ASCII, and what parts keys, is written as in
-/// URLs.
+/// A key that is different for each kind, name and value. A character that is no printable ASCII, or that parts keys,
+/// is written as in URLs.
 pub(crate) fn named<const N: usize>(kind: &str, words: [&[u8]; N]) -> Subject {
     let mut key = kind.to_owned();
     for (n, word) in words.iter().enumerate() {

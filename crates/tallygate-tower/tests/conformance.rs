@@ -23,11 +23,11 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::steps::Step;
 
-/// What the layer has no way to say.
+/// The reasons of steps that the layer has no way to say.
 const NAMED: &str = "what a client named stays charged, since he could come again with it";
 const ONCE: &str = "a request has one answer, and settles once";
 
-/// What a request took and still has.
+/// The things that a request took and still has.
 enum Held {
     /// A slot, until the body of the answer ends.
     Body(#[expect(dead_code, reason = "it is held, and then dropped")] Box<Body<Full<Bytes>>>),
@@ -35,7 +35,7 @@ enum Held {
     Request(oneshot::Sender<After>),
 }
 
-/// What a step asks of a bucket, as a limit of the layer.
+/// The question of a step to a bucket, as a limit of the layer.
 fn limit(step: &Step, check: &Map<String, Value>) -> Limit {
     let text = |name: &str| check.get(name).map(|value| value.as_str().unwrap().to_owned());
     let of = |key: String| move |_: &Parts| Subject::Key(key.clone());
@@ -110,7 +110,7 @@ async fn ask(limiter: &Limiter, step: &Step, held: &mut HashMap<Uuid, Held>) -> 
     Err(code)
 }
 
-/// What the transaction wrote into the ledger last, once that is of this kind.
+/// The row that the transaction wrote into the ledger last, once that is of this kind.
 async fn written(limiter: &Limiter, txn: Uuid, kind: &str) -> Value {
     for _ in 0..500 {
         let history = History { txn: Some(txn), ..History::default() };

@@ -79,7 +79,7 @@ async fn rows(limiter: &Limiter, zone: &str) -> Vec<(Kind, String, bool, i64)> {
     page.rows.into_iter().rev().map(|row| (row.kind, row.key, row.blocked, row.spent)).collect()
 }
 
-/// What becomes true within a moment: work that goes on after the answer.
+/// Waits for something that becomes true within a moment: work that goes on after the answer.
 async fn soon(mut is_so: impl AsyncFnMut() -> bool) {
     for _ in 0..500 {
         if is_so().await {
@@ -294,7 +294,7 @@ async fn a_charge_is_given_back_or_settled_by_the_answer() {
     answer(&statuses(StatusCode::FORBIDDEN).layer(layer), request()).await;
     assert_eq!(left("login").await, 99);
 
-    // What it costs is known afterwards.
+    // The cost is known afterwards.
     let reserve = || Limit::new("tokens").cost(|_| 50).reserved_for(MINUTE);
     for (after, remaining) in [(After::Keep, 50), (After::GiveBack, 50), (After::Charge(7), 43)] {
         let layer = RateLimit::of(limiter.clone(), [reserve()]).after(move |_| after);
@@ -307,7 +307,7 @@ async fn a_charge_is_given_back_or_settled_by_the_answer() {
     assert_eq!(text(response).await, "12345");
     soon(async || left("tokens").await == 38).await;
 
-    // Whoever leaves once the service works pays for it.
+    // A client that leaves once the service works pays for it.
     let layer = RateLimit::of(limiter.clone(), [reserve().cost(|_| 20)]);
     let never = Router::new().route("/", any(pending::<()>)).layer(layer);
     assert!(tokio::time::timeout(Duration::from_millis(300), answer(&never, request())).await.is_err());
@@ -452,7 +452,7 @@ async fn a_request_that_is_sent_again_spends_nothing() {
         assert_eq!(answer(&app, with("idempotency-key", &txn)).await.status(), StatusCode::OK);
     }
     assert_eq!(rows(&limiter, "pay").await.len(), 1);
-    // What is told again is given back by nobody else.
+    // A decision that is told again is given back by nobody else.
     let back = self::app(layer.clone().idempotent().after(|_| After::GiveBack));
     assert_eq!(answer(&back, with("idempotency-key", &txn)).await.status(), StatusCode::OK);
     assert_eq!(rows(&limiter, "pay").await.len(), 1);
@@ -497,11 +497,11 @@ async fn what_cannot_be_decided_does_not_pass() {
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let problem: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
     assert_eq!(problem["code"], "unknown_zone");
-    // What a client sends is no fault of the operator's.
+    // A fault in what a client sends is not the operator's.
     let control = |_: &http::request::Parts| Subject::Key("a\u{7}".to_owned());
     let response = answer(&app(RateLimit::new(limiter.clone(), "login").by(control)), request()).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    // What the operator did wrong is no fault of the client's.
+    // A fault of the operator's is not the client's.
     let members = Policy::distinct(5, MINUTE).unwrap();
     limiter.operator().set_zone("cards", &members, None, "test").await.unwrap();
     let response = answer(&app(RateLimit::new(limiter.clone(), "cards")), request()).await;

@@ -35,7 +35,7 @@ async fn nobody_locks_alice_out() {
             usize::from(login(&shop, "203.0.113.66", "alice", "guess").await == StatusCode::FORBIDDEN);
     }
     assert_eq!(looked_at, 5);
-    // What was blocked for one user took nothing from the address.
+    // A request that was blocked for one user took nothing from the address.
     for n in 0..20 {
         let user = format!("user{n}");
         looked_at += usize::from(login(&shop, "203.0.113.66", &user, "guess").await == StatusCode::FORBIDDEN);

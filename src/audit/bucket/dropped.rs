@@ -73,7 +73,7 @@ impl Checking<'_> {
     }
 }
 
-/// What a row leaves behind, as far as the row says it.
+/// The head that a row leaves behind, as far as the row says it.
 pub(in crate::audit) fn left_by(row: &LedgerRow) -> Head {
     let LedgerRow { seq, at_us, spent_total, level, zone_version, strikes, .. } = *row;
     Head { seq, last_us: at_us, spent_total, level, zone_version, strikes, ..Head::default() }

@@ -1,4 +1,4 @@
-//! What stands in a queue, beside what its rows lead to.
+//! The items of a queue as they stand, beside those that its rows lead to.
 
 use super::Checking;
 use crate::audit::fault::FaultKind;
@@ -11,8 +11,9 @@ impl Checking<'_> {
         !self.moved && !chain::is_erased(&self.key) && self.replay.is_whole() && self.replay.is_queue()
     }
 
-    /// The items as they are stored, each with whether its payload is what was offered, and what they come to, at one moment when
-    /// the head was that of the last row. What becomes of items by itself may have been put down since.
+    /// The items as they are stored, each with whether its payload is what was offered, and what they come to, at one
+    /// moment when the head was that of the last row. Changes that come to items by themselves may have been put down
+    /// since.
     pub fn compare_items(&mut self, load: Load, stored: &[(Item, bool)], now_us: i64) {
         let mut wrong = Vec::new();
         let mut derived = self.replay.items().iter().copied().peekable();

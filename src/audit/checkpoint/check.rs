@@ -16,7 +16,7 @@ use crate::audit::Auditor;
 use crate::chain::{Hash, hex};
 use crate::error::{Error, Result};
 
-/// How many buckets are named at most.
+/// The most buckets that are named.
 const NAMED: usize = 1_000;
 
 /// The ledger beside what it was at a checkpoint.
@@ -25,9 +25,10 @@ const NAMED: usize = 1_000;
 pub struct Comparison {
     /// Where it is not what it was; empty when it is.
     pub differences: Vec<HeadDifference>,
-    /// How many rows of the checkpoint upkeep dropped, as far as that is known; all others are there.
+    /// The number of rows of the checkpoint that upkeep dropped, as far as that is known; all others are
+    /// there.
     pub dropped: u64,
-    /// How many of those were dropped since the checkpoint.
+    /// The number of those that were dropped since the checkpoint.
     pub dropped_since: u64,
 }
 
@@ -37,7 +38,7 @@ pub struct Comparison {
 pub struct HeadDifference {
     /// The zone.
     pub zone: String,
-    /// What is not as it was.
+    /// The thing that is not as it was.
     pub changed: Changed,
     /// The bucket, by the hash that its chain begins with; None for what concerns the whole zone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,13 +46,13 @@ pub struct HeadDifference {
     /// The bucket's key, if it has one still.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How many there were: buckets, versions, rows of the bucket.
+    /// The number that there were: buckets, versions, rows of the bucket.
     pub was: u64,
-    /// How many there are.
+    /// The number that there are.
     pub is: u64,
 }
 
-/// What is not as it was at a checkpoint.
+/// The things that can differ from a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -70,7 +71,7 @@ pub enum Changed {
     /// Rows of before are not there any more, and no run of upkeep dropped rows of their age, or as many. `was` is how many
     /// are gone, `is` how many of these upkeep dropped.
     RowsGone,
-    /// What owners had removed before, by runs of upkeep and erasures, is no longer recorded as it was.
+    /// The record of earlier removals by owners, by runs of upkeep and erasures, is no longer as it was.
     Removals,
     /// A bucket is gone.
     BucketGone,
@@ -231,7 +232,7 @@ async fn keys(
 struct Old {
     file: BufReader<File>,
     next: Option<Head>,
-    /// How many that it has are lost in the ledger.
+    /// The number of those that it has and that are lost in the ledger.
     lost: u64,
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
 use crate::chain::Hash;
 
-/// How many are sorted in memory: 84 MB.
+/// The number that is sorted in memory: 84 MB.
 const ROOM: usize = 1 << 20;
 
 /// The end of a bucket's chain, as it is a leaf and as it is in a file of heads.

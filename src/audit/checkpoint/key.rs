@@ -7,7 +7,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use crate::chain::{hex, unhex};
 use crate::error::{Error, Result};
 
-/// What a key file begins with.
+/// The beginning of a key file.
 const HEADER: &str = "tallygate signing key 1: ";
 
 /// A key that signs checkpoints. Its text is a secret; nothing else shows it.
@@ -50,7 +50,7 @@ impl CheckpointKey {
         format!("{HEADER}{}\n", hex(self.0.as_bytes()))
     }
 
-    /// What others need to know whether a checkpoint was signed with it: 64 hexadecimal digits.
+    /// The public half, by which others know whether a checkpoint was signed with it: 64 hexadecimal digits.
     pub fn public_key(&self) -> String {
         hex(self.0.verifying_key().as_bytes())
     }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::chain::Hash;
 
-/// What a row's bytes say.
+/// The fields of a row, as its bytes say them.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub txn_id: Uuid,
@@ -68,7 +68,7 @@ impl Link {
     }
 }
 
-/// What was not read yet.
+/// The bytes that were not read yet.
 struct Rest<'b>(&'b [u8]);
 
 impl Rest<'_> {

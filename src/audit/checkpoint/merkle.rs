@@ -32,7 +32,7 @@ struct Peak {
 pub(super) struct Path {
     /// Number of the leaf, from 0.
     pub index: u64,
-    /// What stands beside it, from the leaf up.
+    /// The hashes that stand beside it, from the leaf up.
     pub beside: Vec<Hash>,
 }
 
@@ -54,7 +54,7 @@ impl Tree {
         self.leaves += 1;
     }
 
-    /// How many leaves there are, their root, which is the hash of nothing where there are none, and the marked one's path.
+    /// The number of leaves, their root, which is the hash of nothing where there are none, and the marked one's path.
     pub fn finish(mut self) -> (u64, Hash, Option<Path>) {
         let Some(mut peak) = self.peaks.pop() else { return (0, sha256(&[]), None) };
         while let Some(left) = self.peaks.pop() {

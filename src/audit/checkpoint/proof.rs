@@ -16,7 +16,8 @@ use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::{Bucket, BucketAt, EvidenceOf};
 
-/// That a transaction's rows were in the ledger at a [`Checkpoint`]. Whoever has both checks it without the database.
+/// That a transaction's rows were in the ledger at a [`Checkpoint`]. A person who has both checks it without the
+/// database.
 ///
 /// Keys, members, notes and authors are in it by salted hashes only, unless they are disclosed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,14 +50,15 @@ pub struct ProvenBucket {
     pub rows: Vec<String>,
     /// Number of the bucket among those of the zone, from 0.
     pub index: u64,
-    /// What stands beside it in the tree, from the leaf up.
+    /// The hashes that stand beside it in the tree, from the leaf up.
     pub path: Vec<String>,
-    /// What shows whose bucket it is.
+    /// The texts that show whose bucket it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disclosed: Option<Disclosed>,
 }
 
-/// What a proof tells of people. With the salt, members, notes and authors of all rows in the proof can be guessed.
+/// The personal data that a proof tells. With the salt, members, notes and authors of all rows in the proof can be
+/// guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -70,7 +72,7 @@ pub struct Disclosed {
     pub member: Option<String>,
 }
 
-/// What a proof proves: a row that was in the ledger. Fields as in [`Entry`](crate::ledger::Entry).
+/// A row that a proof proves to have been in the ledger. Fields as in [`Entry`](crate::ledger::Entry).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ProvenRow {
@@ -88,19 +90,19 @@ pub struct ProvenRow {
     pub txn_id: Uuid,
     /// When it was decided.
     pub decided_at: DateTime<Utc>,
-    /// What it records.
+    /// The kind of thing that it records.
     pub kind: String,
-    /// How many checks it stands for.
+    /// The number of checks that it stands for.
     pub checks: i32,
     /// True when the transaction could not pass.
     pub blocked: bool,
     /// Why.
     pub reason: String,
-    /// What was asked for.
+    /// The cost that was asked for.
     pub cost: i64,
-    /// What was spent.
+    /// The units that were spent.
     pub spent: i64,
-    /// What could still be spent.
+    /// The units that could still be spent.
     pub remaining: i64,
     /// The most that could have been spent.
     pub zone_limit: i64,

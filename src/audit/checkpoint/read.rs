@@ -55,11 +55,12 @@ pub(super) struct Told {
     pub zone: CheckpointZone,
     /// Of so many buckets the last row of that time, and later ones, were dropped.
     pub lost: u64,
-    /// How many rows of the other buckets upkeep dropped.
+    /// The number of rows of the other buckets that upkeep dropped.
     pub dropped: u64,
-    /// How many upkeep had dropped at that time, of whatever time they were.
+    /// The number of rows that upkeep had dropped at that time, of whatever time they were.
     pub dropped_before: u64,
-    /// How many rows are not there by `zone_txn_dropped`, though no run of upkeep dropped rows of their age or as many.
+    /// The number of rows that are not there by `zone_txn_dropped`, though no run of upkeep dropped rows of their age
+    /// or as many.
     pub unexplained: u64,
 }
 
@@ -71,7 +72,8 @@ pub(super) async fn zone_at(
     each: &mut impl FnMut(&Head) -> Result<()>,
     progress: &mut impl FnMut(u64),
 ) -> Result<Told> {
-    // What was removed is recorded before the first row goes: those that are read later are explained by it, or have come since.
+    // A removal is recorded before the first row goes: those that are read later are explained by it, or have come
+    // since.
     let (mut removals, mut before) = (Removals::of(zone.id), None);
     while {
         let page = auditor.read(|store| store.removals(zone.id, removals.seq)).await?;

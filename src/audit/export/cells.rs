@@ -5,7 +5,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use crate::chain::hex;
 use crate::store::Evidence;
 
-/// What a column holds.
+/// The kinds of values that a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     Number,

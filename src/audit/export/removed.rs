@@ -1,4 +1,4 @@
-//! What owners removed from the ledger, as it is exported.
+//! Removals by owners from the ledger, as they are exported.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What a row should say: the core's calls, as an engine makes them.
+//! The derivation of a row: the core's calls, as an engine makes them.
 
 use std::collections::VecDeque;
 

@@ -37,7 +37,7 @@ impl Items {
         }
     }
 
-    /// What a row says of its item. An item can be taken so often.
+    /// Takes down what a row says of its item. An item can be taken so often.
     pub fn record(&mut self, row: &LedgerRow, max_takes: i32) {
         let item = self.named(row.txn_id).and_then(|item| self.remove(item.seq));
         let after = match (row.kind, item) {

@@ -1,4 +1,4 @@
-//! What a row of a queue should say.
+//! The derivation of a queue's row.
 
 use super::{Derived, Replay};
 use crate::audit::compare::event_row;
@@ -13,7 +13,7 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(super) struct Evicted {
     pub item: Item,
-    /// What the offer's row says.
+    /// The row that the offer should have.
     pub offer: LedgerRow,
 }
 

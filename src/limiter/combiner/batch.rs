@@ -12,7 +12,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::Request;
 
-/// Who asked, and until when the answer is waited for.
+/// The caller, and the time until which it waits for the answer.
 pub(super) struct Caller {
     asked: Instant,
     until: Instant,

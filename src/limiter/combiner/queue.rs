@@ -1,4 +1,4 @@
-//! Who waits for which bucket, and whose turn it is. No clock, no database, no task.
+//! The lines of callers that wait for buckets, and whose turn it is. No clock, no database, no task.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,8 +6,9 @@ use crate::store::Bucket;
 
 /// A line of waiting callers for each bucket that somebody is in or before; others are not remembered.
 ///
-/// Whoever is in a bucket has left its line. A bucket is in one call at a time, so a call never waits in the database for another one of this process. `C`
-/// is a check, which may share its call with others; `T` wants a bucket for a call of its own.
+/// A caller that is in a bucket has left its line. A bucket is in one call at a time, so a call never waits in the
+/// database for another one of this process. `C` is a check, which may share its call with others; `T` wants a bucket
+/// for a call of its own.
 pub(super) struct Queue<C, T> {
     lines: HashMap<Bucket, Line<C, T>>,
     /// Free buckets whose line begins with a check, in the order in which they became so. None is in it twice.

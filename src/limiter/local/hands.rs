@@ -1,4 +1,4 @@
-//! What this process has in hand of buckets: without a database, a task or a random number.
+//! The units that this process has in hand of buckets: without a database, a task or a random number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use crate::store::{Bucket, Took};
 /// Buckets that are known at most; of further ones each check is asked of the database.
 const MOST: usize = 16_384;
 
-/// How often those are looked for that are of no more use, where there are too many.
+/// The time between two looks for those that are of no more use, where there are too many.
 const SWEEP_US: i64 = 1_000_000;
 
 /// With less than this a process is no better off than by asking for each check: a take and its settlement are two calls, and a
 /// key that is asked for now and then would have three rows for each check.
 const LEAST: i64 = 4;
 
-/// Who has what, by bucket.
+/// The hands, by bucket.
 pub(super) struct Hands {
     known: Mutex<Known>,
     pub clock: Clock,
@@ -28,7 +28,7 @@ struct Known {
     swept_us: i64,
 }
 
-/// What is in hand of one bucket.
+/// The units in hand of one bucket.
 struct Hand {
     /// The oldest first.
     leases: VecDeque<Lease>,
@@ -51,7 +51,7 @@ pub(super) struct Lease {
     stops_us: i64,
 }
 
-/// How much is asked for.
+/// The demand: how much is asked for.
 #[derive(Default)]
 struct Demand {
     since_us: i64,
@@ -64,20 +64,20 @@ struct Demand {
 /// A check that was decided here.
 pub(super) struct Spent {
     pub took: Took,
-    /// What is still in hand of the same.
+    /// The units that are still in hand of the same.
     pub left: i64,
     /// By the database's clock, at the latest.
     pub at_us: i64,
 }
 
-/// What a check of a bucket comes to here.
+/// The result of a check of a bucket here.
 #[derive(Default)]
 pub(super) struct Turn {
     /// None where the database must be asked.
     pub spent: Option<Spent>,
-    /// So much is to be taken.
+    /// The units that are to be taken.
     pub wants: Option<i64>,
-    /// What ended and was not spent.
+    /// The leases that ended and were not spent.
     pub ended: Vec<Lease>,
 }
 
@@ -177,7 +177,7 @@ impl Hand {
         Self { leases: VecDeque::new(), demand, asking: false, exact_until_us: now_us, local_us }
     }
 
-    /// What has ended and was not spent. What was spent needs no word.
+    /// The leases that have ended and were not spent. Spent ones need no word.
     fn end(&mut self, now_us: i64) -> Vec<Lease> {
         self.leases.retain(|lease| lease.left > 0);
         let (ended, live) =
@@ -186,7 +186,7 @@ impl Hand {
         Vec::from_iter::<VecDeque<Lease>>(ended)
     }
 
-    /// How much to take now, if any: a quarter of what was taken last is left, or less.
+    /// The units to take now, if any: a quarter of what was taken last is left, or less.
     fn wants(&mut self, now_us: i64) -> Option<i64> {
         let left: i64 = self.leases.iter().map(|lease| lease.left).sum();
         let taken = self.leases.back().map_or(0, |lease| lease.took.units);
@@ -210,15 +210,16 @@ impl Demand {
         if passed_us >= local_us / 4 {
             let now = i128::from(self.units) * i128::from(local_us) / i128::from(passed_us.max(1));
             let now = i64::try_from(now).unwrap_or(i64::MAX / 2);
-            // What was long ago says nothing of now.
+            // A demand of long ago says nothing of now.
             self.average = if passed_us > local_us { now } else { self.average.midpoint(now) };
             (self.since_us, self.units) = (now_us, 0);
         }
         self.units = self.units.saturating_add(cost);
     }
 
-    /// What is likely to be asked for in half of the time: it is spent before it ends then. A quarter of that has not passed yet
-    /// since the average was made, so that what came meanwhile tells the least that comes in four times as long.
+    /// The units that are likely to be asked for in half of the time: they are spent before it ends then. A quarter of
+    /// that has not passed yet since the average was made, so that what came meanwhile tells the least that comes in
+    /// four times as long.
     fn of_half(&self) -> i64 {
         self.average.max(self.units.saturating_mul(4)) / 2
     }

@@ -71,7 +71,7 @@ pub async fn distribute(address: &Address) -> Result<Vec<String>> {
     }
     tx.commit().await.map_err(error)?;
     for (_, table) in tables {
-        // What was moved still lies in the coordinator's own table, where nobody sees it.
+        // The moved rows still lie in the coordinator's own table, where nobody sees them.
         sqlx::query("select truncate_local_data_after_distributing_table($1::text::regclass)")
             .bind(&table)
             .execute(&mut connection)
@@ -86,7 +86,7 @@ pub async fn distribute(address: &Address) -> Result<Vec<String>> {
         done.push(step.1);
     }
     tx.commit().await.map_err(error)?;
-    // What was given before was for a schema that is not distributed.
+    // The rights that were given before were for a schema that is not distributed.
     let mut tx = begin(&mut connection).await?;
     repeat(&mut tx).await?;
     tx.commit().await.map_err(error)?;

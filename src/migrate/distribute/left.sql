@@ -1,4 +1,5 @@
--- What of the schema is not spread over the nodes yet, in the order in which it must be: a step, and what it is done to.
+-- The parts of the schema that are not spread over the nodes yet, in the order in which they must be: a step, and the
+-- object that it is done to.
 select s.step, s.object
 from (
     select 1 as place, 'reference' as step, t.name as object, t.nth

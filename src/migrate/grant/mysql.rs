@@ -82,8 +82,8 @@ impl Rights {
         self.run("").await
     }
 
-    /// Runs the statements with this in them. Who is no more is forgotten; what may not be given here is told, so that the
-    /// migration ends all the same.
+    /// Runs the statements with this in them. A user who is no more is forgotten; a right that may not be given here is
+    /// told, so that the migration ends all the same.
     async fn run(&mut self, part: &str) -> Result<(), sqlx::Error> {
         for Given { role, grantee, statements } in &self.given {
             for statement in statements.iter().filter(|statement| statement.contains(part)) {

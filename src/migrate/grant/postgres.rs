@@ -40,7 +40,7 @@ pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Re
             // The server's own text: it has quoted every name.
             sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *tx).await.map_err(told)?;
         }
-        // Who may not grant a right that he has is only warned.
+        // A user who may not grant a right that he has is only warned.
         let granted: bool = sqlx::query_scalar("select has_schema_privilege($1, current_schema(), $2)")
             .bind(&to.name)
             .bind(if role == Role::Owner { "create" } else { "usage" })
@@ -65,7 +65,8 @@ pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Re
     Ok(statements)
 }
 
-/// Gives again, with what is new, every role that was given. Who is no more, or has lost it, is forgotten.
+/// Gives again, with what is new, every role that was given. A user who is no more, or has lost it, is
+/// forgotten.
 pub async fn repeat(connection: &mut PgConnection) -> Result<()> {
     sqlx::query(include_str!("postgres_forget.sql")).execute(&mut *connection).await.map_err(error)?;
     let given: Vec<(String, String)> = sqlx::query_as("select role, grantee from tallygate_grant")

@@ -1,4 +1,4 @@
-//! What happens to buckets besides checks: load, let it happen, write.
+//! Events of buckets besides checks: load, let them happen, write.
 
 use super::bucket::Mark;
 use super::settle::{is_so, settle};
@@ -8,7 +8,7 @@ use crate::entry::{Kind, LedgerRow, Recorded};
 use crate::error::{Error, Result};
 use crate::store::{Action, What};
 
-/// What becomes of an action.
+/// The answer to an action.
 enum Answer {
     New(Box<Mark>),
     /// It has happened already.
@@ -80,17 +80,17 @@ pub(in crate::store) async fn act(session: &mut impl Session, actions: &[Action]
     actions.iter().zip(answers).map(tell).collect()
 }
 
-/// What a settlement teaches: that a request of this shape came to so much.
+/// The lesson of a settlement: that a request of this shape came to so much.
 fn lesson<'p>(action: &Action, past: &'p [LedgerRow]) -> Option<(&'p str, i64)> {
     let What::Undo(Undo::Settle(cost)) = action.what else { return None };
     let reserved = past.iter().find(|row| row.kind == Kind::Reserve)?;
     Some((reserved.member.as_deref()?, cost))
 }
 
-/// What an action asks for.
+/// The question of an action.
 enum Asked<'p> {
     Event(Event),
-    /// What has happened already.
+    /// The same has happened already.
     Before(&'p LedgerRow),
 }
 
@@ -130,7 +130,7 @@ fn asked<'p>(action: &Action, past: &'p [LedgerRow]) -> Result<Asked<'p>> {
     Ok(done.map_or(Asked::Event(event), Asked::Before))
 }
 
-/// What was recorded before.
+/// The answer that was recorded before.
 fn recorded(action: &Action, row: &LedgerRow) -> Result<Recorded> {
     Ok(Recorded {
         zone: action.zone.clone(),

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{Passing, Request};
 use crate::zone::Durability;
 
-/// How a check of the batch is answered.
+/// The answer to a check of the batch.
 enum Answer {
     New(Box<Turn>),
     /// Its transaction was decided before the batch.
@@ -29,7 +29,7 @@ pub(in crate::store) struct Done {
     pub durabilities: Vec<(i32, Durability)>,
 }
 
-/// What became of a check.
+/// The result of a check.
 pub(in crate::store) enum Answered {
     Decided(Decision),
     /// Nothing: its bucket was not where it was held. Never [`Fate::Appended`].
@@ -197,7 +197,7 @@ fn is_named(request: &Request) -> bool {
     request.leaves_row() && !request.fresh
 }
 
-/// What was decided before, when the same was asked.
+/// The decision that was made before, when the same was asked.
 pub(super) fn past(request: &Request, row: &LedgerRow) -> Result<Decision> {
     // Of what passed unchecked no member is known.
     let member = if row.kind == Kind::Unchecked { request.about() } else { row.member.as_deref() };

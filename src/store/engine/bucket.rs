@@ -13,7 +13,7 @@ use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::Family;
 
-/// What was loaded of a bucket, and what the call has made of it.
+/// A bucket as it was loaded, and as the call has made it.
 pub(super) struct Bucket<'b> {
     pub name: Name<'b>,
     pub known: Known,
@@ -52,7 +52,7 @@ pub(super) struct Turn {
     exact: bool,
 }
 
-/// What happened besides checks, and what it left.
+/// An event besides a check, and the head that it left.
 pub(super) struct Mark {
     pub happened: Happened,
     /// The time of the row before it.
@@ -92,7 +92,7 @@ impl<'b> Bucket<'b> {
         }
     }
 
-    /// What the call has made of it; None where it only looked.
+    /// The bucket as the call has made it; None where it only looked.
     pub fn moved(&self, place: usize) -> Option<Moved<'b>> {
         let (State { head, holding, .. }, loaded) = (self.state, self.loaded);
         let Head { seq, last_us, spent_total, level, zone_version, strikes, .. } = head;

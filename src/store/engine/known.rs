@@ -1,4 +1,4 @@
-//! What is known of a bucket's rows, and what the core has asked of them.
+//! The known part of a bucket's rows, and the questions that the core has asked of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) struct Known {
     waits: Cell<bool>,
 }
 
-/// What the core told lacks.
+/// The thing that the core said it lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lack {
     Nothing,
@@ -53,7 +53,7 @@ impl Known {
         }
     }
 
-    /// What the database is still to be asked.
+    /// The questions that the database is still to be asked.
     pub fn questions(&mut self) -> Vec<Question> {
         let totals = self.totals.lacking().into_iter().map(Question::TotalBefore);
         let strikes = self.strikes.lacking().into_iter().map(Question::StrikesBefore);
@@ -64,7 +64,7 @@ impl Known {
         questions
     }
 
-    /// What the database says.
+    /// Takes in an answer of the database.
     pub fn put(&mut self, question: Question, answer: i64) {
         match question {
             Question::TotalBefore(at_us) => self.totals.put(at_us, answer),
@@ -98,7 +98,7 @@ impl Known {
     }
 }
 
-/// What is not known is told so that the core goes on to ask for all that it may want to know: as if everything had
+/// An unknown sum is told so that the core goes on to ask for all that it may want to know: as if everything had
 /// been spent in the window, and this very moment.
 impl Ledger for Known {
     fn total_before(&self, at_us: i64) -> Result<i64, Need> {
@@ -142,7 +142,7 @@ impl Answers {
         *self.0.borrow_mut().entry(asked).or_default()
     }
 
-    /// What is still to be asked.
+    /// The questions that are still to be asked.
     fn lacking(&mut self) -> Vec<i64> {
         let asked = self.0.get_mut().iter();
         asked.filter(|(_, answer)| answer.is_none()).map(|(&asked, _)| asked).collect()

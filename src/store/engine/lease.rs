@@ -95,7 +95,7 @@ fn told(want: &Want, txn: Uuid, granted: &Granted) -> Result<Lease> {
     })
 }
 
-/// What was granted before. What is safe follows from the clients that there are now.
+/// The lease that was granted before. Its safe capacity follows from the clients that there are now.
 fn told_before(want: &Want, row: &LedgerRow, policy: &Policy, standing: &[Standing]) -> Result<Lease> {
     let band = row.band.unwrap_or_default();
     let is_same = row.member.as_deref() == Some(&want.client)

@@ -1,4 +1,4 @@
-//! What a process takes to decide checks by itself: load, take, write.
+//! Taking units by which a process decides checks by itself: load, take, write.
 
 use super::settle::settle;
 use super::{Session, Wanted, Writing, append_together, buckets};
@@ -48,7 +48,7 @@ pub(in crate::store) async fn take_units(
     }))
 }
 
-/// What was taken by a call whose answer was lost.
+/// The units that were taken by a call whose answer was lost.
 fn before(row: &LedgerRow) -> Took {
     Took {
         txn: row.txn_id,

@@ -1,6 +1,6 @@
-//! What this process knows of buckets that it decided lately, so that it need not ask.
+//! The memory of this process: buckets that it decided lately, so that it need not ask.
 //!
-//! What is remembered is never believed over the database: rows are appended only where the head is still the one that they
+//! The memory is never believed over the database: rows are appended only where the head is still the one that they
 //! were derived from. A bucket that has moved on is asked for again; what was charged in it before stays so.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,13 +15,15 @@ use crate::error::Result;
 use crate::store::Request;
 use crate::zone::Family;
 
-/// How many buckets are remembered: at least so many, at most twice as many. Each takes some 400 bytes and its charges.
+/// The number of buckets that are remembered: at least so many, at most twice as many. Each takes some 400 bytes and
+/// its charges.
 const BUCKETS: usize = 1 << 16;
 
-/// How many charges are remembered of a bucket.
+/// The number of charges that are remembered of a bucket.
 const CHARGES: usize = 1 << 10;
 
-/// How many rows are read at once to remember what was charged in a window; where there are more, they are left to be asked.
+/// The number of rows that are read at once to remember what was charged in a window; where there are more, they are
+/// left to be asked.
 const ROWS: usize = 1 << 10;
 
 /// Where nearly all buckets of a zone are new that are not remembered, they are not asked for: the database refuses to make
@@ -34,7 +36,7 @@ const NOT_NEW: u32 = 8;
 /// A bucket that somebody else moved is held from the first look on by so many of the calls that may wait for it.
 const FOUGHT: u8 = 8;
 
-/// How long a comparison of clocks counts. Clocks of machines part by some millionths.
+/// The time for which a comparison of clocks counts. Clocks of machines part by some millionths.
 const CLOCK_COUNTS: Duration = Duration::from_secs(5);
 
 /// The memory of a process, of one database.
@@ -45,14 +47,14 @@ pub(in crate::store) struct Memory(Mutex<Remembered>);
 struct Remembered {
     /// The newer ones, and those that go with the next generation.
     buckets: [HashMap<i32, HashMap<Box<str>, Known>>; 2],
-    /// How many the newer ones are.
+    /// The number of the newer ones.
     count: usize,
     /// By zone, the policies that decided and decide its buckets.
     versions: Versions,
     /// By zone: how far its buckets are new that are not remembered.
     new: HashMap<i32, u32>,
     clock: Clock,
-    /// What a test has put in the place of the database's clock.
+    /// The clock that a test has put in the place of the database's.
     #[cfg(feature = "testing")]
     test_clock: Option<crate::testing::Clock>,
 }
@@ -64,7 +66,7 @@ struct Known {
     charges: Charges,
     /// It has moved on since, or what it holds is not remembered: it is asked for.
     moved: bool,
-    /// How many calls will hold it from the first look on.
+    /// The number of calls that will hold it from the first look on.
     fought: u8,
 }
 
@@ -72,7 +74,7 @@ struct Known {
 #[derive(Default)]
 struct Charges {
     from_us: i64,
-    /// What had been spent in all before that.
+    /// The sum that had been spent before that.
     base: i64,
     /// Each with its time, and what had been spent in all by then.
     list: VecDeque<(i64, i64)>,
@@ -80,7 +82,7 @@ struct Charges {
     too_many: bool,
 }
 
-/// How far the database's clock is at least ahead of this process's own.
+/// The least by which the database's clock is ahead of this process's own.
 ///
 /// Each answer was given after the database read its clock, so that the difference is at least what it says less what the
 /// clock here says on arrival; the largest of these is nearest.
@@ -96,7 +98,7 @@ pub(in crate::store) struct Remembering<'m, S> {
     session: S,
     memory: &'m Memory,
     believe: bool,
-    /// What is known of the buckets of the call, by their order: remembered, or told just now.
+    /// The knowledge of the buckets of the call, by their order: remembered, or told just now.
     known: Vec<Known>,
     versions: Versions,
 }
@@ -312,7 +314,8 @@ impl Remembered {
         Some(known)
     }
 
-    /// What is known of the buckets now that the database has told of those that were not: it said nothing of their charges.
+    /// The knowledge of the buckets now that the database has told of those that were not known: it said nothing of
+    /// their charges.
     fn recall(
         &mut self,
         wanted: &Wanted<'_>,
@@ -425,7 +428,7 @@ impl Charges {
         if let (Some((_, spent, total)), false) = (rows.first(), self.too_many) {
             self.from_us = at_us;
             self.base = total.saturating_sub(*spent);
-            // What came after the head was read is not in it.
+            // A row that came after the head was read is not in it.
             let charges = rows.iter().filter(|(_, spent, total)| *spent > 0 && *total <= spent_total);
             self.list = charges.map(|(charged_us, _, total)| (*charged_us, *total)).collect();
         }
@@ -504,7 +507,7 @@ mod tests {
         println!("{buckets} buckets: {known} remembered, {} MB more", resident() - before);
     }
 
-    /// What is decided again and again drives nothing else out.
+    /// A bucket that is decided again and again drives nothing else out.
     #[test]
     fn a_bucket_counts_once_however_often_it_is_decided() {
         let version = Version {

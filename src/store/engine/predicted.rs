@@ -47,7 +47,7 @@ pub(in crate::store) async fn reserve(
     Ok((batch::tell(&request, &turn)?, request.cost))
 }
 
-/// What is known of a shape in a bucket.
+/// The knowledge of a shape in a bucket.
 pub(in crate::store) async fn known(
     session: &mut impl Session,
     name: Name<'_>,

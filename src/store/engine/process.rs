@@ -12,16 +12,16 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Isolation, Passing, Request};
 
-/// How often a call tries without holding the buckets while it decides.
+/// The number of times that a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
 
-/// How often it begins anew then, when the policy changes under its hands.
+/// The number of times that it begins anew then, when the policy changes under its hands.
 const HOLDS: u32 = 8;
 
-/// How long it is believed that the user may not append.
+/// The time for which it is believed that the user may not append.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// What this process knows of one database.
+/// The knowledge that this process has of one database.
 #[derive(Default)]
 pub(in crate::store) struct Process {
     pub memory: Memory,
@@ -38,7 +38,8 @@ pub(in crate::store) struct Policies {
     foreign: Mutex<HashSet<i32>>,
 }
 
-/// What a zone was asked for: the version in force, and the oldest that decided the last row of one of its buckets.
+/// The versions that a zone was asked for: the one in force, and the oldest that decided the last row of one of its
+/// buckets.
 pub(in crate::store) struct Range {
     pub from: i32,
     pub to: i32,
@@ -53,10 +54,10 @@ pub(in crate::store) trait Server {
     async fn once(&mut self, requests: &[Request], passing: Passing, turn: Turn) -> Result<Vec<Answered>>;
 }
 
-/// How a call goes about its buckets in one of its turns.
+/// The way in which a call goes about its buckets in one of its turns.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Turn {
-    /// What is remembered need not be asked for.
+    /// Remembered facts need not be asked for.
     pub believe: bool,
     /// Nobody else decides in the buckets meanwhile.
     pub hold: bool,
@@ -66,7 +67,7 @@ impl Process {
     /// Decides by the engine. None where the routines must: the user may not append, a newer program has chosen a policy that
     /// this one does not know, or somebody else was faster with the one bucket that is asked about.
     ///
-    /// What somebody else holds and is not to be waited for is left undecided.
+    /// A bucket that somebody else holds and that is not to be waited for is left undecided.
     pub async fn decide(
         &self,
         server: &mut impl Server,
@@ -101,8 +102,8 @@ impl Process {
         Ok(may)
     }
 
-    /// What is not where it was looked at is decided again; where that is a check by itself, by a routine, which holds the
-    /// bucket for no round trip.
+    /// Checks of buckets that are not where they were looked at are decided again; where that is a check by itself, by
+    /// a routine, which holds the bucket for no round trip.
     async fn derive(
         &self,
         server: &mut impl Server,
@@ -126,7 +127,7 @@ impl Process {
         for turn in first..turns {
             let how = Turn { believe: turn == 0, hold: turn >= SWAPS && !skip };
             let answers = match server.once(&left, passing, how).await {
-                // What is remembered may be wrong about this, too.
+                // The memory may be wrong about this, too.
                 Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
                     continue;
                 }

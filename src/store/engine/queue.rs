@@ -135,7 +135,7 @@ pub(in crate::store) async fn progress(
     told::noted(said, &progressed)
 }
 
-/// What is known of an item; None where the queue's ledger does not know it.
+/// The state of an item; None where the queue's ledger does not know it.
 pub(in crate::store) async fn item(
     session: &mut impl Shelving,
     name: Name<'_>,
@@ -174,7 +174,7 @@ async fn place(session: &mut impl Shelving, name: Name<'_>, txn: Uuid) -> Result
     })
 }
 
-/// How much is in a queue.
+/// The size of a queue.
 pub(in crate::store) async fn size(session: &mut impl Shelving, name: Name<'_>) -> Result<Size> {
     let (bucket, _) = held(session, name, &[], false).await?;
     let Queueing { backlog, .. } = queueing(&bucket)?;

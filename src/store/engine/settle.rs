@@ -4,7 +4,8 @@ use super::bucket::Bucket;
 use super::{Asked, Question, Session};
 use crate::error::{Error, Result};
 
-/// Does the work again and again until nothing is lacking. What it lacks, of all buckets together, is asked for at once.
+/// Does the work again and again until nothing is lacking. The lacking facts, of all buckets together, are asked for at
+/// once.
 pub(super) async fn settle<'b>(
     session: &mut impl Session,
     buckets: &mut [Bucket<'b>],

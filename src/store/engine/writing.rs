@@ -1,4 +1,4 @@
-//! What a call writes: rows of the ledger, and what of a bucket is not in them.
+//! The writes of a call: rows of the ledger, and the parts of a bucket that are not in them.
 
 use uuid::Uuid;
 
@@ -17,10 +17,12 @@ pub(in crate::store) struct Writing<'w> {
     pub together: bool,
     pub buckets: Vec<Moved<'w>>,
     pub rows: Vec<Written<'w>>,
-    /// What ends by itself, each with the place of its bucket among these; in place of what was to end of the same charge.
+    /// The holds that end by themselves, each with the place of its bucket among these; in place of what was to end of
+    /// the same charge.
     pub holds: Vec<(usize, Hold)>,
     pub overrides: Vec<(usize, Exception)>,
-    /// What settlements taught: all that is known of the shapes of a bucket. Only where `act` decides, on SQLite.
+    /// The shapes that settlements taught: all that is known of those of a bucket. Only where `act` decides, on
+    /// SQLite.
     pub shapes: Vec<(usize, Vec<Shape>)>,
     /// Of each bucket of the call, its place among these.
     places: Vec<Option<usize>>,
@@ -44,7 +46,7 @@ pub(in crate::store) struct Moved<'w> {
     pub by_row: bool,
     /// Where its chain comes to.
     pub end: End,
-    /// What has ended by now is of no more use to it.
+    /// Its ended holds are of no more use to it.
     pub ended: bool,
 }
 
@@ -120,7 +122,7 @@ impl<'w> Writing<'w> {
         self.hold(bucket, outcome.hold(request.member.as_deref()));
     }
 
-    /// What happened besides checks; of a settlement, the shape that it teaches.
+    /// Writes an event besides checks; of a settlement, the shape that it teaches.
     pub(super) fn mark(&mut self, bucket: usize, action: &'w Action, shape: Option<&'w str>, mark: &Mark) {
         let Mark { happened, before_us, limit, remaining } = mark;
         let is_override = matches!(action.what, What::Override(Some(_)));
@@ -169,7 +171,7 @@ impl<'w> Writing<'w> {
         self.hold(0, granted.hold(&want.client));
     }
 
-    /// What is taken of the only bucket for local decisions.
+    /// Writes the units that are taken of the only bucket for local decisions.
     pub(super) fn take_units(&mut self, taking: &'w Taking, taken: &UnitsTaken, before_us: Option<i64>) {
         let row = Row {
             kind: Kind::Local.as_str(),
@@ -183,7 +185,7 @@ impl<'w> Writing<'w> {
         self.row(0, before_us, taking.again, row);
     }
 
-    /// What has ended in a bucket is of no more use to it.
+    /// Drops what has ended in a bucket and is of no more use to it.
     pub fn drop_ended(&mut self, bucket: usize) {
         if let Some(place) = self.place(bucket) {
             self.buckets[place].ended = true;

@@ -1,4 +1,5 @@
-//! What of a bucket arrives at its new database, as lists that each take one argument of one statement.
+//! The parts of a bucket that arrive at its new database, as lists that each take one argument of one
+//! statement.
 
 use chrono::DateTime;
 
@@ -14,7 +15,7 @@ use crate::store::{Bucket, StoredHead, StoredItem};
 /// Items that arrive with one statement.
 const ITEMS: usize = 256;
 
-/// What is written in one transaction.
+/// The writes of one transaction.
 pub(in crate::store) struct Arriving<'a> {
     pub bucket: &'a Bucket,
     /// The hash of the head that is there, which has the mark.
@@ -23,7 +24,7 @@ pub(in crate::store) struct Arriving<'a> {
     pub begins: bool,
     /// The head that is to be there, with the mark.
     pub head: &'a StoredHead,
-    /// What rows left behind that are nowhere any more, before the first one.
+    /// The head that rows left behind that are nowhere any more, before the first one.
     pub dropped: Option<&'a StoredHead>,
     pub rows: &'a [LedgerRow],
     pub overrides: Vec<Exception>,
@@ -31,7 +32,7 @@ pub(in crate::store) struct Arriving<'a> {
     pub stands: Option<&'a Stands<'a>>,
 }
 
-/// What stands in a bucket besides its head.
+/// The parts of a bucket besides its head.
 pub(in crate::store) struct Stands<'a> {
     pub holds: &'a [Hold],
     pub load: Load,
@@ -65,7 +66,7 @@ impl Arriving<'_> {
         Err(Error::transient("somebody else moves the bucket too, or has moved it; move it again"))
     }
 
-    /// What is recorded of rows that are nowhere any more, as of those that upkeep drops.
+    /// The record of rows that are nowhere any more, as of those that upkeep drops.
     pub fn removing(&self) -> Option<Removing<'static>> {
         let head = &self.dropped?.head;
         let cut_at = DateTime::from_timestamp_micros(head.last_us.saturating_add(1))?;
@@ -151,7 +152,7 @@ pub(in crate::store) fn limited<'k>(zone_id: i32, key: &'k str, own: &Exception)
     ]
 }
 
-/// What of a charge ends by itself.
+/// The part of a charge that ends by itself.
 pub(in crate::store) fn held<'h>(zone_id: i32, key: &'h str, hold: &'h Hold) -> [Value<'h>; 7] {
     [
         zone_id.into(),

@@ -1,4 +1,4 @@
-//! What happens besides checks, on MySQL and MariaDB.
+//! Events besides checks, on MySQL and MariaDB.
 
 use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;

@@ -1,4 +1,4 @@
--- What a bucket holds, and the seq of its head at that time.
+-- The holds of a bucket, and the seq of its head at that time.
 select b.seq as head_seq, h.seq, h.charged_at, h.amount, h.ends_at, h.member
 from zone_bucket_lock_view b
 left join zone_hold_view h on h.zone_id = b.zone_id and h.bucket_key = b.bucket_key

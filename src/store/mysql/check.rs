@@ -32,7 +32,7 @@ impl MySql {
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        // What is appended is compared with what the others append. What is only looked at is not.
+        // Appended rows are compared with what the others append. Rows that are only looked at are not.
         if !requests.iter().any(Request::leaves_row)
             && let Err(error) = self.catch_up(&mut lease).await
         {
@@ -78,7 +78,8 @@ impl MySql {
         all(decide(connection, requests, Owner::Caller, None, Passing::Together).await?)
     }
 
-    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
+    /// ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
         let terms = Terms { isolation: Isolation::RowLock, ..terms };
         let request = Request { record: true, ..request.clone() };
@@ -147,7 +148,7 @@ async fn check_on(
     }
 }
 
-/// Whose transaction a decision is made in.
+/// The owner of the transaction that a decision is made in.
 #[derive(Clone, Copy)]
 enum Owner {
     Routine,
@@ -208,7 +209,7 @@ async fn decide_one(
     decision(row, request)
 }
 
-/// A request as the routines read it. What it does not have need not travel.
+/// A request as the routines read it. Fields that it does not have need not travel.
 fn json(request: &Request) -> String {
     let mut json = format!(
         r#"{{"zone_id":{},"txn":"{}","cost":{},"record":{},"key":"#,

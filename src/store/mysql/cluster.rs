@@ -1,11 +1,12 @@
-//! What a server knows of the cluster that it is a node of, and how it is made to know what the others were told.
+//! The knowledge that a server has of the cluster that it is a node of, and how it is made to know what the
+//! others were told.
 
 use sqlx::{MySqlConnection, Row};
 
 use super::error;
 use crate::error::Result;
 
-/// What a server is a node of.
+/// The kind of cluster that a server is a node of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cluster {
     /// Nothing; or of servers of which one writes, and the others follow when they come to it.
@@ -52,8 +53,9 @@ impl Cluster {
         Ok((cluster, ready || cluster != Self::Galera))
     }
 
-    /// What is read on this connection afterwards is no older than what any node has acknowledged before. Under `BEFORE` a group
-    /// lets no transaction begin until then, and where most of the others cannot be reached, none at all.
+    /// Sees to it that reads on this connection afterwards are no older than what any node has acknowledged before.
+    /// Under `BEFORE` a group lets no transaction begin until then, and where most of the others cannot be reached,
+    /// none at all.
     pub async fn catch_up(self, connection: &mut MySqlConnection) -> Result<()> {
         let wait = match self {
             Self::None => return Ok(()),

@@ -277,7 +277,7 @@ fn bucket<'m>(moved: &'m Moved<'_>, parts: List, rows: List) -> [Value<'m>; 18] 
     ]
 }
 
-/// What is not in its last row.
+/// The columns that are not in its last row.
 fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>) -> [Value<'m>; 10] {
     let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
     [

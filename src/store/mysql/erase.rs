@@ -34,7 +34,7 @@ impl MySql {
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
         let salt = hold(&mut tx, zone_id, key).await?;
         let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
-        // What was never sealed is no row of the ledger.
+        // A row that was never sealed is no row of the ledger.
         sqlx::query("delete from zone_txn where zone_id = ? and bucket_key = ? and not sealed")
             .bind(zone_id)
             .bind(key.as_bytes())

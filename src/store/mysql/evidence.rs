@@ -1,4 +1,4 @@
-//! What checkpoints, proofs and exports read of the ledger.
+//! The reads of checkpoints, proofs and exports.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ impl MySql {
         now.ok_or_else(|| Error::database("the database did not tell its time"))
     }
 
-    /// Who follows at leisure tells only those who have rights over all of the server. A node of a cluster has caught up.
+    /// A server that follows at leisure tells only those who have rights over all of the server. A node of a cluster
+    /// has caught up.
     pub async fn behind(&self) -> Result<Option<Duration>> {
         drop(self.lease().await?);
         Ok(self.cluster.get().is_some_and(|cluster| *cluster != Cluster::None).then_some(Duration::ZERO))

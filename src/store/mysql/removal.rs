@@ -1,4 +1,4 @@
-//! What owners removed from the ledger, on MySQL and MariaDB.
+//! Removals by owners from the ledger, on MySQL and MariaDB.
 
 use sqlx::{MySqlConnection, Row};
 

@@ -14,7 +14,8 @@ use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
 
-/// How often a step is tried that did not get its lock: a second each, while others wait behind it.
+/// The number of times that a step is tried that did not get its lock: a second each, while others wait
+/// behind it.
 const TRIES: u32 = 20;
 
 pub(super) const BEGIN: &str = "set transaction isolation level read committed; start transaction";
@@ -151,7 +152,7 @@ async fn ahead(connection: &mut MySqlConnection, plan: &Plan, done: &mut Maintai
     let from = partitions.iter().rev().find_map(|partition| partition.to);
     let mut made = Vec::new();
     let from = match (from, newest) {
-        // What has rows is copied: into one partition that ends with this month.
+        // Rows are copied where there are any: into one partition that ends with this month.
         (_, Some(newest)) => {
             let to = next_month(newest).ok_or_else(|| Error::invalid("there is no month after that"))?;
             made.push((from.unwrap_or(newest).format("zone_txn_%Y_%m").to_string(), to));
@@ -210,8 +211,8 @@ async fn drop_before(
     Ok(())
 }
 
-/// Records what is to go, before the first of it does. What a run was to remove that was cut off is recorded: that is finished
-/// first, so that nothing is recorded twice.
+/// Records what is to go, before the first of it does. The removals of a run that was cut off are recorded: they are
+/// finished first, so that nothing is recorded twice.
 async fn announce(connection: &mut MySqlConnection, until: DateTime<Utc>) -> Result<()> {
     let before = "select max(r.cut_at) as cut_at from zone_removal r";
     let before = sqlx::query(before).fetch_one(&mut *connection).await.map_err(error)?;

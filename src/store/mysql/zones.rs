@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
 use crate::zone::{BanRule, Calendar, Durability, Policy, Queueing, Sharing, Zone, ZoneVersion};
 
-/// How long a change waits for the nodes of a cluster that do not answer.
+/// The time for which a change waits for the nodes of a cluster that do not answer.
 const EVERY_NODE: Duration = Duration::from_secs(3);
 
 zone_reads!(MySql, MySqlRow);

@@ -1,4 +1,4 @@
-//! What happens besides checks, on PostgreSQL.
+//! Events besides checks, on PostgreSQL.
 
 use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;

@@ -69,7 +69,8 @@ impl Postgres {
         all(decide(connection, requests, Owner::Caller, Passing::Together).await?)
     }
 
-    /// Whatever the isolation asked for: nothing is decided, and the row lock keeps the ledger in order.
+    /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
+    /// ledger in order.
     pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
         let terms = Terms { isolation: Isolation::RowLock, ..terms };
         let request = Request { record: true, ..request.clone() };
@@ -121,7 +122,7 @@ impl engine::Server for Server<'_> {
         let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
         let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
         if done.as_ref().is_ok_and(|answers| answers.iter().any(Answered::is_undone)) {
-            // What was refused has ended the transaction.
+            // The refusal has ended the transaction.
             tx.rollback().await.map_err(error)?;
             return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
         }
@@ -147,7 +148,7 @@ async fn check_on(
     }
 }
 
-/// Whose transaction a decision is made in.
+/// The owner of the transaction that a decision is made in.
 #[derive(Clone, Copy)]
 enum Owner {
     /// The call's own: it says how long to wait for locks, and the zones how long the commit waits for the disk.
@@ -187,7 +188,7 @@ async fn decide(
     let zone_ids: Vec<_> = requests.iter().map(|r| r.zone_id).collect();
     let keys: Vec<_> = requests.iter().map(|r| r.key.as_str()).collect();
     let costs: Vec<_> = requests.iter().map(|r| r.cost).collect();
-    // What no request has need not travel.
+    // A column that no request has need not travel.
     let critical = requests.iter().any(|r| r.critical).then(|| column(|r| r.critical));
     let members: Vec<_> = requests.iter().map(|r| r.member.as_deref()).collect();
     let members = members.iter().any(Option::is_some).then_some(members);

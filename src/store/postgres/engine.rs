@@ -260,7 +260,7 @@ fn loaded(row: &PgRow) -> Result<Loaded> {
     Ok(Loaded { head, end, holding: get!(row, "holding"), removed: false })
 }
 
-/// What of its charges ends by itself.
+/// The parts of its charges that end by themselves.
 fn holds(row: &PgRow) -> Result<Vec<Hold>> {
     type Times = Option<Vec<chrono::DateTime<chrono::Utc>>>;
     let (seqs, amounts): (Option<Vec<i64>>, Option<Vec<i64>>) =
@@ -289,7 +289,7 @@ struct LedgerRow<'w> {
     written: &'w Written<'w>,
 }
 
-/// What ends of a charge.
+/// The part of a charge that ends.
 struct Part<'w> {
     writing: &'w Writing<'w>,
     bucket: usize,

@@ -1,4 +1,4 @@
-//! What is told on a channel of PostgreSQL.
+//! The news on a channel of PostgreSQL.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{Postgres, error, pool};
 use crate::error::Result;
 
-/// How long it is listened on after nobody wants to hear anything.
+/// The time for which it is listened on after nobody wants to hear anything.
 const IDLE: Duration = Duration::from_secs(30);
 
 impl Postgres {

@@ -1,4 +1,4 @@
-//! What owners removed from the ledger, on PostgreSQL.
+//! Removals by owners from the ledger, on PostgreSQL.
 
 use sqlx::{PgConnection, Row};
 

@@ -14,12 +14,12 @@ use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
 
-/// How long a step that others must wait for waits itself: they wait behind it.
+/// The longest wait of a step that others must wait for: they wait behind it.
 const LOCK_WAIT: &str = "set lock_timeout = '100ms'";
-/// What makes others wait for nothing may take longer.
+/// A step that makes others wait for nothing may take longer.
 pub(super) const LONG_WAIT: &str = "set lock_timeout = '30s'";
 
-/// How often a step is tried that did not get its lock.
+/// The number of times that a step is tried that did not get its lock.
 const TRIES: u32 = 100;
 
 struct Found {
@@ -148,7 +148,7 @@ async fn partitions(connection: &mut PgConnection) -> Result<Vec<Found>> {
     found.collect()
 }
 
-/// What an earlier run began and did not end.
+/// Ends what an earlier run began and did not end.
 async fn finish(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
     for found in partitions(connection).await?.into_iter().filter(|found| found.unfinished) {
         if !plan.dry_run {
@@ -275,8 +275,8 @@ async fn drop_before(
     Ok(())
 }
 
-/// Records what is to go, before the first of it does. What a run was to remove that was cut off is recorded: that is finished
-/// first, so that nothing is recorded twice.
+/// Records what is to go, before the first of it does. The removals of a run that was cut off are recorded: they are
+/// finished first, so that nothing is recorded twice.
 async fn announce(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
     let before = sqlx::query_scalar("select max(r.cut_at) from zone_removal r");
     let before: Option<DateTime<Utc>> = before.fetch_one(&mut *connection).await.map_err(error)?;

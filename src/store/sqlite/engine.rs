@@ -111,7 +111,7 @@ impl engine::Session for Session<'_> {
         shapes_of(shapes.flatten().as_deref())
     }
 
-    /// Whoever has the write lock has every bucket.
+    /// The holder of the write lock has every bucket.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let (ledger, more) = ledger(writing);
         let append = if more { include_str!("append_more.sql") } else { include_str!("append.sql") };
@@ -320,7 +320,7 @@ fn head_as_left<'m>(moved: &'m Moved<'_>) -> [Value<'m>; 10] {
     ]
 }
 
-/// What is not in its last row.
+/// The columns that are not in its last row.
 fn head_besides<'m>(moved: &'m Moved<'_>) -> [Value<'m>; 11] {
     let ((zone_id, key), head) = (moved.name, &moved.head);
     [

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::store::erase::{Erased, Erasing};
 use crate::store::salt_of;
 
-/// How long the file's write lock is waited for.
+/// The time for which the file's write lock is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Sqlite {

@@ -1,4 +1,4 @@
-//! What checkpoints, proofs and exports read of the ledger.
+//! The reads of checkpoints, proofs and exports.
 
 use std::time::Duration;
 

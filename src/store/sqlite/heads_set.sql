@@ -1,4 +1,4 @@
--- What is not in the ledger's rows. ?1 lists [zone_id, bucket_key] and the columns in this order.
+-- The columns of heads that are not in the ledger's rows. ?1 lists [zone_id, bucket_key] and the columns in this order.
 update zone_bucket_lock
 set banned_until = j.value ->> 2,
     bans = j.value ->> 3,

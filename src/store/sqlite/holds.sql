@@ -1,5 +1,5 @@
--- What ends after a time, and what ended before of the charges that were made after another one.
--- ?1 lists [zone_id, bucket_key, a time that it ends after, a time that it was charged after].
+-- The holds that end after a time, and those that ended before of the charges that were made after another one. ?1
+-- lists [zone_id, bucket_key, a time that it ends after, a time that it was charged after].
 select j.key as n, h.seq, h.charged_at, h.amount, h.ends_at, h.member
 from jsonb_each(?1) j
 cross join zone_hold h indexed by zone_hold_ends

@@ -1,6 +1,6 @@
 //! Which zones need not wait for the disk, as far as it is known before their policies are read.
 //!
-//! How long a commit waits is the connection's on SQLite, and must be chosen before the transaction begins.
+//! The wait of a commit is the connection's on SQLite, and must be chosen before the transaction begins.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

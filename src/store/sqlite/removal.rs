@@ -1,4 +1,4 @@
-//! What owners removed from the ledger, on SQLite.
+//! Removals by owners from the ledger, on SQLite.
 
 use sqlx::{Row, SqliteConnection};
 

@@ -1,4 +1,4 @@
--- What settlements taught. ?1 lists [zone_id, bucket_key, shapes].
+-- The shapes that settlements taught. ?1 lists [zone_id, bucket_key, shapes].
 update zone_bucket_lock
 set shapes = j.value ->> 2
 from jsonb_each(?1) j

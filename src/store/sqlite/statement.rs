@@ -22,7 +22,7 @@ pub(super) async fn rows(
 /// A row of what a statement says in one text: a place in the list, some numbers, and one that may be missing.
 pub(super) type Numbers<const N: usize> = (usize, [i64; N], Option<i64>);
 
-/// What a statement says in one text.
+/// The numbers that a statement says in one text.
 pub(super) async fn numbers<const N: usize>(
     connection: &mut SqliteConnection,
     sql: &'static str,

@@ -1,5 +1,5 @@
--- How many blocked checks of each bucket had counted for bans before a time, as one text.
--- ?1 lists [zone_id, bucket_key, time].
+-- The number of blocked checks of each bucket that had counted for bans before a time, as one text. ?1 lists [zone_id,
+-- bucket_key, time].
 select group_concat(
         concat_ws(
             ' ',

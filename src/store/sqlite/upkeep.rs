@@ -14,10 +14,10 @@ use crate::retry::Tries;
 use crate::store::removal::Removing;
 use crate::store::upkeep::{Facts, Maintained, Maintenance, Plan};
 
-/// How many rows go at once: others wait for so long.
+/// The number of rows that go at once: others wait for so long.
 const ROWS: i64 = 1_000;
 
-/// How long the file's write lock is waited for.
+/// The time for which the file's write lock is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// ?1 the zone, in which a bucket without a row is nothing odd from then on; ?2 the time.
@@ -133,7 +133,7 @@ impl Sqlite {
         Ok(count.unsigned_abs())
     }
 
-    /// Runs the statements until the last of them finds nothing more to remove. How much it removed.
+    /// Runs the statements until the last of them finds nothing more to remove. Returns how much it removed.
     async fn remove(&self, statements: &[&'static str], zone_id: i32, us: i64) -> Result<u64> {
         let mut removed = 0;
         loop {
@@ -145,7 +145,7 @@ impl Sqlite {
         }
     }
 
-    /// Runs the statements in one transaction. How many rows the last of them changed.
+    /// Runs the statements in one transaction. Returns how many rows the last of them changed.
     async fn step(&self, statements: &[&'static str], zone_id: i32, us: i64) -> Result<u64> {
         let until = Instant::now() + PATIENCE;
         let mut tries = Tries::new(64, until);

@@ -1,4 +1,4 @@
--- What each bucket had spent in all before a time, as one text; nothing but the place where no row is of that time or
+-- The sum that each bucket had spent before a time, as one text; nothing but the place where no row is of that time or
 -- later. ?1 lists [zone_id, bucket_key, time].
 select group_concat(
         concat_ws(

@@ -206,7 +206,7 @@ def _not_idle() -> Invalid:
 
 
 def _module(name: str) -> Any:
-    # Whoever has an object of a module has imported it.
+    # A caller that has an object of a module has imported it.
     return sys.modules[name]
 
 

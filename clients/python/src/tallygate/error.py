@@ -108,7 +108,7 @@ def translate(error: BaseException) -> TallygateError | None:
 
 
 def _driver(module: str, name: str) -> Any:
-    # Whoever raises an exception has imported its module.
+    # A driver that raises an exception has imported its module.
     return getattr(sys.modules.get(module), name, ())
 
 
@@ -130,7 +130,7 @@ def _of_psycopg(error: Any) -> TallygateError:
 def _of_pymysql(error: BaseException) -> TallygateError:
     number = error.args[0] if error.args else 0
     message = str(error.args[1]) if len(error.args) > 1 else str(error)
-    # What the driver says by itself of a connection that is gone has the number 0 or none.
+    # The error that the driver makes by itself of a connection that is gone has the number 0 or none.
     if isinstance(error, _driver("pymysql.err", "InterfaceError")) or not isinstance(number, int):
         lost = isinstance(error, _driver("pymysql.err", "InterfaceError"))
         return (Transient if lost else TallygateError)(message or "the connection is closed")

@@ -176,7 +176,7 @@ class _Asker:
         code, detail = problem.get("code"), problem.get("detail")
         if isinstance(code, str) and re.fullmatch("[a-z_]{1,40}", code):
             raise of_code(self._hidden(detail if isinstance(detail, str) else f"status {status}"), code)
-        # Whatever stands between answered, and not the server.
+        # Something that stands between answered, and not the server.
         kind = Transient if status >= 500 else TallygateError
         raise kind(f"{self._url} answered with the status {status} and no problem document")
 

@@ -32,7 +32,7 @@ pub async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("{what}: not within {PATIENCE:?}");
 }
 
-/// What a client is answered.
+/// The answer to a client.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -85,7 +85,7 @@ pub async fn shop() -> SocketAddr {
     address
 }
 
-/// What makes an Envoy of the document fail closed.
+/// The change that makes an Envoy of the document fail closed.
 pub const CLOSED: (&str, &str) = ("failure_mode_deny: false", "failure_mode_deny: true");
 
 /// An Envoy, which ends with the test.
@@ -166,7 +166,7 @@ impl Envoy {
         log.await.lines().map(line).collect()
     }
 
-    /// What it counted under a name; 0 where it counted nothing.
+    /// The count under a name; 0 where it counted nothing.
     pub async fn counted(&self, name: &str) -> u64 {
         let stats = get(self.admin, &format!("/stats?filter={name}"), "").await.unwrap().body;
         let count = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok();

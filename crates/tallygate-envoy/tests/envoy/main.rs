@@ -66,7 +66,7 @@ async fn envoy_lets_pass_what_fits_and_answers_429_to_what_does_not() {
     assert_eq!((answer.status, answer.field("x-envoy-ratelimited")), (429, Some("true")), "{answer:?}");
     let wait: u64 = answer.field("x-ratelimit-reset").unwrap().parse().unwrap();
     assert!((3_500..=3_600).contains(&wait), "{answer:?}");
-    // What was held back by alice's limit is there for bob, and no more than that.
+    // The units that were held back by alice's limit are there for bob, and no more than that.
     let statuses = [envoy.get("/login", "bob").await.status, envoy.get("/login", "bob").await.status];
     assert_eq!(statuses, [200, 200]);
     let answer = envoy.get("/login", "carol").await;

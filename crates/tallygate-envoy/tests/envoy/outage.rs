@@ -21,11 +21,11 @@ use crate::envoy::{CLOSED, Envoy, shop, soon};
 use crate::limits_of;
 use crate::postgres::Postgres;
 
-/// How many logins a user has, and how often one is tried.
+/// The number of logins that a user has, and how often one is tried.
 const RATE: i64 = 10;
 const TRIES: usize = 15;
 
-/// Who asks.
+/// The client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Open,
@@ -36,7 +36,7 @@ enum Asker {
 
 const ASKERS: [Asker; 3] = [Asker::Open, Asker::Closed, Asker::Direct];
 
-/// What was answered.
+/// The answer that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Passes,
@@ -167,14 +167,14 @@ async fn the_database_is_killed_under_load_and_comes_back() {
         asker.await.unwrap();
     }
 
-    // What Envoy counted is what its clients saw.
+    // The counts of Envoy are those of its clients.
     let undecided = [Asker::Open, Asker::Closed].map(|asker| seen.count(asker, Told::Undecided) as u64);
     for (envoy, undecided, passed) in [(&open, undecided[0], undecided[0]), (&closed, undecided[1], 0)] {
         assert_eq!(envoy.counted("cluster.shop.ratelimit.error").await, undecided);
         assert_eq!(envoy.counted("cluster.shop.ratelimit.failure_mode_allowed").await, passed);
     }
 
-    // Who was told nothing asks again, and is told what is in the ledger, whenever that came to be.
+    // A client that was told nothing asks again, and is told what is in the ledger, whenever that came to be.
     let answers = std::mem::take(&mut *seen.answers.lock().unwrap());
     let mut told = HashMap::new();
     for (asker, answered, txn) in &answers {

@@ -1,4 +1,5 @@
-//! Envoy waits 20 ms by itself. What it does then, what becomes of the charge, and how long answers take.
+//! Envoy waits 20 ms by itself. The tests show what it does then, what becomes of the charge, and how long
+//! answers take.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::limits_of;
 use crate::outage::Direct;
 use crate::postgres::Postgres;
 
-/// What makes Envoy wait as long as it does by itself.
+/// The change that makes Envoy wait as long as it does by itself.
 const DEFAULT_TIMEOUT: (&str, &str) = ("timeout: 0.25s # 20 ms by itself\n", "\n");
 
-/// How often it is asked in vain.
+/// The number of times that it is asked in vain.
 const TIMES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,7 +60,7 @@ async fn envoy_leaves_after_20_ms_and_what_it_asked_is_charged_all_the_same() {
         ] {
             assert_eq!(envoy.counted(name).await, expected, "{name}");
         }
-        // Who waited for a connection as well is no timeout to this counter.
+        // A call that waited for a connection as well is no timeout to this counter.
         assert!(envoy.counted("cluster.tallygate.upstream_rq_timeout").await > 0);
     }
     held.rollback().await.unwrap();
@@ -79,7 +80,7 @@ async fn envoy_leaves_after_20_ms_and_what_it_asked_is_charged_all_the_same() {
     }
     let remaining = limits.limiter.peek("login", "remote_address=127.0.0.1").await.unwrap().remaining;
     assert_eq!(remaining, 1_000 - 1 - 4 * TIMES as i64);
-    // Whoever comes now is decided about: sooner or later, within 20 ms too.
+    // A call that comes now is decided about: sooner or later, within 20 ms too.
     let decided = async || open.get("/login", "alice").await.field("x-ratelimit-remaining").map(drop);
     soon("a decision within 20 ms", decided).await;
 }
@@ -134,7 +135,7 @@ async fn how_long_an_answer_takes() {
     }
 }
 
-/// What the clients are answered, each at an address and by a name of its own, in so many rounds.
+/// The answers to the clients, each at an address and by a name of its own, in so many rounds.
 async fn each_client<T: Send + 'static, F>(
     rounds: usize,
     ask: impl Fn(Ipv4Addr, String) -> F + Clone + Send + 'static,

@@ -1,4 +1,4 @@
-//! What becomes of a charge: settled, cancelled, given back, released.
+//! The ends of a charge: settled, cancelled, given back, released.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -23,14 +23,14 @@ pub(crate) struct Of {
     key: Option<String>,
 }
 
-/// What a reservation came to.
+/// The cost that a reservation came to.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settled {
     txn: Uuid,
     zone: Option<String>,
     key: Option<String>,
-    /// What it was in the end.
+    /// The cost in the end.
     cost: i64,
 }
 

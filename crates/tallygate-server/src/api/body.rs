@@ -19,10 +19,10 @@ use crate::app::{App, single};
 use crate::config::Limits;
 use crate::problem::Problem;
 
-/// What a body says.
+/// A body, as it was read.
 pub(crate) struct Asked<T>(pub T);
 
-/// What is read from an object, and not from an array of its values without their names.
+/// A value that is read from an object, and not from an array of its values without their names.
 pub(crate) struct Object<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Asked<T> {

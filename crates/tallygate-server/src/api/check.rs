@@ -22,7 +22,7 @@ use crate::problem::Problem;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asking {
-    /// Whatever it says: what is blocked is answered with 429.
+    /// With any value: a blocked check is answered with 429.
     status: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the head of a request says: who asks, what the path names, what the query adds.
+//! The head of a request: who asks, what the path names, what the query adds.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -54,10 +54,10 @@ pub(crate) struct There<R, P> {
 /// The transaction that the header `Idempotency-Key` names.
 pub(crate) struct Idempotency(pub Option<Uuid>);
 
-/// What the path names.
+/// The names in the path.
 pub(crate) struct Named<T>(pub T);
 
-/// What the query says.
+/// The values of the query.
 pub(crate) struct Queried<T>(pub T);
 
 /// A transaction of a path.
@@ -154,7 +154,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Queried<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Problem> {
-        // What is no UTF-8 would be read as something else.
+        // A text that is no UTF-8 would be read as something else.
         let query = percent_decode_str(head.uri.query().unwrap_or_default());
         query
             .decode_utf8()

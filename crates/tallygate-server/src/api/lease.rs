@@ -13,7 +13,7 @@ use super::head::{By, Idempotency, role};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// What a client wants of a resource.
+/// The claim of a client on a resource.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
@@ -21,14 +21,14 @@ pub(crate) struct Wanted {
     zone: String,
     /// The resource: a bucket of it.
     resource: String,
-    /// Who asks; the name of the token, if nothing is said.
+    /// The client that asks; the name of the token, if nothing is said.
     client: Option<String>,
     /// Units, 0 to 2^40; with 0 the lease is given back.
     wants: i64,
     /// For how many the client stands: 1, if nothing is said, to 1,000,000.
     #[serde(default = "one")]
     weight: i32,
-    /// How important it is: 0, the most, to 255; if nothing is said, the most important that the caller may claim.
+    /// The importance: 0, the most, to 255; if nothing is said, the most important that the caller may claim.
     band: Option<u8>,
     /// Only if this `seq` is that of the client's last lease.
     after: Option<i64>,

@@ -31,7 +31,7 @@ pub(crate) enum Line {
     Not(NotDecided),
 }
 
-/// What stands in the place of a decision.
+/// The line that stands in the place of a decision.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct NotDecided {
     /// Of the body, from 1.
@@ -52,7 +52,8 @@ pub(crate) async fn checks(
     mut lines: Lines,
 ) -> Result<Answers, Problem> {
     let at_once = app.limits().lines_at_once;
-    // Whoever asks whether he may send is told so by the reading of his first line; an answer would tell that he need not.
+    // A client that asks whether it may send is told so by the reading of its first line; an answer would tell that it
+    // need not.
     let first = lines.numbered().await;
     let answers = iter(first).chain(lines.stream()).map(move |(number, line)| {
         let (app, caller) = (app.clone(), caller.clone());
@@ -81,9 +82,9 @@ async fn answer(line: u64, text: Result<Bytes, Problem>, app: &App, caller: &Cal
 /// The lines of a body, each with its number. Blank ones are passed over; after one that cannot be read there are no more.
 pub(crate) struct Lines {
     body: BodyDataStream,
-    /// What came and was not told yet.
+    /// The bytes that came and were not told yet.
     rest: BytesMut,
-    /// So much of it has no end of a line.
+    /// The number of its bytes that are known to hold no end of a line.
     searched: usize,
     number: u64,
     most: usize,

@@ -32,13 +32,14 @@ pub(crate) struct Routes {
     schemas: Schemas,
 }
 
-/// What is read may leave out what has a default, and what is written never does: so one type has two schemas.
+/// A body that is read may leave out what has a default, and one that is written never does: so one type has
+/// two schemas.
 struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
 }
 
-/// What is said of a route.
+/// The description of a route.
 pub(crate) struct Operation<'a> {
     schemas: &'a mut Schemas,
     said: Map<String, Value>,
@@ -143,7 +144,7 @@ impl Operation<'_> {
         let required = schema.get("required").and_then(Value::as_array);
         for (name, schema) in properties {
             let mut schema = schema.clone();
-            // What is left out of a query is no null in it.
+            // A value that is left out of a query is no null in it.
             if let Some([kind, _]) = schema["type"].as_array().map(Vec::as_slice) {
                 schema["type"] = kind.clone();
             }

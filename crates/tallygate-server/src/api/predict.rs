@@ -16,7 +16,7 @@ use crate::problem::Problem;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Shaped {
-    /// What makes requests alike in cost, such as route and size class: 1 to 64 bytes.
+    /// The word for requests that are alike in cost, such as route and size class: 1 to 64 bytes.
     shape: String,
     /// With `ttl_us`; its cost is reserved where nothing is known of the shape.
     #[schemars(with = "Check")]

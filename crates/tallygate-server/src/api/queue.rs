@@ -27,11 +27,11 @@ pub(crate) struct ToOffer {
     /// Units: 1, if nothing is said, to 2^40.
     #[serde(default = "one")]
     cost: i64,
-    /// How important it is: 0, the most, to 255; if nothing is said, the most important that the token may claim.
+    /// The importance: 0, the most, to 255; if nothing is said, the most important that the token may claim.
     band: Option<u8>,
     /// After how many microseconds nobody waits for it any longer; without it, never.
     deadline_us: Option<u64>,
-    /// What a worker is to know of it: at most 8 KiB as JSON without spaces.
+    /// The payload that a worker is to know: at most 8 KiB as JSON without spaces.
     payload: Option<Value>,
     txn: Option<Uuid>,
 }
@@ -40,7 +40,7 @@ fn one() -> i64 {
     1
 }
 
-/// What a worker asks for.
+/// A worker's question for items.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToTake {
@@ -53,7 +53,7 @@ pub(crate) struct ToTake {
     most: u32,
     /// After how many microseconds they wait again.
     visible_us: u64,
-    /// Who takes them; the name of the token, if nothing is said.
+    /// The worker that takes them; the name of the token, if nothing is said.
     worker: Option<String>,
 }
 

@@ -37,14 +37,14 @@ pub(crate) struct Asked {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Rows {
     rows: Vec<Entry>,
-    /// What `before` is of the next page; null when this was the last.
+    /// The value of `before` for the next page; null when this was the last.
     next: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// How many of the charges that counted are listed.
+    /// The number of the charges that counted that are listed.
     charges: Option<usize>,
 }
 

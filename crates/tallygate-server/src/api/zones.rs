@@ -1,4 +1,4 @@
-//! Zones, and what a person sets in them. Who it was is the name of the token.
+//! Zones, and what a person sets in them. The name of the token is recorded with it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What no honest client sends: one answer, nothing written, and others are answered meanwhile.
+//! Requests that no honest client sends: one answer, nothing written, and others are answered meanwhile.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
     let authority = "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(serving.send(authority).await.problem().0, 404);
 
-    // What is no request at all, or a head without an end.
+    // These are no requests at all, or heads without an end.
     for bytes in [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),

@@ -128,7 +128,7 @@ impl Serving {
         .await
     }
 
-    /// Whatever is answered, it is as the document says.
+    /// Every answer is held to the document.
     pub async fn send(&self, bytes: impl AsRef<[u8]>) -> Answer {
         let mut stream = TcpStream::connect(self.at).await.unwrap();
         // It may answer and close before it has read everything.

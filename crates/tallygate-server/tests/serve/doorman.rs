@@ -1,4 +1,4 @@
-//! What clients of Doorman ask, at the server that everybody asks.
+//! Questions of clients of Doorman, at the server that everybody asks.
 
 use std::time::Duration;
 

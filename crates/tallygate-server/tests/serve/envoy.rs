@@ -1,4 +1,4 @@
-//! What Envoy asks, at the server that everybody asks.
+//! Questions of Envoy, at the server that everybody asks.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn what_is_no_grpc_is_let_go_and_delays_nobody() {
     let serving = Serving::start("limits = { head_s = 2 }").await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
-    // Who asked once is not let go, however long nothing more is said.
+    // A client that asked once is not let go, however long nothing more is said.
     let health = async || HealthClient::new(channel(&serving).await);
     let service = String::new();
     let mut told = health().await.watch(HealthCheckRequest { service }).await.unwrap().into_inner();

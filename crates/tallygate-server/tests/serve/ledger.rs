@@ -1,4 +1,4 @@
-//! What is decided, and what is told of it.
+//! Decisions, and what is told of them.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ async fn a_lease_is_taken_refreshed_and_given_back() {
     assert_eq!(ask(json!({ "client": "a", "after": first["seq"] })).await.problem().0, 409);
     let back = ask(json!({ "client": "a", "wants": 0 })).await.json();
     assert_eq!((&back["has"], &back["length_us"]), (&json!(0), &json!(0)));
-    // Who does not say who it is goes by the name of its token.
+    // A client that does not say who it is goes by the name of its token.
     assert_eq!(ask(json!({})).await.json()["client"], "ops");
     for wrong in
         [json!({ "wants": -1 }), json!({ "weight": 0 }), json!({ "band": 256 }), json!({ "client": "" })]

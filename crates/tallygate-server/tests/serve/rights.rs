@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The rights of each caller.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -287,7 +287,7 @@ async fn tokens_and_zones_are_read_again_and_a_bad_file_changes_nothing() {
     assert_eq!(check(&new.secret).await["limit"], 8);
 }
 
-/// Who may say how important its requests are: by the band of its token, whichever way it says so.
+/// A caller may say how important its requests are: by the band of its token, whichever way it says so.
 #[tokio::test]
 async fn a_token_claims_no_band_that_is_more_important_than_its_own() {
     let made = |name: &str| Tokens::make(name, &[Right::App, Right::Operator], &["*".to_owned()]).unwrap();
@@ -344,7 +344,7 @@ async fn a_token_claims_no_band_that_is_more_important_than_its_own() {
     let offer = "/v1/queue/offer";
     assert_eq!(ask(&any, offer, item(0)).await, 200);
     assert_eq!((ask(&batch, offer, item(1)).await, ask(&batch, offer, item(2)).await), (403, 200));
-    // Who says nothing is as important as it may be.
+    // A caller that says nothing is as important as it may be.
     let silent = json!({ "zone": "render", "resource": "gpu", "wants": 1 });
     let bands =
         [&any, &batch].map(|token| serving.ask("POST", "/v1/lease", Some(token), Some(silent.clone())));

@@ -1,4 +1,4 @@
-//! What is seen of a server from outside: its metrics, its log, and the files that watch it.
+//! A server as it is seen from outside: its metrics, its log, and the files that watch it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -63,7 +63,7 @@ async fn what_is_exposed_is_what_the_document_lists() {
     assert_eq!(serving.post("/v1/check", login("b")).await.problem(), (500, "schema".to_owned()));
     let metrics = loop {
         let metrics = serving.get("/metrics").await.body;
-        // What is not counted at all ends this by the time limit of whoever runs it.
+        // Checks that are not counted at all end this by the time limit of whoever runs it.
         if metrics.contains("tallygate_unrecorded_total{zone=\"seen\"} ") {
             break metrics;
         }
@@ -85,7 +85,7 @@ async fn what_is_exposed_is_what_the_document_lists() {
     assert!(!metrics.contains("tallygate_call_errors_total{code=\"schema\"} 0"), "{metrics}");
 }
 
-/// What a stranger chooses makes no series, and nothing secret is in one.
+/// A stranger's choice makes no series, and nothing secret is in one.
 #[tokio::test]
 async fn zones_that_there_are_not_and_whatever_is_sent_make_no_labels() {
     let (serving, tokens) = Serving::start_with(&[("web", &[Right::App, Right::Auditor], "*")]).await;
@@ -189,7 +189,7 @@ async fn a_line_of_the_log_leads_to_the_ledger_and_to_the_trace() {
     assert_eq!(serving.post("/v1/refund", json!({ "txn": txn })).await.status, 200);
     let line = last("/v1/refund");
     assert!(line.contains(&format!("txn={txn}")) && !line.contains("trace_id"), "{line}");
-    // What is no id of a trace is in no line, and hinders nobody.
+    // A text that is no id of a trace is in no line, and hinders nobody.
     for bad in ["4BF92F3577B34DA6A3CE929D0E0E4736", "0", "00000000000000000000000000000000", "x\\n\"forged"] {
         assert_eq!(serving.check_with(&traced(bad), &login("secret")).await.status, 200);
         let line = last("/v1/check\"");

@@ -30,7 +30,7 @@ struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// What a client or a server shows, as PEM.
+/// The certificate and key that a client or a server shows, as PEM.
 struct Shown {
     certificate: String,
     key: String,
@@ -147,7 +147,7 @@ async fn a_certificate_is_a_caller_with_roles_and_zones() {
         ours.ask(&serving, shown, token, "/v1/check", Some(body)).await
     };
     assert_eq!(check(Some(&web), None, "login").await.json()["allowed"], true);
-    // Whom nobody vouches for, or no longer, is not spoken to.
+    // A client that nobody vouches for, or no longer, is not spoken to.
     assert_eq!(check(Some(&stranger), None, "login").await.status, 0);
     assert_eq!(check(Some(&expired), None, "login").await.status, 0);
     assert_eq!(check(Some(&unnamed), None, "login").await.problem(), (401, "unknown_caller".to_owned()));
@@ -164,7 +164,7 @@ async fn a_certificate_is_a_caller_with_roles_and_zones() {
     assert_eq!(ours.ask(&serving, Some(&web), None, "/v1/peek", Some(look)).await.problem().0, 403);
     let zone = ours.ask(&serving, Some(&web), None, "/v1/zones/payments", None).await;
     assert_eq!(zone.problem().0, 403);
-    // Whoever comes again is looked at again.
+    // A client that comes again is looked at again.
     let client = ours.client("http/1.1", Some(&web));
     for _ in 0..2 {
         let mut stream = connect(&serving, &client).await.unwrap();
@@ -222,7 +222,7 @@ async fn what_is_no_tls_or_half_of_it_is_let_go_and_delays_nobody() {
             }
             return;
         }
-        // What is no TLS gets no answer of HTTP, and ends at once.
+        // A connection without TLS gets no answer of HTTP, and ends at once.
         let mut plain = TcpStream::connect(serving.at).await.unwrap();
         plain.write_all(request("GET", "/livez", None, None).as_bytes()).await.unwrap();
         assert_eq!(timeout(WAIT, read(&mut plain)).await.expect("it is let go").status, 0);

@@ -1,4 +1,4 @@
-//! What queues write into the ledger.
+//! The rows that queues write into the ledger.
 
 use super::super::writing::{Writing, plain};
 use crate::chain::Row;
@@ -59,7 +59,7 @@ impl<'w> Writing<'w> {
         self.row(0, before_us, false, row);
     }
 
-    /// What was said of an item that was taken, and by whom, if it was dead.
+    /// The row of what was said of an item that was taken, and by whom, if it was dead.
     pub(super) fn progress(
         &mut self,
         item: &Item,

@@ -14,13 +14,13 @@ const PAGE: u32 = 256;
 
 /// A database as queues use it, for one call.
 pub(in crate::store) trait Shelving: Session {
-    /// How much was in a queue when it last changed, and the items that are due by a time.
+    /// The load of a queue when it last changed, and the items that are due by a time.
     async fn queue(&mut self, name: Name<'_>, now_us: i64) -> Result<(Load, Vec<Item>)>;
 
     /// Items of a queue.
     async fn items(&mut self, name: Name<'_>, which: Which) -> Result<Vec<Item>>;
 
-    /// What was given with items, which have their rows in the ledger.
+    /// The payloads of items, which have their rows in the ledger.
     async fn payloads(&mut self, name: Name<'_>, seqs: &[i64]) -> Result<Vec<Stored>>;
 
     /// Puts items where their rows lead to. The queue's row is held.
@@ -49,7 +49,7 @@ pub(in crate::store) enum Which {
 }
 
 impl Which {
-    /// What is asked for, of which band, behind which band and offer, and how many.
+    /// The state that is asked for, of which band, behind which band and offer, and how many items.
     pub fn asked(self) -> (&'static str, i32, (i32, i64), i32) {
         let behind = |after: Option<(u8, i64)>, end| after.map_or((end, 0), |(band, seq)| (band.into(), seq));
         let most = |most: u32| i32::try_from(most).unwrap_or(i32::MAX);
@@ -79,13 +79,13 @@ impl Stored {
     }
 }
 
-/// What becomes of items.
+/// The places that items come to.
 pub(in crate::store) struct Putting<'p> {
     pub items: Vec<Item>,
-    /// What is given with the only new one.
+    /// The payload of the only new one.
     pub payload: Option<&'p str>,
     pub gone: Vec<i64>,
-    /// How much is in the queue then.
+    /// The load of the queue then.
     pub load: Load,
 }
 
@@ -111,7 +111,8 @@ impl<'p> Putting<'p> {
     }
 }
 
-/// How much is in a queue now. With `put` what became of its items by itself is put down, so that what is read next is so by now.
+/// The load of a queue now. With `put` what became of its items by itself is put down, so that what is read next is so
+/// by now.
 pub(super) async fn settled(
     session: &mut impl Shelving,
     name: Name<'_>,
@@ -127,7 +128,7 @@ pub(super) async fn settled(
     Ok(putting.load)
 }
 
-/// As much of a queue as a call looks at.
+/// The part of a queue that a call looks at.
 pub(super) struct Loaded {
     pub load: Load,
     pub front: VecDeque<Item>,

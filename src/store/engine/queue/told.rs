@@ -1,4 +1,4 @@
-//! What callers of queues are told.
+//! The answers to callers of queues.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) fn offered(offer: &Offer, txn: Uuid, offered: &decide::Offered) -> Re
     })
 }
 
-/// What became of the same offer before.
+/// The answer to the same offer before.
 pub(super) fn offered_before(offer: &Offer, row: &LedgerRow) -> Result<Offered> {
     let is_same = (row.cost, row.band, &row.member) == (offer.cost, Some(offer.band), &offer.payload_hash())
         && row.ends_us == offer.deadline_us.map(|us| row.at_us.saturating_add(us));
@@ -153,7 +153,7 @@ pub(super) fn noted_before(said: &Said, row: &LedgerRow, item: Option<&decide::I
     })
 }
 
-/// What is known of an item by its rows, and by where it is.
+/// The state of an item by its rows, and by where it is.
 pub(super) fn item(
     queue: &str,
     past: &[LedgerRow],

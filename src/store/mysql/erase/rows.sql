@@ -1,5 +1,5 @@
--- The rows of a bucket with hashes in the place of what is personal, see docs/chain.md. What stands in the place of the key,
--- the salt four times, the zone, the key.
+-- The rows of a bucket with hashes in the place of what is personal, see docs/chain.md. The arguments are what stands
+-- in the place of the key, the salt four times, the zone, the key.
 update zone_txn
 set bucket_key = ?,
     member = concat('erased:', sha2(concat(?, member), 256)),

@@ -1,4 +1,4 @@
--- What a bucket holds that arrives. The argument lists the columns in this order.
+-- The holds of a bucket that arrives. The argument lists the columns in this order.
 insert into zone_hold (
     zone_id, bucket_key, seq, charged_at, amount, ends_at, member
 )

@@ -1,4 +1,4 @@
--- How much is in a queue that arrives. The argument lists the columns in this order.
+-- The load of a queue that arrives. The argument lists the columns in this order.
 insert into zone_queue (zone_id, bucket_key, waiting, away)
 select j.zone_id, left(cast(j.bucket_key as binary), 255), j.waiting, j.away
 from json_table(?, '$[*]' columns (

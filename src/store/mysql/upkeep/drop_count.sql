@@ -1,5 +1,5 @@
--- How many rows of each of the next buckets are to go that did not go before. The zone twice, the key before, and the time before
--- which they are.
+-- The number of rows of each of the next buckets that are to go and did not go before. The zone twice, the key before,
+-- and the time before which they are.
 select t.zone_id, t.bucket_key, count(case when t.seq > coalesce(d.seq, 0) then 1 end) as ledger_rows
 from zone_txn t force index (zone_txn_bucket_uq)
 left join zone_txn_dropped d on d.zone_id = t.zone_id and d.bucket_key = t.bucket_key

@@ -1,4 +1,5 @@
--- What a row leaves behind when it goes with all before it: the zone, the bucket, its time and its seq.
+-- The head that a row leaves behind when it goes with all before it: the zone, the bucket, its time and its
+-- seq.
 insert into zone_txn_dropped (
     zone_id, bucket_key, seq, spent_total, level, strikes, created_at, zone_version, salt, row_hash
 )

@@ -1,5 +1,5 @@
--- How many rows of idle buckets there are. The zone, since when they were quiet.
--- What settlements taught is of use for 15 minutes.
+-- The number of rows of idle buckets. The zone, since when they were quiet. The shapes that settlements
+-- taught are of use for 15 minutes.
 select count(*)
 from zone_bucket_lock b
 where b.zone_id = ?

@@ -1,6 +1,6 @@
--- Locks the next rows of idle buckets that say no more than the last row of their ledger, and skips what others hold: it
--- is not idle. The zone, the key before, since when they were quiet.
--- What settlements taught is of use for 15 minutes.
+-- Locks the next rows of idle buckets that say no more than the last row of their ledger, and skips what others hold:
+-- it is not idle. The zone, the key before, since when they were quiet. The shapes that settlements taught are of use
+-- for 15 minutes.
 select b.bucket_key
 from zone_bucket_lock b force index (primary)
 where b.zone_id = ?

@@ -1,4 +1,4 @@
--- What removed rows left behind, as in rows.sql. $1 the zone, $2 the key, $3 what stands in its place.
+-- The heads that removed rows left behind, as in rows.sql. $1 the zone, $2 the key, $3 what stands in its place.
 insert into zone_txn_dropped (
     seq, spent_total, level, strikes, created_at, zone_id, zone_version, bucket_key, salt, row_hash
 )

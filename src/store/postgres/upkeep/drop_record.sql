@@ -1,5 +1,5 @@
--- What the rows of the next buckets before a time leave behind. $1 the zone and $2 the key before, $3 the time, $4 the zone and $5 the
--- key of the last of these buckets.
+-- The heads that the rows of the next buckets before a time leave behind. $1 the zone and $2 the key before, $3 the
+-- time, $4 the zone and $5 the key of the last of these buckets.
 insert into zone_txn_dropped as d (
     zone_id, bucket_key, seq, spent_total, level, strikes, created_at, zone_version, salt, row_hash
 )

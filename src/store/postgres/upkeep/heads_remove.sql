@@ -1,6 +1,5 @@
--- Removes those rows of idle buckets that say no more than the last row of their ledger. $1 the zone, $2 the buckets, which are
--- locked, $3 since when they were quiet.
--- What settlements taught is of use for 15 minutes.
+-- Removes those rows of idle buckets that say no more than the last row of their ledger. $1 the zone, $2 the buckets,
+-- which are locked, $3 since when they were quiet. The shapes that settlements taught are of use for 15 minutes.
 delete from zone_bucket_lock b
 where b.zone_id = $1
     and b.bucket_key = any($2)

@@ -1,5 +1,5 @@
--- How many old rows of a zone there are, of how many buckets, and how many of the rows a run was to remove that was cut off. ?1 the
--- zone, ?2 the time before which they are.
+-- The number of old rows of a zone, of their buckets, and of the rows that a run which was cut off was to remove. ?1
+-- the zone, ?2 the time before which they are.
 select count(*) as ledger_rows, count(distinct t.bucket_key) as buckets,
     max(
         coalesce((select sum(r.ledger_rows) from zone_removal r where r.zone_id = ?1 and r.kind = 'drop'), 0)

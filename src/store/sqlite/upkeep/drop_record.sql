@@ -1,5 +1,5 @@
--- What the oldest rows of a zone leave behind when they go: of each bucket the last of them. ?1 the zone, ?2 the time
--- before which they are, ?3 how many.
+-- The heads that the oldest rows of a zone leave behind when they go: of each bucket the last of them. ?1 the zone, ?2
+-- the time before which they are, ?3 how many.
 insert into zone_txn_dropped (
     zone_id, bucket_key, seq, spent_total, level, strikes, created_at, zone_version, salt, row_hash
 )

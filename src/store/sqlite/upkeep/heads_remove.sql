@@ -1,6 +1,5 @@
 -- Removes rows of idle buckets that say no more than the last row of their ledger. ?1 the zone, ?2 since when they were
--- quiet, ?3 how many at most.
--- What settlements taught is of use for 15 minutes.
+-- quiet, ?3 how many at most. The shapes that settlements taught are of use for 15 minutes.
 delete from zone_bucket_lock
 where zone_id = ?1
     and bucket_key in (

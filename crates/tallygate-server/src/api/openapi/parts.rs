@@ -1,4 +1,4 @@
-//! What the types of a handler say of its route.
+//! The parts of a route's description that follow from the types of its handler.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -22,7 +22,7 @@ use crate::problem::Problem;
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-/// What a part of a handler's signature says of its route.
+/// The part of a route's description that follows from a part of its handler's signature.
 pub(crate) trait Part {
     fn tell(operation: &mut Operation<'_>);
 }
@@ -160,7 +160,7 @@ impl Part for Envoys {
         for (status, description) in [(200, "It may pass."), (429, "It is over a limit.")] {
             operation.answers::<Map<String, Value>>(status, description, JSON);
         }
-        // What its service refuses is told in its own way.
+        // The refusals of its service are told in its own way.
         for status in [400, 500, 503] {
             let mut answer = problem(status);
             answer["content"][JSON] = json!({ "schema": { "type": "object" } });
