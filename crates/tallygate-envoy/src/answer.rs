@@ -124,7 +124,7 @@ fn structure<'n>(fields: impl IntoIterator<Item = (&'n str, Kind)>) -> Struct {
     Struct { fields: fields.into_iter().map(field).collect() }
 }
 
-/// The part of it that the protocol can say.
+/// The number, as far as the protocol can say it.
 fn narrow(units: i64) -> u32 {
     u32::try_from(units.max(0)).unwrap_or(u32::MAX)
 }
