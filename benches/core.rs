@@ -1,5 +1,5 @@
-//! What a decision costs without a database: nanoseconds of the pure core, for each algorithm, and of what is looked at
-//! before the database is asked. What the ledger knows is at hand.
+//! The price of a decision without a database: nanoseconds of the pure core, for each algorithm, and of what is looked
+//! at before the database is asked. The rows of the ledger are at hand.
 //!
 //! `cargo bench --bench core`
 
@@ -85,7 +85,7 @@ fn held(criterion: &mut Criterion) {
     }
 }
 
-/// What was given back stays with a window until its charge leaves.
+/// A charge that was given back stays with a window until the charge leaves.
 fn refunds(criterion: &mut Criterion) {
     let policy = Policy::sliding_log(100, MINUTE).expect("a policy");
     let given_back = |seq| Hold { ends_us: NOW_US - 1_000, ..hold(&policy, seq) };

@@ -1,6 +1,6 @@
-//! What a batch costs the embedded engine: as many statements for many checks as for a few. They are counted where
-//! sqlx tells of each one that it ran. It does so in a thread of its own, so the count is the whole program's, and
-//! this program has one test.
+//! The price of a batch to the embedded engine: as many statements for many checks as for a few. They are counted
+//! where sqlx tells of each one that it ran. It does so in a thread of its own, so the count is the whole
+//! program's, and this program has one test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -87,8 +87,8 @@ async fn a_batch_is_a_constant_number_of_statements() {
     // The beginning and the end of the transaction are not told.
     assert_eq!(counts, [3, 6, 6, 6]);
 
-    // How many reservations are open, and end one after the other before a check can pass, counts by the binary digits of
-    // their number: heads, what they say besides, versions, holds and rows, and what the core asks of the ledger.
+    // The number of reservations that are open, and end one after the other before a check can pass, counts by its
+    // binary digits: heads, what they say besides, versions, holds and rows, and what the core asks of the ledger.
     limiter
         .operator()
         .set_zone("d", &Policy::sliding_log(1_000, minute).unwrap(), None, "test")

@@ -1,4 +1,4 @@
-//! What the library counts and says about a check, wherever it is installed.
+//! The counts and the words of the library about a check, wherever it is installed.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the chain of hashes costs: the same checks on a database whose routines make no hashes, in turns.
+//! The price of the chain of hashes: the same checks on a database whose routines make no hashes, in turns.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What a process gains by deciding locally: the same checks of one hot key, in a zone that allows it and in one that does not, in
-//! turns.
+//! The gain of a process that decides locally: the same checks of one hot key, in a zone that allows it and in one that
+//! does not, in turns.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ async fn round(limiter: &Limiter, zone: &'static str, time: Duration) -> f64 {
         tokio::spawn(async move {
             let mut done = 0_u32;
             while begin.elapsed() < time {
-                // What a server does between two requests: others have their turn.
+                // A server gives others their turn between two requests.
                 tokio::task::yield_now().await;
                 assert!(limiter.check(Check::new(zone, "hot")).await.expect("a decision").is_allowed());
                 done += 1;

@@ -19,7 +19,7 @@ pub struct Column {
     pub rates: Vec<(Way, Rate)>,
 }
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub per_s: f64,

@@ -1,4 +1,4 @@
-//! How long checks take while a report reads a large ledger.
+//! The time that checks take while a report reads a large ledger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const TURNS: u32 = 5;
 
 pub struct Beside {
     rows: i64,
-    /// How long each whole report took.
+    /// The time that each whole report took.
     reports: Vec<Duration>,
     without: Vec<Duration>,
     with: Vec<Duration>,
@@ -43,7 +43,7 @@ pub async fn beside(site: &Site, rows: i64, time: Duration) -> Beside {
         beside.without.extend(checks(site, time / TURNS).await);
         let goes_on = Arc::new(AtomicBool::new(true));
         let (url, until) = (site.url.clone(), Arc::clone(&goes_on));
-        // Who reports is not the process that checks: here a thread and a runtime of its own.
+        // The process that reports is not the one that checks: here a thread and a runtime of its own.
         let reports = spawn_blocking(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(reports(url, rows, until))
@@ -68,7 +68,7 @@ async fn reports(url: String, rows: i64, goes_on: Arc<AtomicBool>) -> Vec<Durati
     took
 }
 
-/// How long each check took, from when it was due.
+/// The time that each check took, from when it was due.
 async fn checks(site: &Site, time: Duration) -> Vec<Duration> {
     let callers = (0..CALLERS).map(|caller| {
         let limiter = site.limiter.clone();

@@ -36,9 +36,9 @@ class Cluster:
     name = image = scheme = user = ready = password_in = client = None
     first_port = 3300
     settings = {}
-    # How long a check may take: longer than the servers stand still when one of them is gone.
+    # The longest that a check may take: longer than the servers stand still when one of them is gone.
     deadline_s = 5
-    # How long the servers stand still when one of them is gone.
+    # The time that the servers stand still when one of them is gone.
     stands_still_s = 3
     # Whether nothing that was acknowledged may be lost.
     keeps_all = True
@@ -126,7 +126,7 @@ class Standbys(Cluster):
     image, scheme, user, ready, password_in = "standbys", "postgres", "postgres", "standby", "POSTGRES_PASSWORD"
     client = ("psql", "--host=/run/postgresql", "--port=5501", "--username=postgres", "--command")
     first_port = 5500
-    # How long they have no primary is who promotes to say.
+    # The program that promotes says how long they have no primary.
     deadline_s = 20
     writers = NODES[:1]
 
@@ -134,7 +134,7 @@ class Standbys(Cluster):
         self.name = "-".join(["standbys", commit, *who.lower().split()])
         self.settings = {"SYNCHRONOUS_COMMIT": commit, "SYNCHRONOUS_STANDBY_NAMES": f"{who} (node2, node3)" if who else ""}
         self.keeps_all = bool(who)
-        # How many standbys may be behind what is acknowledged.
+        # The number of standbys that may be behind what is acknowledged.
         self.may_lag = {"": 2, "ANY 1": 1}.get(who, 0)
 
     def promote_the_most_advanced(self):

@@ -17,7 +17,7 @@ class Load:
         self.zone, self.deadline_s = zone, deadline_s
         self.questions, self.errors, self.policies = [], [], []
         self.seconds = 0.0
-        # What else is printed, and the nodes that are judged.
+        # Further lines to print, and the nodes that are judged.
         self.more, self.nodes = {}, NODES
         self.lock = threading.Lock()
         self.may_ask = threading.Event()

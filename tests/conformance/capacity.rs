@@ -1,4 +1,4 @@
-//! Leases of capacity, as a database grants and keeps them. What they are shares of is told by the core's own tests.
+//! Leases of capacity, as a database grants and keeps them. The core's own tests tell what they are shares of.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn is_found(limiter: &Limiter) -> bool {
     !crate::verify::verify(limiter, &Verify::default()).await.1.is_empty()
 }
 
-/// What a cast to a whole number is called.
+/// The name of a cast to a whole number.
 fn bigint(db: &Db) -> &'static str {
     if db.engine.is_mysql() { "signed" } else { "bigint" }
 }
@@ -155,7 +155,7 @@ pub async fn a_long_life_never_hands_out_more_than_there_is(db: Db) {
     operator.set_zone("gpu", &capacity(100, Share::Fair), None, "test").await.unwrap();
     let (leases, mut rng) = (limiter.leases(), Rng::with_seed(16));
     let mut now_us = START_US;
-    // What each client holds until when.
+    // The units that each client holds until when.
     let mut held: HashMap<u8, (i64, i64)> = HashMap::new();
     let mut short = 0;
     for _ in 0..rounds(400, 250_000) {
@@ -263,8 +263,8 @@ pub async fn leases_outlive_a_server_that_is_killed(mut db: Db) {
     verify(&limiter).await;
 }
 
-/// Who asks again under the same transaction gets the recorded answer; who asks for something else under it, or refreshes
-/// a lease that another process was granted since, is told so.
+/// A client that asks again under the same transaction gets the recorded answer; one that asks for something else under
+/// it, or refreshes a lease that another process was granted since, is told so.
 pub async fn a_lease_is_granted_once_and_followed_by_its_own(db: Db) {
     let limiter = limiter(&db, &[("gpu", capacity(100, Share::Fair))]).await;
     let leases = limiter.leases();
@@ -319,7 +319,7 @@ pub async fn what_cannot_be_leased_is_refused(db: Db) {
     let check = limiter.check(tallygate::Check::new("gpu", "resource")).await.unwrap_err();
     assert!(check.is_invalid() && check.to_string().contains("take a lease of it"), "{check}");
     assert_eq!(db.rows().await, 0);
-    // What lies there does not change what it is.
+    // A zone does not change into another kind.
     let operator = limiter.operator();
     for (zone, policy) in [("gpu", log), ("login", capacity(1, Share::Fair))] {
         let error = operator.set_zone(zone, &policy, None, "test").await.unwrap_err();
@@ -327,7 +327,8 @@ pub async fn what_cannot_be_leased_is_refused(db: Db) {
     }
 }
 
-/// What somebody changes in the rows of leases is found, and what their owner removes is accounted for.
+/// A change that somebody makes in the rows of leases is found, and what their owner removes is accounted
+/// for.
 pub async fn leases_are_proven_erased_and_dropped(db: Db) {
     let limiter = limiter(&db, &[("gpu", capacity(100, Share::Fair))]).await;
     let leases = limiter.leases();

@@ -83,9 +83,9 @@ pub fn row_text(engine: Engine) -> String {
     )
 }
 
-/// Each row's hash is that of its bytes, and the bucket's, where it has a row, that of its last row. What follows rows that
-/// are gone follows the last of them. How many rows there are, and the hash of all of them as if every bucket's salt
-/// were zeros.
+/// Each row's hash is that of its bytes, and the bucket's, where it has a row, that of its last row. A row that follows
+/// rows that are gone follows the last of them. Returns how many rows there are, and the hash of all of them as if
+/// every bucket's salt were zeros.
 pub async fn assert_chained(engine: Engine, connection: &mut Connected) -> (usize, String) {
     assert_rows_chained(&connection.texts(&row_text(engine)).await)
 }
@@ -237,7 +237,7 @@ pub async fn the_same_rows_have_the_same_hashes_everywhere(db: Db) {
         assert!(connection.number(&of_kind).await > 0, "no {name}");
     }
 
-    // What people do has ids of the library's own, so these hashes are different each time.
+    // An act of a person has an id of the library's own, so these hashes are different each time.
     limiter.operator().ban("log", "x", day, "zu oft: ß", "alice").await.unwrap();
     let limit = Limit::new(7, day, None).unwrap();
     let over = Override { limit: Some(limit), ban_exempt: true, for_us: Some(5_000_000) };

@@ -47,7 +47,7 @@ impl World {
         Self { db, limiter, checkpoint, heads, _dir: dir }
     }
 
-    /// What a check finds, without the heads and with them: zone, what changed, and the key.
+    /// The findings of a check, without the heads and with them: zone, what changed, and the key.
     async fn found(&self) -> (Vec<Changed>, Vec<(String, Changed, Option<String>)>) {
         let auditor = self.limiter.auditor();
         let zones = auditor.compare(&self.checkpoint, None, |_| ()).await.unwrap().differences;
@@ -143,7 +143,8 @@ fn row_of(entry: &Entry) -> chain::Row<'_> {
     }
 }
 
-/// Who blocked a customer says that it was allowed, and mends the whole chain and the head behind it.
+/// A person who blocked a customer says that it was allowed, and mends the whole chain and the head behind
+/// it.
 pub async fn a_chain_that_was_rewritten_with_right_hashes_is_found(db: Db) {
     let world = World::create(db).await;
     let of =
@@ -250,7 +251,7 @@ pub async fn what_was_dropped_is_compared_as_far_as_it_is_known(db: Db) {
     assert_eq!((explained.reproduced, explained.counted), (None, None));
     assert!(explained.missing.unwrap().contains("rows that were dropped"));
 
-    // What was remembered is compared like a row; a bucket that is lost hides no other.
+    // A remembered row is compared like a row; a bucket that is lost hides no other.
     let other = world.quoted(&chain::sha256(&[b"other"]));
     world
         .execute(&format!("update zone_txn_dropped set row_hash = {other} where bucket_key = 'key 2'"))

@@ -17,7 +17,7 @@ use crate::engine::sql_check;
 
 const VARIABLE: &str = "TALLYGATE_TEST_CHILD";
 
-/// What a child does. Each decision is printed when it is had.
+/// The work of a child. Each decision is printed when it is had.
 #[derive(Serialize, Deserialize)]
 pub enum Work {
     Calls(Calls),
@@ -31,7 +31,7 @@ pub enum Work {
 pub struct Calls {
     pub url: String,
     pub zone: String,
-    /// What each call checks, in one batch when there are several.
+    /// The keys that each call checks, in one batch when there are several.
     pub keys: Vec<String>,
     pub serializable: bool,
     pub clients: usize,
@@ -123,13 +123,13 @@ impl LocalCaller {
                         let wait = decision.retry_after().unwrap_or_default();
                         tokio::time::sleep(wait.min(Duration::from_millis(20))).await;
                     }
-                    // What is decided in memory waits for nothing; the other has its turn.
+                    // A check that is decided in memory waits for nothing; the other has its turn.
                     tokio::task::yield_now().await;
                 }
             }
         };
         tokio::join!(caller(), caller());
-        // What is left is given back, or counts as spent.
+        // Units that are left are given back, or count as spent.
         limiter.close().await.or_else(|error| error.is_transient().then_some(()).ok_or(error)).unwrap();
     }
 }
@@ -272,19 +272,19 @@ impl Child {
         assert!(self.process.wait().await.unwrap().success(), "a child failed");
     }
 
-    /// What it printed until it ended well.
+    /// The lines that it printed until it ended well.
     pub async fn answers(&mut self) -> Vec<Told> {
         self.answers_until(std::future::pending()).await
     }
 
-    /// What it printed until it ended well, which it is told to when something is over.
+    /// The lines that it printed until it ended well, which it is told to when something is over.
     pub async fn answers_until(&mut self, over: impl Future<Output = ()>) -> Vec<Told> {
         let answers = self.read(over, false).await;
         assert!(self.process.wait().await.unwrap().success(), "a child failed");
         answers
     }
 
-    /// What it printed until it is killed (SIGKILL), some time after the first of it.
+    /// The lines that it printed until it is killed (SIGKILL), some time after the first of them.
     pub async fn answers_until_killed(&mut self, after: Duration) -> Vec<Told> {
         let first = self.lines.next_line().await.unwrap().expect("a first answer");
         let mut answers = vec![serde_json::from_str(&first).unwrap()];
@@ -293,7 +293,7 @@ impl Child {
         answers
     }
 
-    /// What it prints until it ends: it is killed, or told to, when something is over.
+    /// The lines that it prints until it ends: it is killed, or told to, when something is over.
     async fn read(&mut self, over: impl Future<Output = ()>, kill: bool) -> Vec<Told> {
         let (mut answers, mut is_over) = (Vec::new(), false);
         tokio::pin!(over);

@@ -108,7 +108,7 @@ pub fn not_run() -> impl Iterator<Item = &'static str> {
     NOT_RUN.iter().flat_map(|(_, tests)| *tests).copied()
 }
 
-/// What is listed is there, and would be run.
+/// Every listed test is there, and would be run.
 pub fn what_is_not_run_is_a_test(of_postgres: &HashSet<&str>) {
     for listed in not_run() {
         assert!(of_postgres.contains(listed), "{listed} is no test of PostgreSQL");
@@ -123,7 +123,7 @@ struct Cluster {
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
-/// What a database begins as. To make one takes much longer than to copy one.
+/// The beginnings of a database. To make one takes much longer than to copy one.
 #[derive(Clone, Copy)]
 pub enum Template {
     /// With the extension, which knows the workers.
@@ -151,7 +151,7 @@ pub async fn create(name: &str, template: Template) -> String {
 pub async fn drop(name: String) {
     let cluster = CLUSTER.get().expect("it was made there");
     for node in &cluster.nodes {
-        // What is left is gone with the container, which may be going.
+        // The rest is gone with the container, which may be going.
         let Ok(mut admin) = PgConnection::connect(node).await else { return };
         let dropped = sqlx::raw_sql(AssertSqlSafe(format!("drop database {name} with (force)")));
         dropped.execute(&mut admin).await.ok();

@@ -115,7 +115,7 @@ pub async fn a_row_for_many_follows_a_blocked_check_of_a_zone_that_chose_it(db: 
     for cost in [5, 1] {
         limiter.check(Check::new("chosen", "42").cost(cost)).await.unwrap();
     }
-    // What memory answered before a change of policy was answered.
+    // A check that memory answered before a change of policy was answered.
     limiter.operator().set_zone("chosen", &log(5, 7200), None, "test").await.unwrap();
     let minute_us = Duration::from_secs(60).as_micros() as i64;
     for (at_us, late) in [(0, false), (minute_us, false), (minute_us + 1, true)] {

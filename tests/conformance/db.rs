@@ -244,7 +244,7 @@ impl Db {
         id > 0 && killer.execute(&kill).await.is_ok()
     }
 
-    /// How many sessions of this database wait for a lock.
+    /// The number of sessions of this database that wait for a lock.
     pub async fn waiting(&self, observer: &mut Connected) -> i64 {
         let waiting = match self.engine {
             // A number of a session in the whole cluster ends with that of its process.
@@ -638,7 +638,7 @@ impl Connected {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(c).await.unwrap()
     }
 
-    /// How SQLite would carry out a statement.
+    /// The way in which SQLite would carry out a statement.
     pub async fn plan(&mut self, sql: &str) -> String {
         let Self::Sqlite(c) = self else { panic!("only SQLite tells so") };
         let rows =

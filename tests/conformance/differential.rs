@@ -118,7 +118,7 @@ impl World {
         steps
     }
 
-    /// Whatever happened to a bucket, its rows can be derived again.
+    /// The rows of a bucket can be derived again, whatever happened to it.
     async fn assert_explained(&mut self, clocked: &Clocked) {
         for bucket in self.model.buckets.values().filter(|bucket| bucket.head.seq > 0) {
             // An act of people has a transaction that the library makes.

@@ -15,7 +15,7 @@ use crate::{program, server};
 /// A fenced block of the page, and the text that follows it at once.
 struct Example {
     language: &'static str,
-    /// Whose tool it is written for, and as whom it is run.
+    /// The words of the tool that it is written for, and as whom it is run.
     words: Vec<&'static str>,
     code: &'static str,
     shows: &'static str,

@@ -1,4 +1,4 @@
-//! How long an answer waits for the disk is each zone's own.
+//! The wait of an answer for the disk is each zone's own.
 
 use tallygate::policy::{BlockedRows, Durability};
 use tallygate::{Check, Config, Isolation};
@@ -70,7 +70,7 @@ pub async fn a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_
         assert!(!waits(&key("a")).await && !waits(&key("b")).await);
         limiter.check_many(vec![of("relaxed", "c"), of("durable", "d")]).await.unwrap();
         assert!(waits(&key("c")).await && waits(&key("d")).await);
-        // What only looks at a durable zone records nothing of it.
+        // A check that only looks at a durable zone records nothing of it.
         limiter.check_many(vec![of("relaxed", "e"), of("durable", "f").cost(0)]).await.unwrap();
         assert!(!waits(&key("e")).await);
 

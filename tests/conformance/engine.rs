@@ -1,4 +1,4 @@
-//! What only the engine can do wrong: what it remembers, what it appends, and who else is there.
+//! The mistakes that only the engine can make: what it remembers, what it appends, and who else is there.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -99,8 +99,8 @@ fn append(others: &[(&str, &str)]) -> String {
     )
 }
 
-/// Whoever may append may write a decision that does not follow. What the database can see it refuses, and nothing is
-/// written; the rest is found by a verification.
+/// A user who may append may write a decision that does not follow. The database refuses one that it can see, and
+/// nothing is written; the rest is found by a verification.
 pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
     if db.engine.is_mysql() {
         return forged_in_json(db).await;
@@ -218,7 +218,7 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     assert!(faults.is_empty(), "{faults:#?}");
 
-    // What it cannot see.
+    // Rows that it cannot see through.
     assert_eq!(forger.try_number(&append(&[])).await.unwrap(), 0);
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.seq)).collect();
@@ -361,7 +361,7 @@ async fn forged_in_json(db: Db) {
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     assert!(faults.is_empty(), "{faults:#?}");
 
-    // What it cannot see.
+    // Rows that it cannot see through.
     let heads = honest(owner.number(&now_us).await).to_string();
     forger.try_number(&format!("call zone_engine_append('{heads}', false, 5, true)")).await.unwrap();
     assert_eq!(db.rows().await, 3);
@@ -419,7 +419,7 @@ pub async fn an_engine_touches_no_table(db: Db) {
         "zone_engine_versions",
         "zone_find",
     ];
-    // What was decided before is told by zone_engine_hold there.
+    // An earlier decision is told by zone_engine_hold there.
     expected.retain(|name| db.engine == Engine::Postgres || *name != "zone_engine_past");
     assert_eq!(engine.texts(may).await, expected);
     let relations = owner.texts(relations).await;
@@ -582,7 +582,7 @@ pub async fn a_bucket_that_is_fought_over_is_held_from_the_first_look_on(db: Db)
     for _ in 0..8 {
         assert_eq!(in_turns(&["lone"]).await, 1);
     }
-    // What the routine decided is asked for.
+    // The decision of the routine is asked for.
     assert_eq!(in_turns(&["lone"]).await, 2);
     assert_eq!(in_turns(&["lone"]).await, 2);
 

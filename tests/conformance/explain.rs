@@ -1,4 +1,4 @@
-//! What an explanation says is what the ledger says.
+//! An explanation says what the ledger says.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -88,7 +88,7 @@ async fn live(clocked: &Clocked, zone: &str, key: &str, policy: &Policy, rng: &m
         if rng.u8(..3) == 0 {
             let charged =
                 || Charged::by(past[past.len() - 1 - rng_last(past.len(), cost)]).in_bucket(zone, key);
-            // Whatever it can be ended by; not all can.
+            // Every way to end it is tried; not all can.
             let _ = clocked.limiter.refund(charged()).await.is_ok()
                 || clocked.limiter.settle(charged(), cost).await.is_ok()
                 || clocked.limiter.release(charged()).await.is_ok();
@@ -100,7 +100,7 @@ fn rng_last(len: usize, cost: i64) -> usize {
     (cost as usize).min(len - 1)
 }
 
-/// How many transactions were explained.
+/// Returns how many transactions were explained.
 async fn assert_explained(clocked: &Clocked, zone: &str, key: &str, policy: &Policy) -> usize {
     let history = History {
         zone: Some(zone.to_owned()),

@@ -1,4 +1,4 @@
-//! What is exported is the ledger.
+//! An export is the ledger.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -259,7 +259,7 @@ pub async fn what_was_interrupted_is_gone_on_with_to_the_same_bytes(db: Db) {
             if let Some(part) = manifest.parts.get(kept) {
                 fs::write(cut.join(format!("{}.partial", part.file)), "half a row").unwrap();
             }
-            // What comes meanwhile is younger.
+            // A row that comes meanwhile is younger.
             limiter.check(Check::new("level", "a")).await.unwrap();
             let export = Export { to: cut.clone(), until: None, ..export.clone() };
             limiter.auditor().export(&export, |_| ()).await.unwrap();

@@ -90,8 +90,8 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
     }
 }
 
-/// What of the charges in a window ends is looked at again for each halving of the search for the exact wait, not for
-/// each other such piece.
+/// The part of the charges in a window that ends is looked at again for each halving of the search for the exact
+/// wait, not for each other such piece.
 pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much(db: Db) {
     let limiter = db.limiter().await;
     let later = |seconds: &str| match db.engine {
@@ -171,7 +171,7 @@ async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize)
                 array_fill(1::bigint, array[{count}]), null)",
             keys.join(",")
         );
-        // What earlier transactions read is told as long as it was not handed over.
+        // The reads of earlier transactions are told as long as they were not handed over.
         session.execute("select pg_stat_force_next_flush()").await.unwrap();
         session.execute("begin").await.unwrap();
         session.execute(&call).await.unwrap();
@@ -188,8 +188,8 @@ async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize)
     handlers_read(session, &call).await
 }
 
-/// What a statement reads on MySQL and MariaDB. The counters are never set back: that would set back those of all
-/// sessions of the server.
+/// The number of reads of a statement on MySQL and MariaDB. The counters are never set back: that would set back
+/// those of all sessions of the server.
 async fn handlers_read(session: &mut Connected, call: &str) -> i64 {
     let counters = async |session: &mut Connected| {
         // MariaDB does not count as read what its index condition turned away.
@@ -202,7 +202,7 @@ async fn handlers_read(session: &mut Connected, call: &str) -> i64 {
     counters(session).await - before - (before - first)
 }
 
-/// What PostgreSQL read in the transaction that is open.
+/// The reads of PostgreSQL in the transaction that is open.
 const ROWS_READ: &str = "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint
     from pg_stat_xact_user_tables where schemaname = current_schema()";
 
@@ -211,7 +211,7 @@ async fn rows_read(session: &mut Connected, zone: &str, key: &str, cost: i64) ->
     let zone_id = session.number(&format!("select id from zone_master where name = '{zone}'")).await;
     match session {
         Connected::Postgres(_) => {
-            // What earlier transactions read is told as long as it was not handed over.
+            // The reads of earlier transactions are told as long as they were not handed over.
             session.execute("select pg_stat_force_next_flush()").await.unwrap();
             session.execute("begin").await.unwrap();
             let check = format!("select zone_check({zone_id}, '{key}', gen_random_uuid(), {cost})");

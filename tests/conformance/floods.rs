@@ -55,7 +55,7 @@ pub async fn what_is_counted_is_recorded_by_itself_and_what_is_told_is_enough(db
     let mut decisions = flood(&limiter, 3).await;
     decisions.extend(flood(&limiter, 50).await);
     assert!(decisions.iter().any(|decision| decision.seq.is_none()));
-    // Whoever waits as long as told passes.
+    // A caller that waits as long as told passes.
     let wait = decisions.iter().filter_map(Decision::retry_after).max().unwrap();
     tokio::time::sleep(wait).await;
     assert!(limiter.check(Check::new("login", "42")).await.unwrap().is_allowed());

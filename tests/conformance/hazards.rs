@@ -1,5 +1,5 @@
-//! What goes wrong in other limiters does not go wrong here. The numbers are those of the hazards that were
-//! found in them; each test begins with the hazard's.
+//! Mistakes of other limiters are not made here. The numbers are those of the hazards that were found in
+//! them; each test begins with the hazard's.
 
 use std::time::Duration;
 

@@ -115,7 +115,7 @@ async fn another_cost(db: &Db, isolation: Isolation) {
     assert!(again.replayed);
 }
 
-/// Whoever repeats an id with somebody else in it would be told of a member that was never counted.
+/// A caller that repeats an id with somebody else in it would be told of a member that was never counted.
 pub async fn another_member_is_a_conflict_and_writes_nothing(db: Db) {
     for &isolation in db.engine.isolations() {
         let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;

@@ -102,7 +102,7 @@ pub async fn keys_are_compared_byte_by_byte(db: Db) {
     }
 }
 
-/// What a caller of plain SQL leaves out, or writes in another way, is the same transaction.
+/// An argument that a caller of plain SQL leaves out, or writes in another way, is the same transaction.
 pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
@@ -270,7 +270,7 @@ pub async fn an_algorithm_that_nobody_knows_is_an_error_everywhere(db: Db) {
     for table in ["zone_master", "zone_version"] {
         owner.execute(&format!("update {table} set algorithm = 'guesswork'")).await.unwrap();
     }
-    // Who knows the version goes on to decide by it: a version never changes.
+    // A caller that knows the version goes on to decide by it: a version never changes.
     let limiter = db.limiter().await;
     let rows = db.rows().await;
     let check = |key: &str| Check::new("login", key);

@@ -221,7 +221,7 @@ async fn begin_patiently(caller: &mut Connected, begin: &str) {
 
 const ZONES: [&str; 2] = ["cards", "merchants"];
 
-/// What one payment is held to.
+/// The limits that one payment is held to.
 fn limits(txn: Uuid, cost: i64) -> Vec<Check> {
     ZONES.map(|zone| Check::new(zone, "42").cost(cost).txn(txn)).to_vec()
 }
@@ -367,7 +367,8 @@ pub async fn an_old_snapshot_locks_no_unrelated_bucket(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
-/// What a bucket holds is read without locks, so an old snapshot would not show all of it: never wrong in silence.
+/// The holds of a bucket are read without locks, so an old snapshot would not show all of them: never wrong in
+/// silence.
 pub async fn an_old_snapshot_of_what_is_held_must_be_retried(db: Db) {
     let limiter = db.limiter().await;
     let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();

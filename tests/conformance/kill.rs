@@ -331,13 +331,14 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
     }
 }
 
-/// What is killed may fail, and is told that trying again may help.
+/// A call that is killed may fail, and is told that trying again may help.
 fn unless_killed<T>(result: Result<T, tallygate::Error>) -> Option<T> {
     let passes = |error: &tallygate::Error| assert!(error.is_transient(), "{error:?}");
     result.inspect_err(passes).ok()
 }
 
-/// Whatever of an answer had come when its caller went away: whoever has the connection next is answered what it asked.
+/// However much of an answer had come when its caller went away, the next user of the connection is answered what it
+/// asked.
 pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
     let limiter = db.limiter().await;
     for name in ["one", "two"] {
@@ -371,7 +372,8 @@ pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
     assert!(held > 1, "{held}");
 }
 
-/// What such a session begins next commits what the routine had done so far. That must be whole decisions.
+/// The next statement of such a session commits what the routine had done so far. That must be whole
+/// decisions.
 pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("plain", &log(2, 3600), None, "test").await.unwrap();
@@ -441,7 +443,7 @@ async fn kill_within(
     called.is_err()
 }
 
-/// What is given back, and what a person sets, is a row, a head, a hold or a limit: all of them or none.
+/// A refund, and what a person sets, is a row, a head, a hold or a limit: all of them or none.
 pub async fn a_killed_statement_gives_nothing_back_by_halves(db: Db) {
     let limiter = db.limiter().await;
     let bucket = Policy::token_bucket(2, Duration::from_secs(3600), None).unwrap();

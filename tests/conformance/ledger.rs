@@ -1,4 +1,4 @@
-//! What was decided can be looked up.
+//! Decisions can be looked up.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -158,7 +158,7 @@ pub async fn the_policy_in_force_is_known_and_renewed(db: Db) {
     }
 }
 
-/// Whoever decides beside the write lock cannot write what was decided.
+/// A caller that decides beside the write lock cannot write what was decided.
 pub async fn a_row_that_does_not_follow_its_buckets_head_is_refused(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();

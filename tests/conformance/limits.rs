@@ -102,7 +102,7 @@ pub async fn the_binding_limit_is_named_and_what_it_holds_back_spends_nothing(db
     // Both block: the longer wait binds.
     let both = ask(2).await;
     assert_eq!(both.binding.as_deref(), Some("hour"));
-    // What never passes binds before what does.
+    // A check that never passes binds before one that does.
     let never = limiter.check_all(vec![Check::new("hour", "42").cost(2), Check::new("minute", "42").cost(3)]);
     let never = never.await.unwrap();
     assert_eq!((never.binding.as_deref(), never.retry_after_us), (Some("minute"), None));

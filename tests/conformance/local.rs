@@ -70,7 +70,7 @@ pub async fn a_hot_key_is_decided_by_its_process_and_adds_up(db: Db) {
         (checks, local) = (checks + 1, local + i64::from(decision.local.is_some()));
         assert!(began.elapsed() < Duration::from_secs(60), "{local} of {checks} were decided here");
     }
-    // What needs a row of its own has one.
+    // A check that needs a row of its own has one.
     let needs = || Check::new("api", "key");
     for (needs, cost) in [
         (needs().txn(Uuid::now_v7()), 1),
@@ -115,7 +115,7 @@ pub async fn without_the_role_each_check_is_decided_by_the_database(db: Db) {
     verify(&limiter).await;
 }
 
-/// What was taken is settled once, by what the process used; nothing else ends it, by whichever way it is asked.
+/// A take is settled once, by what the process used; nothing else ends it, by whichever way it is asked.
 pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
     let limiter = limiter(&db, policy(100, Duration::from_secs(30))).await;
     let id = limiter.operator().zone("api").await.unwrap().unwrap().id;
@@ -187,7 +187,7 @@ pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
     assert!(limiter.settle_units(id, "key", txn, 4).await.unwrap_err().is_conflict());
     assert!(limiter.refund(Charged::by(txn)).await.unwrap_err().is_conflict());
     if db.engine != Engine::Sqlite {
-        // What the routines decide behind it is derived by the core.
+        // The decisions of the routines behind it are derived by the core.
         let mut sql = db.connect_as(Role::App).await;
         sql.try_number(&sql_check(db.engine, "api", "key", 90)).await.unwrap();
         sql.try_number(&sql_check(db.engine, "api", "key", 90)).await.unwrap();
@@ -195,7 +195,8 @@ pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
     verify(&limiter).await;
 }
 
-/// Whatever is not to be decided locally gives nothing: a zone that enforces nothing, a limit of the bucket's own, a ban.
+/// A bucket that is not to be decided locally gives nothing: a zone that enforces nothing, a limit of the bucket's own,
+/// a ban.
 pub async fn nothing_is_taken_where_nothing_may_be(db: Db) {
     let limiter = limiter(&db, policy(100, Duration::from_secs(30))).await;
     let operator = limiter.operator();
@@ -225,7 +226,8 @@ pub async fn nothing_is_taken_where_nothing_may_be(db: Db) {
     verify(&limiter).await;
 }
 
-/// What somebody changes in the rows of takes is found and explained, and what their owner removes is accounted for.
+/// A change that somebody makes in the rows of takes is found and explained, and what their owner removes is
+/// accounted for.
 pub async fn takes_are_proven_explained_erased_and_dropped(db: Db) {
     let limiter = limiter(&db, policy(100, Duration::from_secs(30))).await;
     let id = limiter.operator().zone("api").await.unwrap().unwrap().id;
@@ -464,7 +466,8 @@ pub async fn each_local_decision_has_its_line(db: Db) {
     }
 }
 
-/// What comes too fast for this process is blocked by it, whoever else decides; nothing is recorded of that.
+/// A check that comes too fast for this process is blocked by it, whoever else decides; nothing is recorded
+/// of that.
 pub async fn a_shield_blocks_in_this_process_alone_and_leaves_no_row(db: Db) {
     let [per_second, burst] = [1, 3].map(|n| NonZeroU32::new(n).unwrap());
     let config = Config { shield: Some(Shield { per_second, burst }), ..db.config() };

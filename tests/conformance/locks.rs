@@ -115,8 +115,8 @@ pub async fn a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it(d
     db.assert_ledger_is_whole().await;
 }
 
-/// What the engine decides is of the time when it was asked: where nobody else was faster, that holds whenever it is
-/// appended.
+/// A decision of the engine is of the time when it was asked: where nobody else was faster, that holds whenever it
+/// is appended.
 pub async fn the_clock_is_read_after_the_lock_is_held(db: Db) {
     while_held(&db, async |_, mut holder, waiting| {
         let now = match db.engine {

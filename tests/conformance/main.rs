@@ -73,7 +73,7 @@ use db::{Db, Engine};
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
-/// How much of a bounded amount of work to do: all of it in `./soak`, less in `./test`.
+/// The share of a bounded amount of work to do: all of it in `./soak`, less in `./test`.
 pub fn rounds(test: usize, soak: usize) -> usize {
     if std::env::var_os("TALLYGATE_SOAK").is_some() { soak } else { test }
 }
@@ -138,7 +138,8 @@ fn main() -> std::process::ExitCode {
                             _ if topic == "local" && !name.contains("without") => !by_engine,
                             // The routines decide there, whoever may do what.
                             MySql | MariaDb if by_engine && name.contains("serializable") => true,
-                            // What joins a caller's transaction goes by the routines, whoever may do what.
+                            // A call that joins a caller's transaction goes by the routines, whoever may do
+                            // what.
                             _ if by_engine => ROUTINES.contains(&topic) || topic == "joined",
                             _ => READERS.contains(&topic) && !every_way,
                         };
@@ -489,7 +490,7 @@ fn main() -> std::process::ExitCode {
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
     );
 
-    // What only the engine can do wrong.
+    // The mistakes that only the engine can make.
     macro_rules! by_engine {
         (apart $engines:expr => $($list:tt)*) => { by_engine!(create_apart, $engines => $($list)*) };
         ($create:ident, $engines:expr => $($test:ident),* $(,)?) => {

@@ -21,7 +21,7 @@ fn now_us() -> i64 {
     Utc::now().timestamp_micros()
 }
 
-/// What a decision says, but for which row it is.
+/// The text of a decision, but for which row it is.
 fn said(decision: &Decision) -> (bool, String, i64, i64, Option<i64>, Option<i64>, i64) {
     let reason = format!("{:?}", decision.reason);
     let us = decision.decided_at.timestamp_micros();
@@ -88,7 +88,7 @@ pub async fn a_bucket_whose_row_was_removed_comes_back_as_it_was(db: Db) {
     assert_eq!(connection.number(unlike).await, 0, "twins are not alike");
     assert_chained(db.engine, &mut connection).await;
 
-    // What people do finds it too.
+    // The acts of people find it too.
     take_the_row_of_gone(&mut connection, &keeper, true).await;
     let bans = [
         limiter.operator().ban("log", "kept", DAY, "x", "y").await,
@@ -490,7 +490,7 @@ pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: 
             assert_eq!(said(&gone), said(&kept), "{zone} at step {step}");
         }
     }
-    // What still runs stays.
+    // A hold that still runs stays.
     clocked.set(now_us()).await;
     limiter.reserve(Check::new("log", "open").cost(3), DAY).await.unwrap();
     let txn = Uuid::now_v7();
@@ -561,7 +561,7 @@ pub async fn nobody_but_the_owner_can_hold_upkeep_up(db: Db) {
             ],
         };
         for lock in taken {
-            // What is refused takes no lock; PostgreSQL's transaction goes on behind a savepoint.
+            // A refused run takes no lock; PostgreSQL's transaction goes on behind a savepoint.
             if db.engine == Engine::Postgres {
                 session.execute("savepoint before").await.unwrap();
             }

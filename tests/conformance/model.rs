@@ -1,5 +1,5 @@
-//! What should happen: the pure core over whole ledgers in memory. Beside it, for plain sliding logs, the definition
-//! counted out.
+//! The model of what should happen: the pure core over whole ledgers in memory. Beside it, for plain sliding logs,
+//! the definition counted out.
 
 use std::collections::HashMap;
 
@@ -36,13 +36,13 @@ pub struct Row {
     strikes: i64,
     ends_us: Option<i64>,
     pub member: Option<String>,
-    /// What was told of a check.
+    /// The answer to a check.
     pub decided: Option<Expected>,
-    /// What was told of anything else.
+    /// The answer to anything else.
     recorded: Option<Noted>,
 }
 
-/// What is asked, of a bucket.
+/// The question, of a bucket.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub zone: String,
@@ -70,7 +70,7 @@ pub struct Expected {
     pub replayed: bool,
 }
 
-/// What was recorded besides checks, without what only a database can know.
+/// The record of something besides checks, without what only a database can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
     pub kind: &'static str,
@@ -84,7 +84,7 @@ pub struct Noted {
     pub replayed: bool,
 }
 
-/// What happens to a bucket besides checks.
+/// The events of a bucket besides checks.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Undo(Undo),
@@ -294,7 +294,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a process takes for local decisions: how much, what is left, and until when.
+    /// Takes units for local decisions: how many, what is left, and until when.
     pub fn take(&mut self, asked: &Asked, now_us: i64) -> Result<Option<(i64, i64, i64)>, Refused> {
         let (versions, bucket) = self.bucket(asked);
         let taken = take_units(bucket.view(versions), &*bucket, asked.cost, now_us)?;

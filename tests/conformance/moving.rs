@@ -50,7 +50,7 @@ impl Two {
         two
     }
 
-    /// What differs of versions that were made in two places: when, and by whom.
+    /// Versions that were made in two places differ in this: when, and by whom.
     async fn same_versions(&self) {
         let (us, hex) = match self.here.engine {
             Engine::Postgres => {
@@ -119,7 +119,7 @@ fn moved<T: std::fmt::Debug>(result: Result<T>, to: &str) {
     assert!(is_moved(&error, to), "{error}");
 }
 
-/// What happens in the buckets of one key, in every zone.
+/// Makes things happen in the buckets of one key, in every zone.
 async fn happen(limiter: &Limiter, zones: &[(&str, Policy)], key: &str) {
     let operator = limiter.operator();
     for (zone, _) in zones {
@@ -168,7 +168,7 @@ fn all() -> Vec<(&'static str, Policy)> {
     ]
 }
 
-/// Whatever was decided, at either place, is what the core derives from the rows before it.
+/// Every decision, at either place, is what the core derives from the rows before it.
 pub async fn every_algorithm_goes_on_where_it_was_and_comes_back(db: Db) {
     let zones = all();
     let two = Two::of(db, &zones).await;
@@ -269,14 +269,14 @@ pub async fn a_move_that_was_cut_off_is_finished_by_the_next(db: Db) {
     let decision = there.check(check()).await.unwrap();
     assert_eq!((decision.seq, decision.remaining), (Some(6), 44));
     two.assert_clean().await;
-    // What has decided in both places has no one history.
+    // A bucket that has decided in both places has no one history.
     unmark(&two.here).await;
     here.check(check()).await.unwrap();
     let both = two.move_there("login", "42").await.unwrap_err();
     assert!(both.is_invalid() && both.to_string().contains("in here and in there"), "{both}");
 }
 
-/// Whoever comes to a bucket while another one moves it finds it moved, at whatever moment that is.
+/// A caller that comes to a bucket while another one moves it finds it moved, at whatever moment that is.
 pub async fn movers_at_once_all_find_it_moved(db: Db) {
     let two = Two::of(db, &[("login", log(5, 3600))]).await;
     let here = two.here.limiter().await;
@@ -380,7 +380,7 @@ pub async fn a_bucket_is_left_or_decided_in_and_never_both(db: Db) {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
-/// What upkeep has taken of a bucket is not missed at its new place.
+/// The rows that upkeep has taken of a bucket are not missed at its new place.
 pub async fn a_bucket_without_its_oldest_rows_or_its_head_moves_too(db: Db) {
     // A window so short that upkeep may drop what is older.
     let short = Policy::sliding_log(50, Duration::from_millis(1)).unwrap();

@@ -107,7 +107,7 @@ pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
-/// Whoever can make a bucket slow must not be able to open it.
+/// A client that can make a bucket slow must not be able to open it.
 pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
     let (journal, limiter, _folder) = with_journal(&db, &db.url_as(tallygate::schema::Role::App)).await;
     let mut holder = hold(&db, "42").await;
@@ -131,7 +131,7 @@ pub async fn what_the_ledger_refuses_for_good_is_kept_aside(db: Db) {
     std::fs::write(&path, line("gone", "1") + &line("closed", "1") + &line("open", "2")).unwrap();
     let limiter = db.limiter().await;
     limiter.operator().set_zone("closed", &log(1, 3600), None, "test").await.unwrap();
-    // What passed while it was open may come when it is open no more.
+    // A check that passed while it was open may come when it is open no more.
     limiter
         .operator()
         .set_zone("open", &log(1, 3600).with_on_outage(OnOutage::Open), None, "test")

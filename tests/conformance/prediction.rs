@@ -1,4 +1,4 @@
-//! Costs that are predicted, as a database learns them. What an average comes to is told by the core's own tests.
+//! Costs that are predicted, as a database learns them. The core's own tests tell what an average comes to.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ pub async fn what_is_predicted_is_what_the_core_learned(db: Db) {
             let (of, shape, txn) = open.swap_remove(rng.usize(..open.len()));
             let charged = Charged::by(txn).in_bucket(["window", "level"][of], "tenant");
             if rng.u8(..20) == 0 {
-                // What is cancelled, if it was not too late, teaches nothing.
+                // A cancelled reservation, if it was not too late, teaches nothing.
                 if let Ok(recorded) = limiter.cancel(charged).await {
                     last_us[of] = recorded[0].recorded_at.timestamp_micros();
                 }
@@ -146,13 +146,13 @@ pub async fn requests_at_once_teach_one_after_the_other(db: Db) {
     ] {
         assert!(other.is_conflict(), "{other}");
     }
-    // What would cost more than all there is can never pass.
+    // A request that would cost more than all there is can never pass.
     super::prediction::spend(&limiter, "giant", "all", 2_000_000).await;
     assert_eq!(reserve(&limiter, "giant", "all").await.decision.reason, Reason::ExceedsLimit);
     verify(&limiter).await;
 }
 
-/// What somebody changes is found, and what their owner removes is accounted for.
+/// A change that somebody makes is found, and what their owner removes is accounted for.
 pub async fn predictions_are_proven_erased_and_dropped(db: Db) {
     let limiter = limiter(&db).await;
     for cost in [100, 300, 200] {
@@ -242,7 +242,7 @@ pub async fn a_prediction_is_moved_with_its_bucket(db: Db) {
     verify(&there).await;
 }
 
-/// What a back-test says of reservations that are settled at once is what a database decides of them.
+/// A back-test says of reservations that are settled at once what a database decides of them.
 pub async fn a_backtest_predicts_as_the_database_does(db: Db) {
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
@@ -280,7 +280,7 @@ pub async fn a_backtest_predicts_as_the_database_does(db: Db) {
     assert!(blocked > 40, "{blocked}");
 }
 
-/// What is settled in a caller's own transaction is learned when that is committed, and forgotten when it is rolled back.
+/// A settlement in a caller's own transaction is learned when that is committed, and forgotten when it is rolled back.
 pub async fn a_settlement_that_joins_teaches_when_it_is_committed(db: Db) {
     let limiter = limiter(&db).await;
     spend(&limiter, "tenant", "chat", 100).await;

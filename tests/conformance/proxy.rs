@@ -75,7 +75,7 @@ impl Proxy {
         self.cuts.passing.subscribe().wait_for(|passing| *passing == Some(0)).await.unwrap();
     }
 
-    /// What was held passes, and all that comes.
+    /// Held bytes pass, and all that come.
     pub fn let_pass(&self) {
         self.cuts.passing.send_replace(None);
     }

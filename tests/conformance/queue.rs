@@ -1,4 +1,5 @@
-//! Queues, as a database keeps them. What is next, what makes room and what a wait is told by the core's own tests.
+//! Queues, as a database keeps them. The core's own tests tell which item is next, which makes room, and what a
+//! wait is.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -23,7 +24,7 @@ const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many a second, so many at once, so many in the queue, dead after so many takes.
+/// A queue of this pace, this burst, this backlog, in which an item is dead after so many takes.
 fn queue(rate: i64, burst: i64, backlog: i64, max_takes: i32) -> Policy {
     Policy::new(tallygate::policy::Algorithm::Queue, rate, SECOND, Some(burst))
         .unwrap()
@@ -136,7 +137,7 @@ pub async fn a_full_queue_evicts_the_least_important_or_refuses(db: Db) {
     // All or none: 4 waits, and 9 are needed.
     let none = queues.offer(offer(10, 1)).await.unwrap();
     assert_eq!((none.blocked, none.evicted), (true, Vec::new()));
-    // Who is taken is never evicted.
+    // A taken item is never evicted.
     let works = take(&queues, 100, MINUTE).await;
     assert_eq!(txns(&works), [important.txn_id, txn]);
     assert_eq!(works[1].payload, Some(payload.clone()));
@@ -153,7 +154,8 @@ pub async fn a_full_queue_evicts_the_least_important_or_refuses(db: Db) {
     verify(limiter).await;
 }
 
-/// Who was overtaken is told so, whatever it says; who has the item says what becomes of it, once.
+/// A worker that was overtaken is told so, whatever it says; the one that has the item says what becomes of
+/// it, once.
 pub async fn receipts_of_the_overtaken_are_refused(db: Db) {
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
@@ -498,7 +500,8 @@ pub async fn each_item_is_done_once_or_dead_however_workers_are_killed(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
-/// What somebody changes in rows of queues, or in what stands, is found, and what their owner removes is accounted for.
+/// A change that somebody makes in rows of queues, or in what stands, is found, and what their owner removes is
+/// accounted for.
 pub async fn queues_are_proven_erased_and_dropped(db: Db) {
     let limiter = db.limiter().await;
     let fast = Policy::queue(1 << 20, Duration::from_micros(1), 20).unwrap();
@@ -540,7 +543,7 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
         }
     }
     verify(&limiter).await;
-    // What stands otherwise than the rows say: 3, taken; 4 and 5, waiting; and how much that is.
+    // These stand otherwise than the rows say: 3, taken; 4 and 5, waiting; and how much that is.
     for (change, back) in [
         (
             "update zone_item set cost = cost + 1 where seq = 2",
@@ -585,7 +588,7 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
     assert_eq!(db.number("select count(*) from zone_queue").await, 0);
     verify(&limiter).await;
     offered(&queues, 20, 0).await;
-    // What waits is not idle, and its rows stay.
+    // A queue in which something waits is not idle, and its rows stay.
     let moment = Duration::from_millis(1);
     let upkeep = Upkeep::default().idle(moment);
     tokio::time::sleep(5 * moment).await;
@@ -604,7 +607,8 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
     verify(&limiter).await;
 }
 
-/// What waits in a queue, is taken or dead goes with it, payloads and receipts included, and comes back.
+/// Items that wait in a queue, are taken or are dead go with it, payloads and receipts included, and come
+/// back.
 pub async fn a_queue_moves_with_what_is_in_it(db: Db) {
     let fast = Policy::queue(1 << 20, Duration::from_micros(1), 20).unwrap();
     let fast = fast.with_queueing(Some(Queueing { backlog: 20, max_takes: 1 }));
@@ -637,7 +641,7 @@ pub async fn a_queue_moves_with_what_is_in_it(db: Db) {
     two.assert_clean().await;
 }
 
-/// Whoever waits for the next item has it soon after it is offered, by itself or by another process.
+/// A worker that waits for the next item has it soon after it is offered, by itself or by another process.
 pub async fn who_waits_for_the_next_item_gets_it(db: Db) {
     let limiter = db.limiter().await;
     set(&limiter, "mail", queue(1 << 20, 1 << 20, 20, 2)).await;
@@ -655,7 +659,8 @@ pub async fn who_waits_for_the_next_item_gets_it(db: Db) {
     }
 }
 
-/// Who waits need not look: it is woken by what its own process offers, and on PostgreSQL by what any other does.
+/// A worker that waits need not look: it is woken by what its own process offers, and on PostgreSQL by what any
+/// other does.
 pub async fn who_waits_is_woken(db: Db) {
     let limiter = db.limiter().await;
     set(&limiter, "mail", queue(1 << 20, 1 << 20, 20, 2)).await;

@@ -146,7 +146,7 @@ pub async fn a_check_that_comes_meanwhile_finds_no_zone(db: Db) {
             continue;
         }
         let zone = limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
-        // Who knew the one before finds this one at the second try.
+        // A process that knew the one before finds this one at the second try.
         while limiter.peek("login", "42").await.is_err() {}
         let mut caller = db.connect_as(Role::App).await;
         match how {

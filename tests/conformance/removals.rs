@@ -1,4 +1,4 @@
-//! What owners removed is as provable as what is left.
+//! A removal by an owner is as provable as what is left.
 
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ pub async fn rows_that_no_run_of_upkeep_dropped_are_missing(db: Db) {
 struct Dropped {
     limiter: Limiter,
     owner: Limiter,
-    /// How many were dropped.
+    /// The number of rows that were dropped.
     rows: u64,
 }
 
@@ -240,7 +240,7 @@ pub async fn what_upkeep_drops_is_recorded_and_chained_and_a_checkpoint_tells_ho
     };
     let hash = if db.engine == Engine::Postgres { "encode(row_hash, 'hex')" } else { "lower(hex(row_hash))" };
     let or = |column: String| format!("coalesce({column}, '')");
-    // What is bytes on one database and a text on the others.
+    // This is bytes on one database and a text on the others.
     let key = if db.engine.is_mysql() { "hex(bucket_key)".to_owned() } else { text("bucket_key") };
     let columns = [
         "seq".to_owned(),
@@ -319,7 +319,7 @@ pub async fn a_run_that_was_cut_off_is_finished_and_counted_once(db: Db) {
     assert_eq!(told, dropped.rows as i64);
 }
 
-/// What upkeep dropped, and what it remembers of it, edited by who does not know how it is hashed.
+/// A zone does not change into another kind.
 pub async fn each_change_of_what_was_dropped_is_found(db: Db) {
     let dropped = Dropped::create(&db).await;
     let limiter = &dropped.limiter;

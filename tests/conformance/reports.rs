@@ -127,7 +127,7 @@ pub async fn a_report_says_what_a_recount_of_the_ledger_says(db: Db) {
         assert!(parts.is_sorted() && parts.iter().all(|part| (0.0..=1.0).contains(part)), "{parts:?}");
     }
 
-    // What the recount cannot be wrong about together with the report.
+    // The recount cannot be wrong about this together with the report.
     let report = limiter.auditor().report(&whole, |_| ()).await.unwrap();
     let zone = |name| report.zones.iter().find(|zone| zone.zone == name).unwrap();
     let Counts { checks, coalesced, unchecked, .. } = zone("bulk").counts;

@@ -1,4 +1,4 @@
-//! How often the limiters of this process tried again, counted where an exporter would count.
+//! The number of times that the limiters of this process tried again, counted where an exporter would count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

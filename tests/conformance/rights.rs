@@ -1,4 +1,4 @@
-//! Who may do what: each role has what its work needs, and nothing else, whoever asks and however.
+//! The rights of each role: it has what its work needs, and nothing else, whoever asks and however.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::db::{Connected, Db, Engine, log};
 use crate::verify::verify;
 use crate::{program, server, upgrade};
 
-/// What every role may execute.
+/// The routines that every role may execute.
 const BASIS: [&str; 2] = ["tallygate_schema_version", "zone_find"];
 
 /// Their ends on MySQL, where a routine has another name when it owns its transaction, or when it joins one.
@@ -54,7 +54,8 @@ pub async fn an_operator_writes_zones_and_marks_and_does_not_see_the_ledger(db: 
     may(&db, Role::Operator, &["zone_mark"], &tables).await;
 }
 
-/// What decides is in the chain of the versions. Where heads were removed is not his to say: buckets would begin anew.
+/// A column that decides is in the chain of the versions. Where heads were removed is not his to say: buckets would
+/// begin anew.
 pub async fn an_operator_changes_nothing_of_a_zone_but_what_its_versions_keep(db: Db) {
     used(&db).await;
     let mut owner = db.connect().await;
@@ -191,7 +192,7 @@ async fn may(db: &Db, role: Role, routines: &[&str], tables: &[&str]) {
         ],
     });
     if db.is_spread {
-        // Who has a right on a table, and may not give it to others, is only warned.
+        // A user who has a right on a table, and may not give it to others, is only warned.
         changes.retain(|sql| !sql.starts_with("grant select"));
     }
     for sql in changes {
@@ -343,7 +344,7 @@ pub async fn each_role_does_its_work_and_is_refused_that_of_the_others(db: Db) {
     assert_eq!(db.number("select count(*) from zone_master").await, 2);
 }
 
-/// Whoever people say they are, the database writes down as whom they are logged in.
+/// The database writes down as whom people are logged in, whoever they say they are.
 pub async fn who_is_logged_in_is_recorded_beside_who_is_said_to_act(db: Db) {
     let (limiter, owner) = (db.limiter().await, Limiter::connect(&db.url).await.unwrap());
     let hour = Duration::from_secs(3600);
@@ -458,7 +459,7 @@ pub async fn granting_twice_changes_nothing(db: Db) {
         assert_eq!(migrator.grant(role, &server::user(role)).await.unwrap(), shown);
     }
     assert_eq!(texts(&mut owner, rights).await, once);
-    // What is only shown is not done.
+    // A statement that is only shown is not carried out.
     migrator.grant_statements(Role::App, &server::user(Role::Owner)).await.unwrap();
     assert_eq!(texts(&mut owner, rights).await, once);
 }
@@ -492,7 +493,7 @@ pub async fn a_grantee_that_cannot_be_is_one_clear_error(db: Db) {
     }
 }
 
-/// Who is no administrator.
+/// This owner is no administrator.
 pub async fn an_owner_migrates_an_empty_database_and_gives_the_other_roles(db: Db) {
     let empty = db.create_empty_beside("owned").await;
     let owner = server::user(Role::Owner);

@@ -193,7 +193,7 @@ pub async fn the_first_calls_of_a_new_id_never_fail(db: Db) {
             });
             let left = join_all(calls).await;
             let full = refill as i64 * 100;
-            // What flows in while they race can show a number twice; never more than was there.
+            // Units that flow in while they race can show a number twice; never more than was there.
             assert!(left.iter().all(|left| (full - 16..full).contains(left)), "{left:?}");
         }
     }

@@ -220,7 +220,7 @@ pub async fn remove(container: &ContainerAsync<GenericImage>) {
     docker(&["rm", "--force", "--volumes", container.id()]).await;
 }
 
-/// What `./test` finds the containers of its run by.
+/// The label by which `./test` finds the containers of its run.
 pub fn labelled(request: ContainerRequest<GenericImage>) -> ContainerRequest<GenericImage> {
     let run = std::env::var("TALLYGATE_TEST_RUN").unwrap_or_else(|_| "by-hand".to_owned());
     request.with_label("tallygate-test-run", run)

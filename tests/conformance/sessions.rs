@@ -1,4 +1,4 @@
-//! What a session has set, has left behind or has made beforehand reaches no decision.
+//! The things that a session has set, has left behind or has made beforehand reach no decision.
 
 use std::time::Duration;
 

@@ -97,7 +97,7 @@ impl Three {
         keys
     }
 
-    /// How many of these keys one of the databases decides.
+    /// The number of these keys that one of the databases decides.
     async fn of(&self, limiter: &Limiter, keys: &[String], name: &str) -> i64 {
         let own = self.keys(limiter, name, keys.len()).await;
         keys.iter().filter(|key| own.contains(key)).count() as i64
@@ -412,7 +412,7 @@ pub async fn what_is_read_is_read_of_all(db: Db) {
     );
 }
 
-/// How many rows a history has, page by page: none twice, and in their order.
+/// The number of rows that a history has, page by page: none twice, and in their order.
 async fn paged(limiter: &Limiter, zone: Option<&str>, oldest_first: bool, limit: u32) -> usize {
     let mut history = History { limit, oldest_first, zone: zone.map(str::to_owned), ..History::default() };
     let mut rows = Vec::new();
@@ -551,7 +551,7 @@ fn asking(limiter: &Limiter, keys: &[String], seed: u64) -> impl Future<Output =
     async { tokio::spawn(asked).await.unwrap() }
 }
 
-/// How often each key passed.
+/// The number of times that each key passed.
 fn passed(answers: Vec<Vec<String>>, all: &mut BTreeMap<String, usize>) {
     answers.into_iter().flatten().for_each(|key| *all.entry(key).or_default() += 1);
 }
@@ -704,7 +704,7 @@ pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     let nowhere = owner.owner().move_to("login", &key, "eu-4").await.unwrap_err();
     assert!(nowhere.is_invalid() && nowhere.to_string().contains("eu-1, eu-2, eu-3"), "{nowhere}");
 
-    // Whatever is asked about it, is answered there.
+    // Every question about it is answered there.
     let replayed = limiter.check(check().txn(first.txn_id)).await.unwrap();
     assert!(replayed.replayed && replayed.seq == first.seq);
     let beside = vec![check(), Check::new("login", &other), check()];
@@ -747,7 +747,7 @@ pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     let one = Verify { zone: Some("login".to_owned()), key: Some(key.clone()), ..Verify::default() };
     assert_eq!(auditor.verify(&one, |_| ()).await.unwrap().rows, count as u64);
 
-    // What is erased is erased in both.
+    // An erased key is erased in both.
     let erased = owner.owner().erase("login", &key, "asked for", "privacy").await.unwrap();
     assert_eq!(erased.rows, count as u64);
     for db in &three.0 {

@@ -1,4 +1,4 @@
-//! How a bucket is said to stand is what checks then meet.
+//! The state that a bucket is said to have is what checks then meet.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub async fn bans_limits_of_their_own_and_modes_are_seen(db: Db) {
     assert_eq!(when(members.at, members.retry_after_us), passes_at(&third));
 }
 
-/// What a change of policy put something else in place of is held no more.
+/// A hold that a change of policy put something else in place of is held no more.
 pub async fn what_a_change_of_policy_forgot_is_not_held(db: Db) {
     let limiter = db.limiter().await;
     let slots = Policy::concurrency(3, WINDOW).unwrap();

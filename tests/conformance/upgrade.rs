@@ -16,7 +16,7 @@ use crate::child::{Calls, Child, Work};
 use crate::db::{Db, Engine, Told, bucket, log, told};
 use crate::verify::verify;
 
-/// What the next release says in its routines.
+/// The mark of the next release in its routines.
 const MARK: &str = "-- the next release\n";
 
 /// The migrator of the next release: a column more, and other texts of routines that programs call and of their parts.
@@ -48,7 +48,7 @@ pub fn next(db: &Db) -> Migrator {
     migrator.with_release((format!("migrations/{database}/V{number}__next.sql"), migration), texts)
 }
 
-/// How many routines are those of the next release.
+/// The number of routines that are those of the next release.
 async fn routines_of_next(db: &Db) -> i64 {
     let mark = MARK.trim_end();
     match db.engine {
@@ -123,7 +123,7 @@ pub async fn a_database_with_data_is_upgraded_and_keeps_its_data_and_its_rights(
     assert!(faults.is_empty(), "{verified:?} {faults:?}");
 }
 
-/// What each client was told, while the schema is upgraded under all of them.
+/// The answers to each client, while the schema is upgraded under all of them.
 pub async fn old_and_new_programs_check_side_by_side_while_it_is_upgraded(db: Db) {
     const LIMIT: i64 = 300;
     const BESIDE: usize = 40;

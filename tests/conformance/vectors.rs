@@ -76,7 +76,7 @@ struct Vector {
 #[serde(deny_unknown_fields)]
 struct LeftOut {
     id: String,
-    /// What part of it; None for all.
+    /// The part of it; None for all.
     case: Option<String>,
     why: String,
 }
@@ -146,14 +146,14 @@ struct Together {
     all: Vec<Expected>,
 }
 
-/// What the step of this number charged is ended.
+/// The charge of the step of this number is ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Undone {
     at_us: i64,
     undo: String,
     of: usize,
-    /// What a settlement comes to.
+    /// The cost that a settlement comes to.
     cost: Option<i64>,
     /// Of each bucket that was charged, in the order in which they were.
     remaining: Vec<i64>,
@@ -398,7 +398,7 @@ pub fn every_peer_vector_is_used_or_left_out_with_a_reason() {
     for vector in &table.vectors {
         assert!(names.insert(vector.name()), "{} is there twice", vector.name());
         assert!(!vector.source.is_empty() && !vector.steps.is_empty(), "{}", vector.name());
-        // What a peer says otherwise is said at the step, and explained in words.
+        // A difference of a peer is said at the step, and explained in words.
         let steps = vector.steps.iter().flat_map(checks).filter_map(|step| step.differs.as_ref());
         for text in steps.chain(&vector.differs) {
             assert!(text.len() > 20, "{}: how does it differ?", vector.name());

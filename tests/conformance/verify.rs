@@ -301,7 +301,7 @@ pub async fn a_decision_that_does_not_follow_from_the_rows_before_it_is_found(db
     }
     limiter.check(Check::new("login", "once").txn(txn)).await.unwrap();
     db.execute("update zone_bucket_lock set spent_total = 1 where bucket_key = 'lied to'").await;
-    // Who remembers the bucket is not lied to.
+    // A process that remembers the bucket is not lied to.
     let limiter = db.limiter().await;
     assert!(!limiter.check(Check::new("login", "lied to")).await.unwrap().blocked);
     let own = limiter.check(Check::new("login", "twice").txn(txn)).await.unwrap();

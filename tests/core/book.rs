@@ -22,7 +22,7 @@ pub struct Row {
     strikes: i64,
 }
 
-/// What is asked, with names that live for ever.
+/// The question, with names that live for ever.
 pub type Asked = Ask<'static>;
 
 pub fn ask(cost: i64) -> Asked {
@@ -49,7 +49,7 @@ impl Book {
         Bucket { versions: &self.versions[from - 1..], head: &self.head, holds: &self.holds }
     }
 
-    /// What a check would be told.
+    /// The answer that a check would be told.
     pub fn ask(&self, ask: &Ask<'_>, now_us: i64) -> Outcome {
         decide(self.view(), self, ask, now_us).unwrap()
     }
@@ -75,7 +75,7 @@ impl Book {
         self.check(&ask(cost), now_us)
     }
 
-    /// What was taken for local decisions.
+    /// Takes down the units that were taken for local decisions.
     pub fn took(&mut self, taken: &UnitsTaken) {
         self.turn(taken.decided_us, taken.units, taken.head);
     }

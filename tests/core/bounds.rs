@@ -7,7 +7,7 @@ use tallygate::policy::Algorithm;
 use crate::cases;
 use crate::input::{Done, Kind, Play, Step, bare, checks, deeds, dressed, start, start_of};
 
-/// What passed: when, how much, and when its turn came.
+/// A check that passed: when, how much, and when its turn came.
 struct Passed {
     at_us: i64,
     cost: i128,
@@ -151,7 +151,8 @@ proptest! {
             prop_assert!((sum(run) - last.cost) * window < rate * (apart + 1));
         }
         for one in &passed {
-            // What waits before it and it itself fit into the queue; the turn is the first microsecond that is free.
+            // The checks that wait before it and it itself fit into the queue; the turn is the first microsecond
+            // that is free.
             let before = one.turn_us - i128::from(one.at_us);
             prop_assert!((before - 1).max(0) * rate + one.cost * window <= burst * window);
         }
@@ -187,7 +188,8 @@ proptest! {
         }
     }
 
-    /// Whatever is refunded, cancelled, released or settled within its reservation, what is held at once fits.
+    /// The units that are held at once fit, whatever is refunded, cancelled, released or settled within its
+    /// reservation.
     #[test]
     fn what_is_given_back_is_never_more_than_was_taken(
         policy in crate::input::any_kind().prop_flat_map(dressed), steps in deeds(), start_us in start()

@@ -28,8 +28,8 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("client {n:03}")).collect()
 }
 
-/// The figures of Doorman's tests and documents, where all that is wanted is known first. What it gets wrong is as it
-/// should be: `35, 50, 5` of 100, and two thirds of 100 for who stands for two of three.
+/// The figures of Doorman's tests and documents, where all that is wanted is known first. Its mistakes are put right:
+/// `35, 50, 5` of 100, and two thirds of 100 for a client that stands for two of three.
 #[test]
 fn published_shares() {
     use Share::{Bands, Fair, None, Proportional, Static};
@@ -205,13 +205,13 @@ fn published_orders_of_arrival() {
     let weighed = [("a", 65, 3), ("b", 45, 2), ("c", 20, 1)];
     assert_eq!(run(Proportional, &weighed), [65, 45, 10]);
     assert_eq!(run(Proportional, &[weighed, weighed].concat())[3..], [60, 40, 20]);
-    // What has ended counts for nothing, from its very end on.
+    // A lease that has ended counts for nothing, from its very end on.
     let mut resource = Resource::new(by(Fair));
     resource.grant(claim("a", 100), 0);
     assert_eq!(resource.grant(claim("b", 100), 59_999_999).has, 20);
     assert_eq!(resource.grant(claim("b", 100), 60_000_000).has, 100);
 
-    // What is safe: the capacity by the clients, or as it is configured.
+    // The safe capacity: the capacity by the clients, or as it is configured.
     let mut resource = Resource::new(by(Fair));
     resource.grant(claim("a", 1), 0);
     assert_eq!(resource.grant(claim("b", 1), 0).safe_capacity, 60);
@@ -219,9 +219,10 @@ fn published_orders_of_arrival() {
     assert_eq!(Resource::new(capacity.with_sharing(Some(told))).grant(claim("a", 1), 0).safe_capacity, 10);
 }
 
-/// A million steps: clients that come, ask again, crash, wake up late and want something else; a clock that is set back and
-/// forth; a capacity that rises and falls; overrides and bans. What has not ended is never more than the capacity, but
-/// for what was granted before that fell; and no client reckons with a lease for longer than the database does.
+/// A million steps: clients that come, ask again, crash, wake up late and want something else; a clock that is set back
+/// and forth; a capacity that rises and falls; overrides and bans. The leases that have not ended are never more than
+/// the capacity, but for what was granted before that fell; and no client reckons with a lease for longer than the
+/// database does.
 #[test]
 fn a_million_steps_never_hand_out_more_than_there_is() {
     let mut rng = Rng::with_seed(7);
@@ -234,7 +235,7 @@ fn a_million_steps_never_hand_out_more_than_there_is() {
         };
         let mut resource = Resource::new(policy(100));
         let (mut now_us, mut short) = (1_000_000_000_i64, 0);
-        // What each client may use until when, by a clock of its own that begins anywhere.
+        // The units that each client may use until when, by a clock of its own that begins anywhere.
         let mut clients: BTreeMap<String, (i64, i64)> = BTreeMap::new();
         for _ in 0..333_334 {
             now_us += match rng.u8(..20) {

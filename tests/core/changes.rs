@@ -1,4 +1,4 @@
-//! What happens to a bucket when its policy changes, or a limit of its own begins or ends.
+//! The fate of a bucket when its policy changes, or a limit of its own begins or ends.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use crate::cases;
 use crate::changes::changing;
 use crate::input::{WINDOW_US_MAX, gcd, is_level, up_to};
 
-/// What a ledger could answer that has lost rows.
+/// The answers that a ledger could give that has lost rows.
 #[derive(Clone, Copy, Debug)]
 struct Answers {
     total: i64,

@@ -1,4 +1,4 @@
-//! What goes in: policies of every algorithm and size, and steps that come to their edges.
+//! The input: policies of every algorithm and size, and steps that come to their edges.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub fn bare(kind: Kind) -> impl Strategy<Value = Policy> {
                     let window_us = (window_us / slots).max(1) * slots;
                     make(window_us, None).unwrap().with_slots(Some(slots as i32))
                 }
-                // What does not fit in 63 bits has a largest burst that does.
+                // A policy that does not fit in 63 bits has a largest burst that does.
                 _ => make(window_us, burst).unwrap_or_else(|_| {
                     let divisor = gcd(rate, window_us);
                     let largest = (i64::MAX - rate / divisor) / (window_us / divisor);
@@ -156,7 +156,7 @@ pub fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What time passes before a step, and what is done then, all told in parts of the policy.
+/// A step: the time that passes before it, and what is done then, all told in parts of the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     time: u8,
@@ -222,7 +222,7 @@ pub fn deeds() -> impl Strategy<Value = Vec<Step>> {
     steps_of(0..20)
 }
 
-/// So many checks that the first ones leave every window.
+/// Checks in a number at which the first ones leave every window.
 pub fn long_checks() -> impl Strategy<Value = Vec<Step>> {
     steps(0..12, 1..200)
 }
@@ -279,7 +279,7 @@ pub fn start_of(kind: Kind) -> BoxedStrategy<i64> {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub enum Done {
     Checked(Asked, Box<Outcome>),
@@ -367,7 +367,8 @@ impl Play {
     }
 }
 
-/// What programs exchange: as JSON and back it is the same, and what no constructor would make is refused.
+/// The values that programs exchange: as JSON and back they are the same, and what no constructor would make
+/// is refused.
 mod json {
     use super::*;
     use crate::cases;

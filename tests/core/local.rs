@@ -14,15 +14,15 @@ use crate::book::{Book, ask, charge};
 
 const SECOND_US: i64 = 1_000_000;
 
-/// What a process does after it waited: a lease of so many units, or a check.
+/// A deed of a process after it waited: a lease of so many units, or a check.
 #[derive(Clone, Copy, Debug)]
 struct Deed {
     waits_us: i64,
     units: i64,
     takes: bool,
-    /// What of a lease it spends, in hundredths.
+    /// The part of a lease that it spends, in hundredths.
     spends: i64,
-    /// How long after it took them it says so; it crashes otherwise, and has spent all.
+    /// The time after it took them when it says so; it crashes otherwise, and has spent all.
     settles_us: Option<i64>,
 }
 
@@ -105,7 +105,7 @@ proptest! {
     }
 }
 
-/// What is due by then, in its order.
+/// Settles what is due by then, in its order.
 fn settle(book: &mut Book, due: &mut Vec<Settlement>, now_us: i64) {
     due.sort_by_key(|settlement| settlement.at_us);
     let later = due.partition_point(|settlement| settlement.at_us <= now_us);

@@ -1,5 +1,5 @@
-//! Properties of the pure core, over its whole domain and without a database. What proptest finds it shrinks, and keeps
-//! in `tests/proptest-regressions`.
+//! Properties of the pure core, over its whole domain and without a database. An input that proptest finds it shrinks,
+//! and keeps in `tests/proptest-regressions`.
 
 mod backtest;
 mod bans;
@@ -24,7 +24,7 @@ mod waiting;
 
 use proptest::prelude::ProptestConfig;
 
-/// So many cases of each property.
+/// Runs this number of cases of each property.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, ..ProptestConfig::default() }
 }

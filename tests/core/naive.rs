@@ -23,12 +23,12 @@ struct Charge {
     at_us: i64,
     order: usize,
     amount: i64,
-    /// When it ended or will end. What ends by itself does so before all else that happens then.
+    /// When it ended or will end. A hold that ends by itself does so before all else that happens then.
     end: Option<(i64, usize)>,
     member: Option<String>,
 }
 
-/// What a check is told.
+/// The answer to a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     pub reason: Reason,
@@ -226,8 +226,8 @@ impl Naive {
         }
     }
 
-    /// What is in the leaky bucket, in parts of a unit that are as many as the window has microseconds: it drains `rate`
-    /// of them in each.
+    /// The content of the leaky bucket, in parts of a unit that are as many as the window has microseconds: it drains
+    /// `rate` of them in each.
     fn volume(&self, now_us: i64) -> i128 {
         let mut pours: Vec<(i64, usize, i64)> = Vec::new();
         for charge in &self.charges {

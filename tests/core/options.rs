@@ -1,4 +1,4 @@
-//! What stands around the algorithms: soft limit, reserve, mode, blocked checks that count, several limits at once.
+//! The options around the algorithms: soft limit, reserve, mode, blocked checks that count, several limits at once.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ fn the_reserve_is_for_critical_checks() {
         let critical = [(); 3].map(|()| book.check(&critical, 0));
         assert_eq!(critical.map(|outcome| outcome.blocked), [false, false, true]);
         assert_eq!(critical.map(|outcome| (outcome.limit, outcome.remaining)), [(5, 1), (5, 0), (5, 0)]);
-        // What fits the whole limit but not what ordinary checks may take of it never passes as one of them.
+        // A cost that fits the whole limit but not what ordinary checks may take of it never passes as one of
+        // them.
         assert_eq!(book.spend(4, 0).reason, Reason::ExceedsLimit);
     }
 }
@@ -102,7 +103,7 @@ fn a_check_that_another_limit_holds_back_spends_nothing() {
         assert_eq!((outcome.reason, outcome.spent, outcome.remaining), (Reason::HeldBack, 0, 5));
         assert_eq!((outcome.retry_after_us, outcome.hold(None)), (None, None));
         assert_eq!(book.spend(5, 0).reason, Reason::WithinLimit);
-        // What is blocked by itself says so.
+        // A check that is blocked by itself says so.
         let outcome = book.check(&Asked { held_back: true, ..ask(1) }, 0);
         assert_eq!(outcome.reason, Reason::OverLimit);
         assert!(outcome.retry_after_us.is_some());

@@ -1,4 +1,5 @@
-//! What requests of a shape cost: a moving average against a naive count, and how far one settlement can move it.
+//! The cost of requests of a shape: a moving average against a naive count, and how far one settlement can move
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ proptest! {
         prop_assert!((is - was).abs() <= most + 1, "{} became {}", was, is);
     }
 
-    /// What always costs the same is predicted to the unit, wherever the average began.
+    /// A cost that is always the same is predicted to the unit, wherever the average began.
     #[test]
     fn what_always_costs_the_same_is_predicted_exactly(first in costs(), cost in 1..=1_i64 << 40) {
         let mut shapes = Vec::new();

@@ -36,8 +36,8 @@ fn six_and_a_half_of_seven_leave_room_for_one() {
     assert_eq!(book.spend(1, MINUTE_US + 18 * SECOND_US).reason, Reason::OverLimit);
 }
 
-/// A hundred an hour in buckets of 20 minutes: 10, 20 and 30 requests in the last three, so the one at 2:50 is let in as
-/// the 61st. What that example leaves out, the ten minutes from 1:50 to 2:00, counts here.
+/// A hundred an hour in buckets of 20 minutes: 10, 20 and 30 requests in the last three, so the one at 2:50 is let in
+/// as the 61st. The ten minutes from 1:50 to 2:00, which that example leaves out, count here.
 #[test]
 fn three_slots_of_twenty_minutes_let_in_the_sixty_first() {
     let at = |hour: i64, minute: i64| (60 * hour + minute) * MINUTE_US;

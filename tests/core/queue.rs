@@ -95,7 +95,7 @@ impl Queue {
     }
 }
 
-/// Who has an item of the model.
+/// The holder of an item of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Has {
     Nobody,
@@ -161,7 +161,7 @@ impl Model {
         self.items.iter().filter(|item| item.has != Has::Grave).map(|item| item.cost).sum()
     }
 
-    /// Whom an offer evicts, if it finds room.
+    /// The items that an offer evicts, if it finds room.
     fn offer(&mut self, bid: &Bid, now_us: i64) -> Result<Vec<Uuid>, ()> {
         self.pass_to(now_us);
         if i128::from(bid.cost) > self.burst || bid.cost > self.backlog {

@@ -27,7 +27,7 @@ fn attempts() -> Vec<Attempt> {
     lines.map(attempt).collect()
 }
 
-/// What is right for a login, as near to five in ten minutes as the algorithm comes.
+/// The policies that are right for a login, as near to five in ten minutes as each algorithm comes.
 fn policies() -> [(&'static str, Policy); 11] {
     let ten = Duration::from_secs(600);
     let five = |algorithm| Policy::new(algorithm, 5, ten, None).unwrap();
@@ -47,7 +47,7 @@ fn policies() -> [(&'static str, Policy); 11] {
     ]
 }
 
-/// How many of the attempts pass, each key with a bucket of its own.
+/// The number of the attempts that pass, each key with a bucket of its own.
 fn passed(policy: Policy, key: fn(&Attempt) -> &'static str, member: fn(&Attempt) -> &'static str) -> usize {
     let mut buckets = HashMap::new();
     let pass = |attempt: &Attempt| {

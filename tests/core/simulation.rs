@@ -1,4 +1,4 @@
-//! What gets through, counted again without any cleverness.
+//! The requests that get through, counted again without any cleverness.
 
 use std::time::Duration;
 
@@ -227,7 +227,7 @@ fn count(requests: &[Request], turns_us: &[i64]) -> (i64, i64) {
     (turns_us.len() as i64, (requests.len() - turns_us.len()) as i64)
 }
 
-/// What is critical goes first, and takes the place of what is not where there is no room.
+/// A critical request goes first, and takes the place of one that is not where there is no room.
 #[test]
 fn what_is_critical_overtakes_and_evicts_in_a_queue() {
     let queue = Policy::queue(1, Duration::from_secs(1), 2).unwrap();

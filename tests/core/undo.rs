@@ -163,7 +163,7 @@ fn each_kind_of_charge_is_ended_in_its_own_way() {
     let mut book = Book::new(Policy::concurrency(2, MINUTE).unwrap());
     let end = check(&mut book);
     assert!(end(&mut book, Undo::Release, 60 * SECOND_US).unwrap_err().is_conflict(), "its time is over");
-    // What was blocked, and what spent nothing.
+    // A blocked check, and one that spent nothing.
     let mut book = log(1);
     book.spend(1, 0);
     assert!(check(&mut book)(&mut book, Undo::Refund, 0).unwrap_err().is_conflict());

@@ -1,4 +1,4 @@
-//! How many checks travel in one call of the library: from what it tells any collector of metrics.
+//! The number of checks that travel in one call of the library: from what it tells any collector of metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Who is compared, and the rounds.
+//! The contestants, and the rounds.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const SINGLE_CALLERS: usize = 64;
 /// Those who decide beside each other.
 const PROCESSES: usize = 4;
 
-/// How long it may take until a database is ready.
+/// The longest that it may take until a database is ready.
 const PREPARATION: Duration = Duration::from_secs(600);
 
 struct Entry {

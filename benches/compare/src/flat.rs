@@ -32,7 +32,7 @@ const CHUNK: u64 = 250_000;
 /// Turns before the time counts.
 const WARM_UP: usize = 200;
 
-/// How long all of it may take.
+/// The longest that all of it may take.
 pub const MOST: Duration = Duration::from_secs(3 * 3_600);
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! What a flood of blocked checks leaves behind on PostgreSQL.
+//! The remains of a flood of blocked checks on PostgreSQL.
 
 use std::fmt;
 use std::time::{Duration, Instant};

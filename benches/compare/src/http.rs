@@ -1,5 +1,5 @@
-//! What a check costs more by the server than by the library: the same database, in turns, over HTTP and over gRPC. The load is
-//! made by programs that no one here wrote.
+//! The price of a check by the server, beside that by the library: the same database, in turns, over HTTP and over
+//! gRPC. The load is made by programs that no one here wrote.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ use crate::machine::Machine;
 use crate::options::{Family, Http};
 use crate::server::{self, Place, Redis};
 
-/// What a hot key admits: few enough that it is reached in the shortest round.
+/// The rate of a hot key: small enough that it is reached in the shortest round.
 const HOT_RATE: i64 = 100;
-/// How many keys h2load is given, which are never exhausted.
+/// The number of keys that h2load is given, which are never exhausted.
 const FEW_KEYS: usize = 4;
 const FEW_RATE: i64 = 1_000_000;
 
@@ -156,7 +156,7 @@ async fn serve(load: &Load, url: String) -> Result<(Served, oneshot::Sender<()>,
     Ok((served, stop, tokio::spawn(server.run(async { stopped.await.unwrap_or_default() }))))
 }
 
-/// As many callers in this process.
+/// The same number of callers in this process.
 async fn direct(limiter: &Limiter, load: &Load, zone: &'static str, keys: usize) -> Result<Sample> {
     let (began, time) = (Instant::now(), load.time);
     let callers = (0..load.connections).map(|_| {

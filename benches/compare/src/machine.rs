@@ -34,7 +34,8 @@ pub fn bind(cores: &str) -> Result<()> {
     Ok(())
 }
 
-/// How long the processors have worked for a process and those below it, as the kernel counts in hundredths of a second.
+/// The time that the processors have worked for a process and those below it, as the kernel counts in hundredths of a
+/// second.
 pub fn worked(process: u32) -> Result<Duration> {
     let mut all = HashMap::new();
     for entry in std::fs::read_dir("/proc")? {

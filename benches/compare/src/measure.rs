@@ -45,7 +45,7 @@ impl fmt::Display for Keys {
     }
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Copy)]
 pub struct Answer {
     pub decisions: u64,
@@ -58,7 +58,7 @@ impl Answer {
     }
 }
 
-/// What one round of one contestant found.
+/// The findings of one round of one contestant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
     pub decisions_per_s: f64,
@@ -81,7 +81,7 @@ pub struct Times {
     pub measured: Duration,
 }
 
-/// How long after its end a round may still wait for its last calls.
+/// The time after its end for which a round may still wait for its last calls.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Calls that take longer count as this.
@@ -146,7 +146,7 @@ async fn busy(mut caller: impl Caller, mut draw: Draw, batch: usize, begin: Inst
         }
         let answer = caller.call(&keys).await;
         let after = Instant::now();
-        // What ends within the time counts, whenever it began.
+        // A call that ends within the time counts, whenever it began.
         if (begin..end).contains(&after) {
             tally.count(answer, after - before);
         }

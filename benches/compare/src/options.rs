@@ -1,4 +1,4 @@
-//! What to run.
+//! The options: what to run.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a run found, and its table.
+//! The findings of a run, and its table.
 
 use std::fmt;
 
@@ -55,12 +55,12 @@ pub struct Title {
     pub role: Role,
     pub family: String,
     pub name: String,
-    /// How it is called, where there are two ways to do that.
+    /// The name of the way in which it is called, where there are two ways to do that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
 
-/// What is left of an answered decision when the machine loses its power.
+/// The remains of an answered decision when the machine loses its power.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -74,7 +74,7 @@ pub enum Group {
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Tallygate,
-    /// As many processes of it.
+    /// The same number of processes of it.
     Spread,
     /// The library without batches.
     Single,

@@ -1,4 +1,4 @@
-//! Servers: databases in containers, Redis as a process. Whoever called this program (the script `run`) removes the
+//! Servers: databases in containers, Redis as a process. The caller of this program (the script `run`) removes the
 //! containers and the directory when it ends, however it ends.
 
 use std::fs::Permissions;
@@ -16,7 +16,7 @@ use crate::database::Engine;
 
 const PASSWORD: &str = "tallygate";
 
-/// How long a server may take until it answers.
+/// The longest that a server may take until it answers.
 const START: Duration = Duration::from_secs(90);
 
 /// Where servers run and write.
@@ -59,7 +59,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// How large the packets to its own address may be.
+    /// The largest size of packets to its own address.
     pub fn mtu(&self) -> Result<u32> {
         let path = "/sys/class/net/docker0/mtu";
         Ok(std::fs::read_to_string(path).context(path)?.trim().parse()?)

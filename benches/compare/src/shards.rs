@@ -16,7 +16,7 @@ use crate::measure::{Contest, Keys, Times, names};
 use crate::options::Shards;
 use crate::server::{self, Place, Server};
 
-/// How many databases decide.
+/// The numbers of databases that decide.
 const COUNTS: [usize; 3] = [1, 2, 4];
 
 #[derive(Serialize)]
