@@ -181,8 +181,8 @@ create table if not exists zone_calendar (
     constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
 ) engine = innodb comment = 'The clock of the time zone by which a version counts its periods, as it was known when the version was made. Times are microseconds since 1970.';
 
--- By which name this database is known where several decide together. Who calls it by another one would send it the
--- buckets of another.
+-- By which name this database is known where several decide together. A program that calls it by another one would
+-- send it the buckets of another.
 
 create table if not exists tallygate_shard (
     one   boolean     not null default true comment 'always true',

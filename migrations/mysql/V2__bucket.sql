@@ -38,8 +38,9 @@ create table if not exists zone_bucket_lock (
     )
 ) engine = innodb comment = 'One row per bucket: locked by every recorded check, and the head of its ledger.';
 
--- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and
--- slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the rows that made them.
+-- The part of a charge that ends by itself: what was given back, reserved, or is held by a slot or a member. In zones
+-- of members and slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the
+-- rows that made them.
 create table if not exists zone_hold (
     zone_id    int            not null comment 'the zone',
     bucket_key varbinary(255) not null comment 'the bucket',
@@ -50,11 +51,11 @@ create table if not exists zone_hold (
     member     varbinary(255) null comment 'the member that it stands for, where members are counted',
     constraint zone_hold_pk primary key (zone_id, bucket_key, seq),
     constraint zone_hold_amount_ck check (amount >= 0),
-    -- What ends after a time: read by levels, slots, members, and exact waits.
+    -- The holds that end after a time: read by levels, slots, members, and exact waits.
     index zone_hold_ends (zone_id, bucket_key, ends_at),
-    -- What ended of the charges in a window: read by windows.
+    -- The ends of the charges in a window: read by windows.
     index zone_hold_charged (zone_id, bucket_key, charged_at)
-) engine = innodb comment = 'What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.';
+) engine = innodb comment = 'The part of a charge that ends by itself: it was given back, or a reservation, a slot or a member runs out.';
 
 create table if not exists zone_queue (
     zone_id    int            not null comment 'the zone',
@@ -63,7 +64,7 @@ create table if not exists zone_queue (
     away       bigint         not null comment 'units that are taken, or were given back for a time',
     constraint zone_queue_pk primary key (zone_id, bucket_key),
     constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
-) engine = innodb comment = 'How much is in each queue: what its items add up to, so that an offer need not add them up.';
+) engine = innodb comment = 'The load of each queue: what its items add up to, so that an offer need not add them up.';
 
 create table if not exists zone_item (
     zone_id     int            not null comment 'the zone',
@@ -85,7 +86,7 @@ create table if not exists zone_item (
     constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
     -- The order in which items are taken, and, backwards, in which they make room.
     index zone_item_order (zone_id, bucket_key, place, band, seq),
-    -- What becomes of items by itself: read by every call.
+    -- The items that change by themselves: read by every call.
     index zone_item_due (zone_id, bucket_key, due_at)
 ) engine = innodb comment = 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
 
@@ -120,7 +121,7 @@ create table if not exists zone_override (
     )
 ) engine = innodb comment = 'Limits of single buckets, each as its ledger row set it. Note and author are in that row.';
 
--- What upkeep knows is apart from what operators may change: only the owner writes here.
+-- The knowledge of upkeep is apart from what operators may change: only the owner writes here.
 
 create table if not exists zone_bucket_removed (
     zone_id    int         not null comment 'the zone',

@@ -8,7 +8,7 @@
 -- unique per bucket is held by the bucket's lock. The one partition ends at maxvalue, so that nothing fails
 -- without upkeep.
 --
--- What each index costs was measured on MySQL 9.7 by inserting 10,000 rows at once without it: its share of
+-- The cost of each index was measured on MySQL 9.7 by inserting 10,000 rows at once without it: its share of
 -- 19.2 µs of processor time a row. (There was a fifth index, on totals, which cost 20 %.)
 
 create table if not exists zone_txn (
@@ -69,7 +69,8 @@ partition by range columns (created_at) (
     partition zone_txn_last values less than (maxvalue)
 );
 
--- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+-- The heads that removed rows leave behind: the last of each bucket, so that what remains still follows
+-- something.
 create table if not exists zone_txn_dropped (
     zone_id      int            not null comment 'the zone',
     bucket_key   varbinary(255) not null comment 'the bucket',
@@ -84,8 +85,8 @@ create table if not exists zone_txn_dropped (
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) engine = innodb comment = 'The last row of each bucket whose old rows were removed. What is left of the ledger follows it.';
 
--- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
--- in it says whose a bucket was.
+-- Removals by owners from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone.
+-- Nothing in it says whose a bucket was.
 create table if not exists zone_removal (
     zone_id     int            not null comment 'the zone',
     seq         bigint         not null comment 'position among those of the zone, from 1 without gaps',
@@ -104,4 +105,4 @@ create table if not exists zone_removal (
         (kind = 'drop' and cut_at is not null and bucket_key is null)
         or (kind = 'erase' and cut_at is null and bucket_key is not null)
     )
-) engine = innodb comment = 'What owners removed from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';
+) engine = innodb comment = 'Removals by owners from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';

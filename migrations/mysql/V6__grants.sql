@@ -1,4 +1,4 @@
--- Who was given a role, so that each migration can give it again with what is new.
+-- The users who were given a role, so that each migration can give it again with what is new.
 
 create table if not exists tallygate_grant (
     role       varchar(20)  character set ascii collate ascii_bin not null comment 'app, engine, auditor or operator',
@@ -6,4 +6,4 @@ create table if not exists tallygate_grant (
     granted_at datetime(6)  not null comment 'when it was given for the first time, in UTC',
     constraint tallygate_grant_pk primary key (role, grantee),
     constraint tallygate_grant_role_ck check (role in ('app', 'engine', 'auditor', 'operator'))
-) comment = 'Who was given a role by tallygate grant.';
+) comment = 'The users who were given a role by tallygate grant.';

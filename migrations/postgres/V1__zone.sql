@@ -130,8 +130,8 @@ create table zone_master (
 comment on table zone_master is 'The use cases and the policy now in force for each.';
 comment on column zone_master.id is 'Number of the zone; never reused.';
 comment on column zone_master.name is 'Unique name; never changed.';
-comment on column zone_master.description is 'What the zone is for.';
-comment on column zone_master.algorithm is 'How it counts: the name of an algorithm.';
+comment on column zone_master.description is 'The purpose of the zone.';
+comment on column zone_master.algorithm is 'The algorithm by which it counts.';
 comment on column zone_master.rate is 'Cost units admitted per window.';
 comment on column zone_master.window_us is
     'Length of the window in microseconds; the longest period of a calendar; the time to live of a slot.';
@@ -141,33 +141,33 @@ comment on column zone_master.rate_gcd is
 comment on column zone_master.slots is 'Slots of a sliding counter.';
 comment on column zone_master.calendar is 'The period of a fixed window by the calendar: minute, hour, day or month.';
 comment on column zone_master.time_zone is
-    'Whose calendar, by the name in the IANA database; its clock is in zone_calendar.';
+    'The time zone of the calendar, by the name in the IANA database; its clock is in zone_calendar.';
 comment on column zone_master.soft_rate is 'From how much on a check is allowed with a warning.';
-comment on column zone_master.reserve is 'How much of the limit only critical checks may take.';
+comment on column zone_master.reserve is 'The part of the limit that only critical checks may take.';
 comment on column zone_master.mode is
     'Enforce; shadow, everything passes but is recorded as decided; off, nothing is decided.';
 comment on column zone_master.count_blocked is 'Whether a check that is over the limit spends its cost all the same.';
 comment on column zone_master.ban_after is 'Blocked checks that bring a ban about; null for no bans.';
 comment on column zone_master.ban_within_us is 'The time within which they must come.';
-comment on column zone_master.ban_for_us is 'How long the first ban takes.';
-comment on column zone_master.ban_factor is 'What a repeated ban is lengthened by.';
+comment on column zone_master.ban_for_us is 'The length of the first ban.';
+comment on column zone_master.ban_factor is 'The factor by which a repeated ban is longer.';
 comment on column zone_master.ban_max_us is 'The longest ban.';
 comment on column zone_master.ban_from is
     'From when a ban is counted: block, the check that was blocked; window, when that could have passed.';
 comment on column zone_master.on_outage is
-    'What callers do when the database does not answer: closed, nothing passes; open, everything does.';
+    'The conduct of callers when the database does not answer: closed, nothing passes; open, everything does.';
 comment on column zone_master.running_buckets is
-    'What the change to this version did to buckets in use: as-is, proportional or reset.';
+    'The effect that the change to this version had on buckets in use: as-is, proportional or reset.';
 comment on column zone_master.durability is
     'Durable: the answer waits until the decision is on the disk; relaxed: it does not.';
 comment on column zone_master.blocked_rows is
     'Each: a row for every blocked check; coalesced: one row may stand for many.';
 comment on column zone_master.share is
-    'How capacity is shared among clients: none, static, proportional, fair or bands; null but for capacity.';
+    'The way in which capacity is shared among clients: none, static, proportional, fair or bands; null but for capacity.';
 comment on column zone_master.refresh_us is
-    'How often a client of capacity asks again, in microseconds.';
+    'The time after which a client of capacity asks again, in microseconds.';
 comment on column zone_master.safe_capacity is
-    'What a client of capacity may use when it cannot ask; null for the capacity by the number of clients.';
+    'The units that a client of capacity may use when it cannot ask; null for the capacity by the number of clients.';
 comment on column zone_master.guaranteed is
     'Of capacity by bands: what each band below the first has before any band has more; null for nothing.';
 comment on column zone_master.local_us is
@@ -255,8 +255,8 @@ comment on column zone_version.local_us is 'As in zone_master at that version.';
 comment on column zone_version.backlog is 'As in zone_master at that version.';
 comment on column zone_version.max_takes is 'As in zone_master at that version.';
 comment on column zone_version.changed_at is 'When the version came into force.';
-comment on column zone_version.changed_by is 'Who made it, as was said.';
-comment on column zone_version.login is 'By which name the session was logged in that made it.';
+comment on column zone_version.changed_by is 'The person who made it, as was said.';
+comment on column zone_version.login is 'The name by which the session was logged in that made it.';
 comment on column zone_version.row_hash is 'SHA-256 over the hash of the version before it and all that it says.';
 
 create table zone_calendar (
@@ -276,11 +276,11 @@ comment on column zone_calendar.zone_id is 'The zone.';
 comment on column zone_calendar.version is 'Its version.';
 comment on column zone_calendar.starts_us is 'From when on, in UTC, the clock goes so.';
 comment on column zone_calendar.ends_us is 'When it is set again.';
-comment on column zone_calendar.offset_us is 'What it shows, less UTC.';
-comment on column zone_calendar.shown_us is 'What it has shown before; where it was set back, time stands still until it shows more.';
+comment on column zone_calendar.offset_us is 'The time that it shows, less UTC.';
+comment on column zone_calendar.shown_us is 'The latest time that it has shown before; where it was set back, time stands still until it shows more.';
 
--- By which name this database is known where several decide together. Who calls it by another one would send it the
--- buckets of another.
+-- By which name this database is known where several decide together. A program that calls it by another one would
+-- send it the buckets of another.
 
 create table tallygate_shard (
     one   boolean not null default true,

@@ -14,7 +14,7 @@ create domain zone_bucket_key as text collate "C"
 create domain zone_amount as bigint
     constraint zone_amount_ck check (value >= 0);
 
-comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without control characters, compared byte by byte. What begins with erased: is closed.';
+comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without control characters, compared byte by byte. A key that begins with erased: is closed.';
 comment on domain zone_amount is 'A count that never is below 0.';
 
 create table zone_bucket_lock (
@@ -81,11 +81,12 @@ comment on column zone_bucket_lock.row_hash is
 comment on column zone_bucket_lock.moved_to is
     'The database that has the bucket now, by the name that its callers know; null for this one. Where it is not null nothing happens in the bucket any more.';
 comment on column zone_bucket_lock.shapes is
-    'What requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did.';
+    'The cost that requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
 
--- What of a charge ends by itself: what was given back, reserved, or is held by a slot or a member. In zones of members and
--- slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the rows that made them.
+-- The part of a charge that ends by itself: what was given back, reserved, or is held by a slot or a member. In zones
+-- of members and slots, rows that have ended go when one comes; in others they stay as long as the ledger, like the
+-- rows that made them.
 create table zone_hold (
     zone_id    int         not null,
     bucket_key text        not null collate "C",
@@ -98,18 +99,18 @@ create table zone_hold (
     constraint zone_hold_amount_ck check (amount >= 0)
 );
 
--- What ends after a time: read by levels, slots, members, and exact waits.
+-- The holds that end after a time: read by levels, slots, members, and exact waits.
 create index zone_hold_ends on zone_hold (zone_id, bucket_key, ends_at);
 
--- What ended of the charges in a window: read by windows.
+-- The ends of the charges in a window: read by windows.
 create index zone_hold_charged on zone_hold (zone_id, bucket_key, charged_at);
 
-comment on table zone_hold is 'What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.';
+comment on table zone_hold is 'The part of a charge that ends by itself: it was given back, or a reservation, a slot or a member runs out.';
 comment on column zone_hold.zone_id is 'The zone.';
 comment on column zone_hold.bucket_key is 'The bucket.';
 comment on column zone_hold.seq is 'The row of the charge.';
 comment on column zone_hold.charged_at is 'When the charge was made.';
-comment on column zone_hold.amount is 'How much of it ends.';
+comment on column zone_hold.amount is 'The amount of it that ends.';
 comment on column zone_hold.ends_at is 'When: from then on it does not count.';
 comment on column zone_hold.member is 'The member that it stands for, where members are counted.';
 
@@ -126,7 +127,7 @@ create table zone_queue (
     autovacuum_vacuum_scale_factor = 0.02
 );
 
-comment on table zone_queue is 'How much is in each queue: what its items add up to, so that an offer need not add them up.';
+comment on table zone_queue is 'The load of each queue: what its items add up to, so that an offer need not add them up.';
 comment on column zone_queue.zone_id is 'The zone.';
 comment on column zone_queue.bucket_key is 'The queue.';
 comment on column zone_queue.waiting is 'Units that wait.';
@@ -152,14 +153,14 @@ create table zone_item (
     constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
     constraint zone_item_payload_ck check (octet_length(payload) <= 8192)
 ) with (
-    -- Items come and go. What has gone is cleared before it adds up in front of what waits.
+    -- Items come and go. Those that have gone are cleared before they add up in front of those that wait.
     autovacuum_vacuum_scale_factor = 0.02
 );
 
 -- The order in which items are taken, and, backwards, in which they make room.
 create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
 
--- What becomes of items by itself: read by every call.
+-- The items that change by themselves: read by every call.
 create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
 
 comment on table zone_item is 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
@@ -168,15 +169,15 @@ comment on column zone_item.bucket_key is 'The queue.';
 comment on column zone_item.seq is 'The row of the offer.';
 comment on column zone_item.txn_id is 'The transaction that names it.';
 comment on column zone_item.cost is 'Units.';
-comment on column zone_item.band is 'How important it is: 0, the most, to 255.';
+comment on column zone_item.band is 'The importance: 0, the most, to 255.';
 comment on column zone_item.offered_at is 'When it was offered.';
 comment on column zone_item.deadline_at is 'When nobody waits for it any longer; null for never.';
 comment on column zone_item.place is 'Waiting; away, taken or given back for a time; dead, taken too often.';
 comment on column zone_item.due_at is 'When something becomes of it by itself; null for never.';
-comment on column zone_item.takes is 'How often it was taken.';
+comment on column zone_item.takes is 'The number of times that it was taken.';
 comment on column zone_item.is_last is 'True when it is dead once the time of who took it is over.';
 comment on column zone_item.receipt is 'The row of the last take, while who took it may say something of it.';
-comment on column zone_item.payload is 'What was given with it, as JSON.';
+comment on column zone_item.payload is 'The payload that was given with it, as JSON.';
 
 create table zone_override (
     zone_id    int         not null,
@@ -220,7 +221,7 @@ comment on column zone_override.rate_gcd is 'Common divisor of rate and window_u
 comment on column zone_override.ban_exempt is 'True when blocked checks do not lead to a ban.';
 comment on column zone_override.ends_at is 'When it ends; null for never.';
 
--- What upkeep knows is apart from what operators may change: only the owner writes here.
+-- The knowledge of upkeep is apart from what operators may change: only the owner writes here.
 
 create table zone_bucket_removed (
     zone_id    int         not null,

@@ -14,12 +14,12 @@ create domain zone_txn_kind as text
         'offer', 'take', 'extend', 'done', 'requeue', 'evict'
     ));
 
-comment on domain zone_txn_kind is 'What a row of the ledger records.';
+comment on domain zone_txn_kind is 'The kind of thing that a row of the ledger records.';
 
 create domain zone_txn_checks as int
     constraint zone_txn_checks_ck check (value >= 1);
 
-comment on domain zone_txn_checks is 'How many checks a row of the ledger stands for.';
+comment on domain zone_txn_checks is 'The number of checks that a row of the ledger stands for.';
 
 create table zone_txn (
     id             bigint      not null default nextval('zone_txn_id_seq'),
@@ -59,8 +59,9 @@ create table zone_txn (
     constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost)
 ) partition by range (created_at);
 
--- What each index costs was measured on PostgreSQL 18 by inserting 100,000 rows of 100,000 buckets, drawn at random, with
--- and without it: its share of 14 µs a row. An index at whose right edge new rows come costs less than the noise, 5 %.
+-- The cost of each index was measured on PostgreSQL 18 by inserting 100,000 rows of 100,000 buckets, drawn at random,
+-- with and without it: its share of 14 µs a row. An index at whose right edge new rows come costs less than the noise,
+-- 5 %.
 
 -- Idempotency: was this transaction decided in this bucket? Read by checks whose id the caller chose, and by
 -- second attempts. Bucket first: by txn_id alone, most calls on distinct buckets fail under SERIALIZABLE,
@@ -82,33 +83,34 @@ comment on column zone_txn.zone_version is 'The version of the zone that decided
 comment on column zone_txn.bucket_key is 'The bucket.';
 comment on column zone_txn.seq is 'Position in the bucket, from 1 without gaps.';
 comment on column zone_txn.kind is
-    'What the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, checks that were blocked without asking the database; unchecked, one that passed while it did not answer. Of capacity: lease. Of processes: local, what one took to decide checks by itself. Of queues, under the transaction of the item: offer, take, extend, done, requeue, evict. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end.';
-comment on column zone_txn.checks is 'How many checks the row stands for: 1, or more in a coalesced one; of a lease, how many clients; of an item of a queue, which take of it.';
+    'The kind of thing that the row records. Of checks: check; reserve, whose charge ends by itself; coalesced, checks that were blocked without asking the database; unchecked, one that passed while it did not answer. Of capacity: lease. Of processes: local, what one took to decide checks by itself. Of queues, under the transaction of the item: offer, take, extend, done, requeue, evict. Of charges, under their transaction: refund, settle, cancel, release. Of the bucket: ban, unban, override, override_end.';
+comment on column zone_txn.checks is 'The number of checks that the row stands for: 1, or more in a coalesced one; of a lease, how many clients; of an item of a queue, which take of it.';
 comment on column zone_txn.blocked is 'True when the transaction may not pass.';
 comment on column zone_txn.reason is 'Why: within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back; recorded for what is no decision.';
 comment on column zone_txn.critical is 'True when the check could take from the reserve.';
-comment on column zone_txn.band is 'How important what was asked is: 0, the most, to 255; of leases and items of queues.';
-comment on column zone_txn.cost is 'What was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.';
-comment on column zone_txn.spent is 'What was spent.';
+comment on column zone_txn.band is 'The importance: 0, the most, to 255; of leases and items of queues.';
+comment on column zone_txn.cost is 'The cost that was asked for; what a refund, a cancellation or a release gave back; what a settlement came to.';
+comment on column zone_txn.spent is 'The units that were spent.';
 comment on column zone_txn.spent_total is 'Sum of spent over the bucket up to and with this row. Never falls.';
-comment on column zone_txn.remaining is 'What could still be spent after the decision.';
+comment on column zone_txn.remaining is 'The units that could still be spent after the decision.';
 comment on column zone_txn.zone_limit is 'The most that a check like it could have spent.';
 comment on column zone_txn.retry_after_us is 'The least wait that was promised, from created_at; null when allowed or never.';
-comment on column zone_txn.delay_us is 'How long the caller was told to wait for its turn, from created_at; null but for a leaky queue.';
+comment on column zone_txn.delay_us is 'The wait for its turn that the caller was told, from created_at; null but for a leaky queue.';
 comment on column zone_txn.level is 'Level after the row; null for algorithms without one. Below 0 where more was settled than there was.';
-comment on column zone_txn.strikes is 'How many blocked checks of the bucket counted for bans up to and with this row.';
+comment on column zone_txn.strikes is 'The number of blocked checks of the bucket that counted for bans up to and with this row.';
 comment on column zone_txn.ends_at is 'When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.';
-comment on column zone_txn.member is 'Whom the check was about, where members are counted; whose a lease is; of a reservation and its settlement the shape by which the cost was predicted.';
+comment on column zone_txn.member is 'The member that the check was about, where members are counted; the client whose lease it is; of a reservation and its settlement the shape by which the cost was predicted.';
 comment on column zone_txn.note is 'Why, as people wrote it.';
-comment on column zone_txn.actor is 'Who did it, as was said, for what people do.';
-comment on column zone_txn.login is 'By which name the session was logged in that did it, for what people do.';
+comment on column zone_txn.actor is 'The person who did it, as was said, for what people do.';
+comment on column zone_txn.login is 'The name by which the session was logged in that did it, for what people do.';
 comment on column zone_txn.target_at is 'For rows that undo a charge: when that charge was made.';
 comment on column zone_txn.created_at is 'When it was decided, after the lock was held. Never moves backwards within a bucket.';
 comment on column zone_txn.salt is 'The bucket''s salt, in its first row; null in all others.';
 comment on column zone_txn.row_hash is 'SHA-256 over the hash of the row before it in the bucket and all that the row says.';
 comment on column zone_txn.prev_at is 'created_at of the row before it in the bucket; null for the first.';
 
--- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+-- The heads that removed rows leave behind: the last of each bucket, so that what remains still follows
+-- something.
 create table zone_txn_dropped (
     seq          bigint      not null,
     spent_total  bigint      not null,
@@ -136,8 +138,8 @@ comment on column zone_txn_dropped.bucket_key is 'The bucket.';
 comment on column zone_txn_dropped.salt is 'The bucket''s salt, which its first row had.';
 comment on column zone_txn_dropped.row_hash is 'As in that row.';
 
--- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
--- in it says whose a bucket was.
+-- Removals by owners from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone.
+-- Nothing in it says whose a bucket was.
 create table zone_removal (
     seq         bigint      not null,
     buckets     bigint      not null,
@@ -159,7 +161,7 @@ create table zone_removal (
 );
 
 comment on table zone_removal is
-    'What owners removed from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';
+    'Removals by owners from the ledger of each zone: runs of upkeep that dropped old rows, and erasures. Append-only.';
 comment on column zone_removal.seq is 'Position among those of the zone, from 1 without gaps.';
 comment on column zone_removal.buckets is 'Of how many buckets.';
 comment on column zone_removal.ledger_rows is
@@ -171,7 +173,7 @@ comment on column zone_removal.kind is 'drop, by upkeep; erase.';
 comment on column zone_removal.bucket_key is
     'Of an erasure: what stands in the place of the key, erased: and the hash that its chain begins with. Nothing happens in that bucket any more.';
 comment on column zone_removal.actor is 'Of an erasure: who did it, as was said.';
-comment on column zone_removal.login is 'By which name the session was logged in that did it.';
+comment on column zone_removal.login is 'The name by which the session was logged in that did it.';
 comment on column zone_removal.note is 'Of an erasure: why. It does not name the person.';
 comment on column zone_removal.row_hash is 'SHA-256 over the hash of the row before it in the zone and all that the row says.';
 

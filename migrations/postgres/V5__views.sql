@@ -46,12 +46,12 @@ comment on view zone_upkeep_lock_view is 'When upkeep was last done.';
 create view zone_hold_view as
 select h.zone_id, h.bucket_key, h.seq, h.charged_at, h.amount, h.ends_at, h.member
 from zone_hold h;
-comment on view zone_hold_view is 'What of a charge ends by itself.';
+comment on view zone_hold_view is 'The part of a charge that ends by itself.';
 
 create view zone_queue_view as
 select q.zone_id, q.bucket_key, q.waiting, q.away
 from zone_queue q;
-comment on view zone_queue_view is 'How much is in each queue.';
+comment on view zone_queue_view is 'The load of each queue.';
 
 create view zone_item_view as
 select i.zone_id, i.bucket_key, i.seq, i.txn_id, i.cost, i.band, i.offered_at, i.deadline_at, i.place, i.due_at, i.takes,
@@ -83,4 +83,4 @@ create view zone_removal_view as
 select r.zone_id, r.seq, r.kind, r.removed_at, r.cut_at, r.bucket_key, r.buckets, r.ledger_rows, r.actor, r.login, r.note,
     r.row_hash
 from zone_removal r;
-comment on view zone_removal_view is 'What owners removed from the ledger.';
+comment on view zone_removal_view is 'Removals by owners from the ledger.';

@@ -1,4 +1,4 @@
--- Who was given a role, so that each migration can give it again with what is new.
+-- The users who were given a role, so that each migration can give it again with what is new.
 
 create table tallygate_grant (
     role       text        not null,
@@ -7,7 +7,7 @@ create table tallygate_grant (
     constraint tallygate_grant_pk primary key (role, grantee),
     constraint tallygate_grant_role_ck check (role in ('app', 'engine', 'auditor', 'operator'))
 );
-comment on table tallygate_grant is 'Who was given a role by tallygate grant.';
+comment on table tallygate_grant is 'The users who were given a role by tallygate grant.';
 comment on column tallygate_grant.role is 'app, engine, auditor or operator';
 comment on column tallygate_grant.grantee is 'the role of the database that has it';
 comment on column tallygate_grant.granted_at is 'when it was given for the first time';

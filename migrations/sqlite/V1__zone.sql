@@ -182,8 +182,8 @@ create table zone_calendar (
     constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
 ) strict, without rowid;
 
--- By which name this database is known where several decide together. Who calls it by another one would send it the
--- buckets of another.
+-- By which name this database is known where several decide together. A program that calls it by another one would
+-- send it the buckets of another.
 create table tallygate_shard (
     one   integer not null default 1 constraint tallygate_shard_pk primary key, -- always 1
     name  text    not null, -- its name

@@ -37,7 +37,7 @@ create table zone_bucket_lock (
     )
 ) strict, without rowid;
 
--- What of a charge ends by itself: it was given back, or a reservation, a slot or a member runs out.
+-- The part of a charge that ends by itself: it was given back, or a reservation, a slot or a member runs out.
 create table zone_hold (
     zone_id    integer not null, -- the zone
     bucket_key text    not null, -- the bucket
@@ -50,13 +50,13 @@ create table zone_hold (
     constraint zone_hold_amount_ck check (amount >= 0)
 ) strict, without rowid;
 
--- What ends after a time: read by levels, slots, members, and exact waits.
+-- The holds that end after a time: read by levels, slots, members, and exact waits.
 create index zone_hold_ends on zone_hold (zone_id, bucket_key, ends_at);
 
--- What ended of the charges in a window: read by windows.
+-- The ends of the charges in a window: read by windows.
 create index zone_hold_charged on zone_hold (zone_id, bucket_key, charged_at);
 
--- How much is in each queue: what its items add up to, so that an offer need not add them up.
+-- The load of each queue: what its items add up to, so that an offer need not add them up.
 create table zone_queue (
     zone_id    integer not null, -- the zone
     bucket_key text    not null, -- the queue
@@ -91,7 +91,7 @@ create table zone_item (
 -- The order in which items are taken, and, backwards, in which they make room.
 create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
 
--- What becomes of items by itself: read by every call.
+-- The items that change by themselves: read by every call.
 create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
 
 -- Limits of single buckets, each as its ledger row set it. Note and author are in that row.

@@ -43,7 +43,7 @@ create table zone_txn (
     constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost)
 ) strict;
 
--- What each index costs was measured in batches of 256 over 100,000 buckets, without waiting for the disk: a row
+-- The cost of each index was measured in batches of 256 over 100,000 buckets, without waiting for the disk: a row
 -- and its commit take 19 µs of the processor, of which an index that is changed all over takes half, for the page
 -- that it reads, copies, writes to the log and from there to the file. Where one bucket is hot they take 4 µs.
 
@@ -61,7 +61,8 @@ create index zone_txn_txn on zone_txn (txn_id, zone_id, bucket_key);
 -- The history of a zone by time: 1 µs.
 create index zone_txn_zone on zone_txn (zone_id, created_at, id);
 
--- What removed rows leave behind: the last of each bucket, so that what remains still follows something.
+-- The heads that removed rows leave behind: the last of each bucket, so that what remains still follows
+-- something.
 create table zone_txn_dropped (
     zone_id      integer not null, -- the zone
     bucket_key   text    not null, -- the bucket
@@ -76,8 +77,8 @@ create table zone_txn_dropped (
     constraint zone_txn_dropped_pk primary key (zone_id, bucket_key)
 ) strict, without rowid;
 
--- What owners removed from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone. Nothing
--- in it says whose a bucket was. Append-only.
+-- Removals by owners from the ledger: old rows, and the personal data of buckets. A chain of its own for each zone.
+-- Nothing in it says whose a bucket was. Append-only.
 create table zone_removal (
     zone_id     integer not null, -- the zone
     seq         integer not null, -- position among those of the zone, from 1 without gaps

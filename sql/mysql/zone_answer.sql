@@ -137,7 +137,7 @@ answer: begin
         set v_now_us = v_last_us;
     end if;
 
-    -- 4. What was decided before.
+    -- 4. The decision that was made before.
     if p_txn_id is null then
         call zone_txn_id_make(v_now_us, p_txn_id);
     elseif v_recorded and v_seq > 0 then

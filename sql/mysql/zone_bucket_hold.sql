@@ -1,7 +1,7 @@
 -- zone_bucket_hold: locks a bucket and reads its head; not called from outside.
 --
 -- Where the isolation level is not ours to choose, looking for a row that is not there would lock a gap, so there
--- the row is made first. What a bucket holds is read without locks, for the same reason: a joined caller whose
+-- the row is made first. The holds of a bucket are read without locks, for the same reason: a joined caller whose
 -- snapshot is older than the bucket's last row must not see a bucket that holds anything.
 --
 -- Arguments  p_zone_id     the zone

@@ -55,7 +55,7 @@ begin
         end if;
     end if;
     if v_seq = 0 then
-        -- Whatever a caller's snapshot still shows: a zone without a row of the ledger may be removed.
+        -- The caller's snapshot may still show otherwise: a zone without a row of the ledger may be removed.
         select count(*)
         into v_zones
         from zone_master z

@@ -89,7 +89,7 @@ begin
             );
             set v_of = v_limit;
         end if;
-        -- As much of the new limit, rounded up.
+        -- The same part of the new limit, rounded up.
         set v_share = v_new_limit;
         if v_is_level then
             set v_share = v_share * v_new_per_token;

@@ -2,8 +2,8 @@
 --
 -- There are three families of algorithms. A window (sliding-log, fixed-window, sliding-counter) asks the ledger what
 -- was spent between two times. A level (token-bucket, leaky-bucket, leaky-queue, uniform) is a number in the bucket's
--- head. What is held (distinct, concurrency) is counted one by one. Around them stand bans, a soft limit, a reserve
--- for critical checks and the mode of the zone.
+-- head. Holds (distinct, concurrency) are counted one by one. Around them stand bans, a soft limit, a reserve for
+-- critical checks and the mode of the zone.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
@@ -168,7 +168,7 @@ begin
         lock in share mode;
     end if;
 
-    -- 3. What has no meaning for the algorithm.
+    -- 3. The settings that have no meaning for the algorithm.
     if v_algorithm = 'distinct' then
         if p_cost > 1 then
             call zone_error('cost of member', p_cost, null, null);
@@ -188,7 +188,7 @@ begin
         call zone_error('ttl', v_algorithm, null, null);
     end if;
 
-    -- 4. What the algorithm says.
+    -- 4. The verdict of the algorithm.
     set v_banned = coalesce(p_banned_us > p_now_us, false);
     -- A blocked check that counts delays itself; what a ban keeps from passing it also keeps from counting.
     set v_counts = v_count_blocked and not p_held_back and not v_banned;
@@ -220,7 +220,7 @@ begin
         set o_remaining = o_zone_limit;
     elseif v_is_level then
         set v_level = coalesce(v_level, v_capacity);
-        -- What the reserve keeps back is not there for this check.
+        -- The units that the reserve keeps back are not there for this check.
         set v_kept = v_capacity - o_zone_limit * v_per_token;
         if p_cost > o_zone_limit then
             set o_reason = 'exceeds_limit';

@@ -127,7 +127,7 @@ begin
         call zone_txn_id_make(v_clock_us, v_txn_id);
     end if;
 
-    -- 3. What was decided before: of all of them, or of none.
+    -- 3. The decisions that were made before: of all of them, or of none.
     if v_txns > 0 then
         open c_check;
         looks: loop
@@ -182,7 +182,7 @@ begin
         call zone_error('part', hex(v_txn_id), null, null);
     end if;
 
-    -- 4. What blocks.
+    -- 4. The checks that block.
     open c_check;
     checks: loop
         set v_done = false;

@@ -2,7 +2,7 @@
 -- they were derived from.
 --
 -- Compare and swap: a head moves from the seq and the hash that the process knew, by the version of the zone in force,
--- or stays where it is. What the database can see at little cost it looks at: that rows follow each other and their head,
+-- or stays where it is. The database looks at what it can see at little cost: that rows follow each other and their head,
 -- totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
 --
 -- A caller whose statement is killed must close its session: what was appended by then would be committed by a commit.
@@ -11,15 +11,15 @@
 --                           1970, bytes in hex, truth 0 or 1:
 --                           [zone, new; where it was: seq, time, total; where it comes to: seq, time, total, level,
 --                           strikes, version of the zone; besides, parts; key, hash where it was, hash, salt of one that
---                           has no row in the ledger; rows], where new is 1 for a bucket that is not in the database. What
---                           has changed besides, in an array of none or one: [banned until, strikes at the ban, carried
+--                           has no row in the ledger; rows], where new is 1 for a bucket that is not in the database. Everything
+--                           that has changed besides, in an array of none or one: [banned until, strikes at the ban, carried
 --                           amount, time, total and seq, override, bans, holding, 1 where what has ended is of no more
 --                           use]. A part is what of a charge ends by itself: [seq, amount, end, member, and when
 --                           it was charged, where that is a row of before, of which a settlement gives back]. A row of the
 --                           ledger: [1 where its transaction may have been decided before, seq, checks, blocked, critical,
 --                           cost, spent, total, remaining, limit, wait, delay, level, strikes, end, kind, reason, member,
---                           transaction, hash, null in the last: it is the head's; band, target]. What is long comes last, since MariaDB
---                           reads from the front for each value
+--                           transaction, hash, null in the last: it is the head's; band, target]. A long
+--                           value comes last, since MariaDB reads from the front for each value
 --            p_skip_locked  leave out the buckets that have moved on, and those that another transaction holds instead of
 --                           waiting for them; else all buckets move, or none
 --            p_lock_wait_s  as in zone_check
@@ -218,7 +218,7 @@ begin
             )) j
             where j.nth is not null and (
                 (j.seq > j.was_seq and j.seq <= j.head_seq and j.charged_us is null)
-                -- What a settlement gives back is of an earlier row.
+                -- The amount that a settlement gives back is of an earlier row.
                 or (v_settles and j.seq <= j.was_seq and j.charged_us <= j.was_us)
             ) is not true;
             if v_wrong is not null then
@@ -241,7 +241,7 @@ begin
             ) d;
         end if;
 
-        -- 2. Whoever did not look whether a transaction was decided before learns it here. One that is decided from now on moves
+        -- 2. A process that did not look whether a transaction was decided before learns it here. One that is decided from now on moves
         --    the head.
         if v_named then
             select json_arrayagg(j.place)
@@ -345,7 +345,7 @@ begin
             where not j.is_new and b.seq = j.was_seq and b.row_hash = unhex(j.was_hash)
                 and b.last_at <=> date_add(v_epoch, interval j.was_us microsecond) and b.spent_total = j.was_total
                 and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
-            -- Whatever a client counts, changed rows or found ones: each of them changes.
+            -- A client may count changed rows or found ones: each of them changes.
             if row_count() < v_heads - v_new and not p_skip_locked then
                 call zone_error('moved', null, null, null);
             end if;

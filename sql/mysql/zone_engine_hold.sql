@@ -116,7 +116,7 @@ begin
     left join zone_override o force index (primary)
         on o.zone_id = b.zone_id and o.bucket_key = b.bucket_key and o.seq = b.override_seq
     order by j.place;
-    -- Whatever is read by a range is read by itself: of a bound that comes from a join no index is used.
+    -- A range is read by itself: of a bound that comes from a join no index is used.
     set v_done = false;
     open c_more;
     more: loop
@@ -148,8 +148,8 @@ begin
             end if;
         end if;
         if v_holding then
-            -- What ends after the last row, and what was charged in a window that can be asked about: that which was open
-            -- at the last row, and, of a sliding counter, the slot before that, which is no longer.
+            -- The holds that end after the last row, and those that were charged in a window that can be asked about:
+            -- that which was open at the last row, and, of a sliding counter, the slot before that, which is no longer.
             select v_place as hold_place, h.seq, timestampdiff(microsecond, v_epoch, h.charged_at) as charged_us, h.amount,
                 timestampdiff(microsecond, v_epoch, h.ends_at) as ends_us, h.member
             from zone_hold h force index (zone_hold_ends)

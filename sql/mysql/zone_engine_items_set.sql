@@ -1,6 +1,6 @@
 -- zone_engine_items_set: puts items of a queue where the rows lead to that a process has appended.
 --
--- What stands here is looked at by tallygate audit verify, which derives it from the rows.
+-- The items here are looked at by tallygate audit verify, which derives them from the rows.
 --
 -- Arguments  p_zone_id, p_bucket_key  the queue
 --            p_waiting, p_away        how much is in it then: units that wait, and units that are away

@@ -127,7 +127,7 @@ happen: begin
     end if;
     set v_now = date_add(v_epoch, interval v_now_us microsecond);
 
-    -- 3. What was recorded before is told again.
+    -- 3. The record of before is told again.
     call zone_txn_find(
         p_zone_id, v_key, p_txn_id,
         case
@@ -175,7 +175,7 @@ happen: begin
         v_slots, v_calendar
     );
 
-    -- 5. What happens.
+    -- 5. The event happens.
     set o_cost = coalesce(p_cost, 0);
     set o_spent = 0;
     if v_undoes then
@@ -201,7 +201,8 @@ happen: begin
                 set v_back = v_row_spent;
                 set o_cost = v_row_spent;
             else
-                -- What ran out was given back by itself; what is lacking is charged without asking for room.
+                -- A reservation that ran out was given back by itself; units that are lacking are charged
+                -- without asking for room.
                 set v_back = if(v_ended, 0, greatest(v_row_spent - p_cost, 0));
                 set o_spent = if(v_ended, p_cost, greatest(p_cost - v_row_spent, 0));
         end case;
@@ -270,7 +271,7 @@ happen: begin
         );
     end if;
 
-    -- 6. What can be spent now.
+    -- 6. The units that can be spent now.
     set v_head_version = o_zone_version;
     set v_peek_level = v_level;
     call zone_decide(

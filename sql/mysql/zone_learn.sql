@@ -1,7 +1,7 @@
 -- zone_learn: what is known of the shapes of requests in a bucket, after one more settlement; not called from outside.
 --
--- A moving average whose every sample counts as half of the average at least and as twice at most. What was not settled for 15
--- minutes is forgotten; beside 32 shapes all further ones share one, which is called *.
+-- A moving average whose every sample counts as half of the average at least and as twice at most. A shape that was not
+-- settled for 15 minutes is forgotten; beside 32 shapes all further ones share one, which is called *.
 --
 -- Arguments  p_shapes  what is known, see zone_engine_shapes
 --            p_shape   the shape of the request

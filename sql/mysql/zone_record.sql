@@ -1,8 +1,8 @@
 -- zone_record: appends a row to a bucket's ledger, with the ban that it brings about, and moves the head; not called
 -- from outside.
 --
--- What ends by itself of a check's charge is held from now on. A settlement teaches what requests of its shape cost, which is
--- its p_member.
+-- The part of a check's charge that ends by itself is held from now on. A settlement teaches what requests of its shape
+-- cost, which is its p_member.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, whose lock is held
@@ -74,8 +74,8 @@ begin
     declare v_done    boolean default false;
     declare v_seq     bigint;
     declare v_limit   varbinary(50);
-    -- What people do is theirs by the name that the session was logged in by, which no caller can choose. Nor is it
-    -- current_user(), the definer's, nor session_user(), which on a MariaDB from 11.7 on says not from where.
+    -- An act of a person carries the name that the session was logged in by, which no caller can choose. Nor
+    -- is it current_user(), the definer's, nor session_user(), which on a MariaDB from 11.7 on says not from where.
     declare v_login   varchar(400) character set utf8mb4
         default if(p_kind in ('ban', 'unban', 'override', 'override_end'), user(), null);
     declare v_shapes  text character set utf8mb4;

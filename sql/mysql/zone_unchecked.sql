@@ -1,6 +1,7 @@
 -- zone_unchecked: records a check that passed while the database did not answer, inside the caller's transaction.
 --
--- What of zone_mark an application may do. Once for each transaction that was not decided: the same again is told.
+-- The part of zone_mark that an application may use. Once for each transaction that was not decided: the same
+-- again is told.
 --
 -- Arguments  p_zone         the zone: its name, or its number
 --            p_bucket_key   the bucket, 1 to 255 bytes of UTF-8 without control characters

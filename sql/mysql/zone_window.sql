@@ -3,12 +3,12 @@
 --
 -- The sum over a window is the total now less the total before the window's first row. The wait is found at the row
 -- by which enough had been spent: once that has left the window, the cost fits. Each is an index probe, whatever the
--- rate. What of a charge has ended by itself is subtracted for as long as the charge is in the window, at the cost of
--- a look at each such piece in there.
+-- rate. The part of a charge that has ended by itself is subtracted for as long as the charge is in the window, at
+-- the cost of a look at each such piece in there.
 --
--- What counts never rises while nothing arrives. So the wait ends behind the last end of something at which too much
--- counts still, and not after the next one; and what had been spent by a time, less what of that has ended, never falls.
--- Both are found by halving, in about as many steps as the number of such pieces has binary digits.
+-- The count never rises while nothing arrives. So the wait ends behind the last end of something at which too much
+-- counts still, and not after the next one; and what had been spent by a time, less what of that has ended, never
+-- falls. Both are found by halving, in about as many steps as the number of such pieces has binary digits.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
@@ -84,7 +84,7 @@ sums: begin
     declare v_high       datetime(6) default v_never;
     declare continue handler for not found begin end;
     ending: loop
-        -- What counts at v_at_us.
+        -- The units that count at v_at_us.
         if p_algorithm = 'sliding-log' then
             set v_from_us = v_at_us - p_window_us + 1;
         elseif p_algorithm = 'sliding-counter' then

@@ -116,7 +116,7 @@ begin
     -- 3. The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
 
-    -- 4. What was decided before: of all of them, or of none.
+    -- 4. The decisions that were made before: of all of them, or of none.
     for v_nth in 1 .. c_count loop
         v_position := v_order[v_nth];
         v_recorded[v_position] := v_held[v_nth];

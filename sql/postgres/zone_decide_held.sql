@@ -20,7 +20,7 @@ returns zone_verdict
 language plpgsql
 as $$
 declare
-    -- What was charged before a change of policy that forgot it is not asked for.
+    -- A charge from before a change of policy that forgot it is not asked for.
     c_after    constant bigint := coalesce(p_head.carried_seq, 0);
     c_limit    constant bigint := p_verdict.zone_limit;
     v_used     bigint := 0;

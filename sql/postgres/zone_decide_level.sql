@@ -20,7 +20,7 @@ declare
     c_per_us    constant bigint := p_zone.rate / p_zone.rate_gcd;
     c_per_token constant bigint := p_zone.window_us / p_zone.rate_gcd;
     c_capacity  constant bigint := zone_level_capacity(p_zone);
-    -- What the reserve keeps back is not there for this check.
+    -- The units that the reserve keeps back are not there for this check.
     c_kept      constant bigint := c_capacity - p_verdict.zone_limit * c_per_token;
     v_level     bigint := coalesce(p_head.level, c_capacity);
     v_head      zone_bucket_lock := p_head;

@@ -2,8 +2,8 @@
 -- they were derived from.
 --
 -- Compare and swap: a head moves from the seq and the hash that the process knew, by the version of the zone in force,
--- or stays where it is. What the database can see at little cost it looks at: that rows follow each other and their head,
--- totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
+-- or stays where it is. The database looks at what it can see at little cost: that rows follow each other and their
+-- head, totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
 --
 -- Arguments  p_heads        the buckets, in the byte order of (zone_id, bucket_key)
 --            p_rows         the rows, those of a bucket in their order: checks, and bans that these brought about; leases; what
@@ -145,7 +145,7 @@ begin
             p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
             and (
                 (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
-                -- What a settlement gives back is of an earlier row.
+                -- The amount that a settlement gives back is of an earlier row.
                 or (v_settles and p.seq <= (h.moves).was_seq and p.charged_at <= (h.moves).was_at and p.ends_at = (h.moves).last_at)
             )
         ) is not true
@@ -255,7 +255,7 @@ begin
             ) b on true;
         end if;
     end if;
-    -- Whoever did not look whether a transaction was decided before learns it here.
+    -- A process that did not look whether a transaction was decided before learns it here.
     if v_named then
         for v_place in
             select r.head

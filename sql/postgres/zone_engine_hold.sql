@@ -150,8 +150,8 @@ begin
         limit 1
     ) w on true
     left join lateral (
-        -- What ends after the last row, and what was charged in a window that can be asked about: that which was open at
-        -- the last row, and, of a sliding counter, the slot before that, which is no longer.
+        -- The holds that end after the last row, and those that were charged in a window that can be asked about: that
+        -- which was open at the last row, and, of a sliding counter, the slot before that, which is no longer.
         select array_agg(h.seq) as seqs, array_agg(h.charged_at) as charged, array_agg(h.amount) as amounts,
             array_agg(h.ends_at) as ends, array_agg(h.member) as members
         from zone_hold h

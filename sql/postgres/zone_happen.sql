@@ -31,7 +31,7 @@ language plpgsql
 as $$
 declare
     c_reason constant text := case p_kind when 'unchecked' then 'unchecked' else 'recorded' end;
-    -- What people do is theirs by the name that the session was logged in by, which no caller can choose.
+    -- An act of a person carries the name that the session was logged in by, which no caller can choose.
     c_login  constant text := case when p_kind in ('ban', 'unban', 'override', 'override_end') then session_user end;
     v_head zone_bucket_lock := p_next;
     v_peek zone_verdict;

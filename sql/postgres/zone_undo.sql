@@ -108,7 +108,7 @@ begin
         perform zone_error('charge over');
     end if;
     if p_kind = 'settle' then
-        -- What ran out was given back by itself.
+        -- A reservation that ran out was given back by itself.
         v_back := case when v_ended then 0 else greatest(v_charge.spent - p_cost, 0) end;
         v_extra := case when v_ended then p_cost else greatest(p_cost - v_charge.spent, 0) end;
     else

@@ -1,8 +1,8 @@
 -- zone_window_reached: when a bucket had spent so much that has not ended by a time. Not called from outside.
 --
--- What had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last charge of
--- which something has ended and by which that is too little, and not after the next one: one search in the totals for each
--- halving of these charges, and one more.
+-- The sum that had been spent by a time, less what of that has ended, never falls. So the answer lies behind the last
+-- charge of which something has ended and by which that is too little, and not after the next one: one search in the
+-- totals for each halving of these charges, and one more.
 --
 -- Arguments  p_window  the bucket
 --            p_net     units

@@ -1,6 +1,6 @@
 -- zone_window_wait: the least time from now until at most so much counts. Not called from outside.
 --
--- What counts never rises while nothing arrives. So the answer lies behind the last end at which too much counts still,
+-- The count never rises while nothing arrives. So the answer lies behind the last end at which too much counts still,
 -- and not after the next one: a look at what ends in the window for each halving of the ends.
 --
 -- Arguments  p_window  the bucket

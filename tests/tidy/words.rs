@@ -23,17 +23,13 @@ const OPENERS: [&str; 13] = [
 
 /// The beginnings of paths whose sentences nobody has gone through yet. The list only becomes shorter.
 const NOT_GONE_THROUGH: &[&str] = &[
-    "benches/",
     "crates/tallygate-cli/",
     "docs/audit.md",
     "docs/backtest.md",
-    "migrations/",
-    "sql/",
     "src/audit/explain",
     "src/audit/report",
     "src/backtest",
     "src/page",
-    "tests/",
 ];
 
 #[test]
