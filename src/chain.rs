@@ -27,7 +27,7 @@ pub type Hash = [u8; 32];
 /// The random bytes that a bucket's texts are hashed with, 16 of them. None once they are erased.
 pub type Salt = [u8; 16];
 
-/// Where the chain of a bucket has come to.
+/// The place that the chain of a bucket has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The bucket's salt; None once it is erased.
@@ -92,15 +92,15 @@ pub struct Row<'r> {
     pub level: Option<i64>,
     /// Blocked checks that counted for bans.
     pub strikes: i64,
-    /// When the charge was made that the row ends.
+    /// The time of the charge that the row ends.
     pub target_us: Option<i64>,
-    /// When it was decided.
+    /// The time when it was decided.
     pub decided_us: i64,
-    /// When what the row began ends by itself.
+    /// The time when what the row began ends by itself.
     pub ends_us: Option<i64>,
     /// The kind of thing that the row records.
     pub kind: &'r str,
-    /// Why.
+    /// The reason.
     pub reason: &'r str,
     /// The member that the check was about.
     pub member: Option<&'r str>,
@@ -108,7 +108,7 @@ pub struct Row<'r> {
     pub note: Option<&'r str>,
     /// The person who did it, as was said.
     pub actor: Option<&'r str>,
-    /// By which name the session was logged in that did it.
+    /// The name by which the session was logged in that did it.
     pub login: Option<&'r str>,
     /// The limit that the row sets.
     pub exception: Option<Exception>,
@@ -222,7 +222,7 @@ pub(crate) struct Version<'v> {
     pub changed_us: i64,
     /// The person who made it, as was said.
     pub changed_by: &'v str,
-    /// By which name the session was logged in that made it.
+    /// The name by which the session was logged in that made it.
     pub login: Option<&'v str>,
     /// The clock of its calendar; nothing without one.
     pub clock: &'v [ClockSpan],

@@ -190,7 +190,7 @@ impl Check {
         if self.critical { Some(0) } else { self.band }
     }
 
-    /// For how long it reserves; None when it does not.
+    /// The time for which it reserves; None when it does not.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }

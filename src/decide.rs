@@ -46,7 +46,7 @@ pub(crate) use window::{same_as, since};
 pub struct Head {
     /// Rows in the bucket's ledger; 0 for a bucket that was never checked.
     pub seq: i64,
-    /// When the last row was decided. Meaningless while `seq` is 0.
+    /// The time when the last row was decided. Meaningless while `seq` is 0.
     pub last_us: i64,
     /// Sum of all that was ever spent.
     pub spent_total: i64,
@@ -72,7 +72,7 @@ pub struct Head {
 /// A charge in place of all that was spent before a change of policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// When the policy changed: the time of the charge.
+    /// The time when the policy changed, which is that of the charge.
     pub at_us: i64,
     /// The amount, in units.
     pub amount: i64,
@@ -91,7 +91,7 @@ pub struct Exception {
     pub limit: Option<Limit>,
     /// True when blocked checks do not lead to a ban.
     pub ban_exempt: bool,
-    /// When it ends; None for never.
+    /// The time when it ends; None for never.
     pub until_us: Option<i64>,
 }
 
@@ -102,7 +102,7 @@ pub struct Version {
     pub version: i32,
     /// The policy that it admits by.
     pub policy: Policy,
-    /// When it came into force.
+    /// The time when it came into force.
     pub changed_us: i64,
 }
 
@@ -119,11 +119,11 @@ impl From<&ZoneVersion> for Version {
 pub struct Hold {
     /// `seq` of the charge.
     pub seq: i64,
-    /// When the charge was made.
+    /// The time when the charge was made.
     pub charged_us: i64,
     /// The amount of it that ends.
     pub amount: i64,
-    /// When.
+    /// The time.
     pub ends_us: i64,
     /// The member that it stands for.
     pub member: Option<String>,
@@ -167,7 +167,7 @@ pub trait Ledger {
     /// [`Need::TotalBefore`]: the answer is not known.
     fn total_before(&self, at_us: i64) -> Result<i64, Need>;
 
-    /// When `spent_total` was first at least this; None when it never was.
+    /// The time when `spent_total` was first at least this; None when it never was.
     ///
     /// # Errors
     /// [`Need::Reached`]: the answer is not known.
@@ -183,7 +183,7 @@ pub trait Ledger {
     fn waits(&self) {}
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Debug)]
 pub enum Need {
     /// The answer of [`Ledger::total_before`] for this time.
@@ -207,7 +207,7 @@ impl From<Error> for Need {
 pub struct Outcome {
     /// True when it may not pass.
     pub blocked: bool,
-    /// Why. In [`Mode::Shadow`] that of the decision which did not hold.
+    /// The reason. In [`Mode::Shadow`] that of the decision which did not hold.
     pub reason: Reason,
     /// The units that the decision took.
     pub spent: i64,

@@ -21,7 +21,7 @@ pub struct Decision {
     pub txn_id: Uuid,
     /// True when the transaction may not pass. It spent nothing, unless the zone counts blocked checks.
     pub blocked: bool,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The most that the zone admits: its burst, or its rate.
     pub limit: i64,
@@ -90,7 +90,7 @@ pub struct Velocity {
     pub window_seconds: i64,
 }
 
-/// Why a decision is what it is.
+/// The reasons of decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

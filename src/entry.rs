@@ -39,7 +39,7 @@ pub struct Entry {
     pub checks: i32,
     /// True when the transaction could not pass.
     pub blocked: bool,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// True when the check could take from the reserve.
     pub critical: bool,
@@ -62,7 +62,7 @@ pub struct Entry {
     pub delay_us: Option<i64>,
     /// The level after the row, in fractions of a token; None for algorithms without one.
     pub level: Option<i64>,
-    /// When the charge was made that the row ends.
+    /// The time of the charge that the row ends.
     pub target_at: Option<DateTime<Utc>>,
     /// When what the row began ends by itself: a reservation, a slot, a member, a ban, an override.
     pub ends_at: Option<DateTime<Utc>>,
@@ -119,7 +119,7 @@ pub struct Overridden {
     pub limit: Option<Limit>,
     /// True when blocked checks do not lead to a ban.
     pub ban_exempt: bool,
-    /// When it ends; None for never.
+    /// The time when it ends; None for never.
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it.
     pub note: Option<String>,
@@ -127,7 +127,7 @@ pub struct Overridden {
     pub set_by: Option<String>,
     /// By which name the database knows the session that set it, see [`Entry::login`].
     pub login: Option<String>,
-    /// When.
+    /// The time.
     pub set_at: DateTime<Utc>,
 }
 
@@ -155,7 +155,7 @@ pub struct History {
     pub until: Option<DateTime<Utc>>,
     /// At most so many rows in a page: 1 to 10,000.
     pub limit: u32,
-    /// Where the page before this one ended.
+    /// The place where the page before this one ended.
     pub before: Option<Cursor>,
     /// Oldest first, for a whole zone: needs `zone`, without `key` and `txn`.
     pub oldest_first: bool,
@@ -262,7 +262,7 @@ impl History {
 pub struct Page {
     /// The rows, newest first; oldest first if that was asked for.
     pub rows: Vec<Entry>,
-    /// Where to go on: the next page's [`History::before`]. None when this was the last.
+    /// The place to go on from: the next page's [`History::before`]. None when this was the last.
     pub next: Option<Cursor>,
 }
 

@@ -59,7 +59,8 @@ impl Offer {
         Self { band, ..self }
     }
 
-    /// After how long nobody waits for it any longer: 1 µs to 10 years. It is dropped then, unless somebody has it.
+    /// Sets the time after which nobody waits for it any longer: 1 µs to 10 years. It is dropped then, unless somebody
+    /// has it.
     pub fn deadline(self, after: Duration) -> Self {
         Self { deadline_us: Some(micros(after)), ..self }
     }
@@ -125,13 +126,13 @@ pub struct Offered {
     /// After how many microseconds there is room for the same at the earliest, if workers do what is before it at the zone's
     /// pace; None when it waits, or never will.
     pub retry_after_us: Option<i64>,
-    /// When nobody waits for it any longer.
+    /// The time when nobody waits for it any longer.
     pub deadline_at: Option<DateTime<Utc>>,
     /// The items that had to make room for it, the first that went first.
     pub evicted: Vec<Uuid>,
     /// Position in the ledger of the queue.
     pub seq: i64,
-    /// When it was offered.
+    /// The time when it was offered.
     pub offered_at: DateTime<Utc>,
     /// The version of the zone that decided.
     pub zone_version: i32,
@@ -200,7 +201,8 @@ impl Take {
 pub struct Taken {
     /// The items, in the order in which they were next.
     pub items: Vec<Work>,
-    /// When nothing was taken although something waits: after how many microseconds the pace lets the next one be taken.
+    /// Where nothing was taken although something waits, the number of microseconds after which the pace lets the next
+    /// one be taken.
     pub retry_after_us: Option<i64>,
 }
 
@@ -225,9 +227,9 @@ pub struct Work {
     pub takes: i32,
     /// The payload that was given with it.
     pub payload: Option<serde_json::Value>,
-    /// When it was offered.
+    /// The time when it was offered.
     pub offered_at: DateTime<Utc>,
-    /// When it was taken.
+    /// The time when it was taken.
     pub taken_at: DateTime<Utc>,
     /// After how many microseconds it waits again, from when it was taken.
     pub visible_us: i64,
@@ -328,7 +330,7 @@ pub struct Noted {
     pub remaining: i64,
     /// Position in the ledger of the queue.
     pub seq: i64,
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub recorded_at: DateTime<Utc>,
     /// True when it had been said before and nothing happened now.
     pub replayed: bool,
@@ -383,9 +385,9 @@ pub struct Item {
     pub takes: i32,
     /// The payload that was given with it; None when it has gone.
     pub payload: Option<serde_json::Value>,
-    /// When it was offered.
+    /// The time when it was offered.
     pub offered_at: DateTime<Utc>,
-    /// When nobody waits for it any longer.
+    /// The time when nobody waits for it any longer.
     pub deadline_at: Option<DateTime<Utc>>,
     /// Until when a worker has it, or when it can be taken again.
     pub until: Option<DateTime<Utc>>,

@@ -157,7 +157,7 @@ pub struct Lease {
     pub has: i64,
     /// Why: `within_limit`, all that was wanted; `over_limit`, less; `banned`, nothing.
     pub reason: Reason,
-    /// For how many the client stands.
+    /// The number of clients for which it stands.
     pub weight: i32,
     /// The importance: 0 is the most.
     pub band: u8,
@@ -167,11 +167,11 @@ pub struct Lease {
     pub remaining: i64,
     /// The units that the client may use when it cannot ask and its lease has ended, if it goes by that.
     pub safe_capacity: i64,
-    /// After how many microseconds it is to ask again.
+    /// The number of microseconds after which it is to ask again.
     pub refresh_us: i64,
     /// After how many microseconds it ends, from when it was granted.
     pub length_us: i64,
-    /// When it was granted.
+    /// The time when it was granted.
     pub granted_at: DateTime<Utc>,
     /// The version of the zone that granted it.
     pub zone_version: i32,
@@ -180,7 +180,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// After how long the client is to ask again.
+    /// The time after which the client is to ask again.
     #[must_use]
     pub fn refresh(&self) -> Duration {
         Duration::from_micros(self.refresh_us.unsigned_abs())

@@ -1,4 +1,4 @@
-//! Which of several databases decides a key: the one whose weight for it is the highest.
+//! The choice of the database, of several, that decides a key: the one whose weight for it is the highest.
 //!
 //! Rendezvous hashing, by Thaler and Ravishankar, *Using name-based mappings to increase hit rates*, IEEE/ACM Transactions on
 //! Networking 6(1), 1998. Every process that has the same names finds the same database, without asking anybody; a database

@@ -100,7 +100,7 @@ enum Held {
     Skip,
 }
 
-/// Which requests of a call pass.
+/// The choice of which requests of a call pass.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passing {
@@ -114,7 +114,7 @@ enum Passing {
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 impl Passing {
-    /// For how many checks a row stands that were blocked without asking; None for those that ask.
+    /// The number of checks that a row stands for and that were blocked without asking; None for those that ask.
     fn unasked(self) -> Option<i32> {
         match self {
             Self::Unasked(checks) => Some(checks),
@@ -313,7 +313,7 @@ impl Store {
         each!(self, s => s.in_use_and_idle())
     }
 
-    /// Whether a call that failed at one server may pass at another.
+    /// May a call that failed at one server pass at another?
     pub fn is_of_several(&self) -> bool {
         each!(self, s => s.is_of_several())
     }
@@ -420,7 +420,7 @@ impl Store {
         }
     }
 
-    /// Whether calls about several buckets are dearer than one call about each.
+    /// Are calls about several buckets dearer than one call about each?
     pub async fn is_distributed(&self) -> Result<bool> {
         match *self {
             #[cfg(feature = "postgres")]

@@ -54,9 +54,9 @@ pub struct Zone {
     pub policy: Policy,
     /// Counts the changes of the zone, from 1; each ledger row names the version that decided it.
     pub version: i32,
-    /// When the zone was made.
+    /// The time when the zone was made.
     pub created_at: DateTime<Utc>,
-    /// When this version came into force.
+    /// The time when this version came into force.
     pub updated_at: DateTime<Utc>,
 }
 
@@ -83,7 +83,7 @@ pub struct ZoneVersion {
     /// The policy, which says how much it admitted.
     #[serde(flatten)]
     pub policy: Policy,
-    /// When this version came into force.
+    /// The time when this version came into force.
     pub changed_at: DateTime<Utc>,
     /// The person who made it, as was said.
     pub changed_by: String,

@@ -540,7 +540,7 @@ fn sources() -> Vec<(String, String)> {
         .collect()
 }
 
-/// That these tests see what they look for.
+/// Shows that these tests see what they look for.
 mod sight {
     use super::*;
 

@@ -51,8 +51,8 @@ impl Auditor {
         checkpoint::take(self, margin, heads, &mut progress).await
     }
 
-    /// Where the ledger of before a checkpoint is no longer what it was; nothing when it is. With the file of `heads` that was
-    /// written with the checkpoint, the first 1,000 buckets are named.
+    /// The places where the ledger of before a checkpoint is no longer what it was; nothing when it is. With the file
+    /// of `heads` that was written with the checkpoint, the first 1,000 buckets are named.
     ///
     /// Compares the ends of chains as they are recorded. That rows are what their hashes say is for the verification of the
     /// chains: only both together prove the ledger of before. Reads as [`checkpoint`](Self::checkpoint) does.

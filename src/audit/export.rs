@@ -133,7 +133,7 @@ pub struct ExportPlace {
     pub bucket_key: String,
     /// Position in the bucket.
     pub seq: i64,
-    /// When it was decided.
+    /// The time when it was decided.
     #[serde(serialize_with = "moment")]
     pub created_at: DateTime<Utc>,
     /// Its hash.

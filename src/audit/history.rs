@@ -48,7 +48,7 @@ async fn merge(asked: &[&Auditor], mut pages: Vec<Page>, history: &History) -> R
             ..history.clone()
         };
         for (one, given) in asked.iter().zip(&mut pages) {
-            // Where its page may have been cut.
+            // The place where its page may have been cut.
             if given.rows.last().is_some_and(|last| last.decided_at == end) {
                 given.rows.retain(|row| row.decided_at != end);
                 given.rows.extend(one.page(|store| page(store, &of_its_time)).await?.rows);

@@ -33,13 +33,13 @@ pub struct Replay {
     horizon_us: i64,
     state: State,
     book: Book,
-    /// Where the last row did not say what was derived.
+    /// The place where the last row did not say what was derived.
     other: Option<Box<Other>>,
-    /// Until when what was not derived may be felt.
+    /// The time until which what was not derived may be felt.
     doubt_until_us: Option<i64>,
     /// Was every row derived?
     whole: bool,
-    /// Where rows before the first were dropped.
+    /// The rows that were dropped before the first.
     dropped: Option<Dropped>,
     prune_at: usize,
 }
@@ -79,7 +79,7 @@ struct Other {
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
     last_us: i64,
-    /// Until when they may be in a window.
+    /// The time until which they may be in a window.
     until_us: i64,
     /// A ban, an override or a reservation of theirs may be in force.
     unsettled: bool,

@@ -34,9 +34,9 @@ pub struct Bucket {
     pub key: String,
     /// Rows in its ledger, those that were dropped included.
     pub seq: i64,
-    /// When the last of them was recorded.
+    /// The time when the last of them was recorded.
     pub last_at: DateTime<Utc>,
-    /// When its ban ends; None when it has none.
+    /// The time when its ban ends; None when it has none.
     pub banned_until: Option<DateTime<Utc>>,
 }
 
@@ -75,11 +75,11 @@ pub struct Standing {
 pub struct Held {
     /// The row of the charge.
     pub seq: i64,
-    /// When it was charged.
+    /// The time when it was charged.
     pub charged_at: DateTime<Utc>,
     /// The amount of it that ends.
     pub amount: i64,
-    /// When.
+    /// The time.
     pub ends_at: DateTime<Utc>,
     /// The member that it stands for, where members are counted.
     pub member: Option<String>,

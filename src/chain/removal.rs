@@ -14,7 +14,7 @@ pub struct Removal<'r> {
     pub seq: i64,
     /// `drop` or `erase`.
     pub kind: &'r str,
-    /// When.
+    /// The time.
     pub removed_us: i64,
     /// Of a drop: rows decided before this time went.
     pub cut_us: Option<i64>,
@@ -26,9 +26,9 @@ pub struct Removal<'r> {
     pub rows: i64,
     /// The person who did it, as was said.
     pub actor: Option<&'r str>,
-    /// By which name the session was logged in that did it.
+    /// The name by which the session was logged in that did it.
     pub login: Option<&'r str>,
-    /// Why.
+    /// The reason.
     pub note: Option<&'r str>,
 }
 

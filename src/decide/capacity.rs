@@ -20,7 +20,7 @@ pub struct Claim<'c> {
     pub client: &'c str,
     /// Units, 0 to 2^40.
     pub wants: i64,
-    /// For how many it stands: 1 to [`WEIGHT_MAX`].
+    /// The number of clients for which it stands: 1 to [`WEIGHT_MAX`].
     pub weight: i32,
     /// The importance: 0 is the most.
     pub band: u8,
@@ -31,19 +31,19 @@ pub struct Claim<'c> {
 pub struct Standing {
     /// Its row.
     pub seq: i64,
-    /// Since when the client has had leases that followed each other.
+    /// The time since when the client has had leases that followed each other.
     pub since_us: i64,
     /// The client whose lease it is.
     pub client: String,
     /// The units that it wanted.
     pub wants: i64,
-    /// For how many it stood.
+    /// The number of clients for which it stood.
     pub weight: i32,
     /// The importance that it had.
     pub band: u8,
     /// The units that it was granted.
     pub has: i64,
-    /// When it ends.
+    /// The time when it ends.
     pub ends_us: i64,
 }
 
@@ -69,13 +69,13 @@ pub struct Granted {
     pub remaining: i64,
     /// The units that the client may use when it cannot ask.
     pub safe_capacity: i64,
-    /// After how long it asks again.
+    /// The time after which it asks again.
     pub refresh_us: i64,
     /// When it ends; when it was granted, where nothing is wanted.
     pub ends_us: i64,
-    /// When it was granted.
+    /// The time when it was granted.
     pub decided_us: i64,
-    /// Since when the client has had leases that followed each other.
+    /// The time since when the client has had leases that followed each other.
     pub since_us: i64,
     /// The bucket's next head.
     pub head: Head,

@@ -2,7 +2,7 @@
 
 use crate::zone::Policy;
 
-/// When what is taken now ends by itself. The same for a member of a distinct count.
+/// The time when what is taken now ends by itself. The same for a member of a distinct count.
 pub(super) fn ends_us(policy: &Policy, now_us: i64) -> i64 {
     now_us.saturating_add(policy.window_us())
 }

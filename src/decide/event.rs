@@ -28,7 +28,7 @@ pub enum Undo {
 pub struct Charge {
     /// Its row.
     pub seq: i64,
-    /// When it was made.
+    /// The time when it was made.
     pub at_us: i64,
     /// The units that were spent; 0 when it was blocked.
     pub spent: i64,
@@ -40,7 +40,7 @@ pub struct Charge {
     pub taken: bool,
     /// Does it count a member?
     pub member: bool,
-    /// When it ends by itself.
+    /// The time when it ends by itself.
     pub ends_us: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ pub struct Override {
 /// The trace that an event leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub at_us: i64,
     /// For an [`Undo`], how much was given back; for a settlement what it came to; for a check that
     /// passed unchecked what it asked for; else 0.
@@ -97,7 +97,7 @@ pub struct Happened {
     pub spent: i64,
     /// When what it began ends: a ban, an override.
     pub ends_us: Option<i64>,
-    /// When the charge was made that it ends.
+    /// The time of the charge that it ends.
     pub target_us: Option<i64>,
     /// The part of the charge that ends now, in place of what was to end of it.
     pub hold: Option<Hold>,

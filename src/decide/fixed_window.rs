@@ -8,7 +8,7 @@ pub(super) fn frame(policy: &Policy, at_us: i64) -> Frame {
     Frame { from_us: period(policy, at_us).0, fade: None }
 }
 
-/// When what was spent at a time has left the window: all of it at once.
+/// The time when what was spent at a time has left the window, all of it at once.
 pub(super) fn left(policy: &Policy, spent_us: i64) -> i64 {
     period(policy, spent_us).1
 }

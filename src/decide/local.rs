@@ -18,7 +18,7 @@ const PART: i64 = 4;
 /// Units that a process decides by itself with, and the head that they leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitsTaken {
-    /// Why: as that of a check of so many units.
+    /// The reason: as that of a check of so many units.
     pub reason: Reason,
     /// The number of units.
     pub units: i64,
@@ -26,9 +26,9 @@ pub struct UnitsTaken {
     pub limit: i64,
     /// The units that are left in the bucket.
     pub remaining: i64,
-    /// Until when they may be spent.
+    /// The time until which they may be spent.
     pub ends_us: i64,
-    /// When they were taken.
+    /// The time when they were taken.
     pub decided_us: i64,
     /// The bucket's next head.
     pub head: Head,

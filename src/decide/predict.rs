@@ -32,7 +32,7 @@ pub struct Shape {
     pub samples: i64,
     /// The average, in 256ths of a unit.
     pub average: i64,
-    /// When the last of them was.
+    /// The time of the last of them.
     pub learned_us: i64,
 }
 

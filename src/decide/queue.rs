@@ -27,11 +27,11 @@ pub struct Item {
     pub cost: i64,
     /// The importance: 0 is the most.
     pub band: u8,
-    /// When it was offered.
+    /// The time when it was offered.
     pub offered_us: i64,
-    /// When nobody waits for it any longer.
+    /// The time when nobody waits for it any longer.
     pub deadline_us: Option<i64>,
-    /// Where it is.
+    /// The place where it is.
     pub place: Place,
     /// When something becomes of it by itself: the time of who took it is over, or its deadline. None for never.
     pub due_us: Option<i64>,
@@ -45,7 +45,7 @@ pub struct Item {
     pub payload: bool,
 }
 
-/// Where an item is.
+/// The places of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// It can be taken.
@@ -89,7 +89,7 @@ pub struct Bid {
     pub cost: i64,
     /// The importance: 0 is the most.
     pub band: u8,
-    /// After how many microseconds nobody waits for it any longer.
+    /// The number of microseconds after which nobody waits for it any longer.
     pub deadline_us: Option<i64>,
     /// Something is given with it.
     pub payload: bool,
@@ -108,7 +108,7 @@ pub struct Offered {
     pub remaining: i64,
     /// The least wait after which the pace has made room for the same, if every worker keeps up.
     pub wait_us: Option<i64>,
-    /// When nobody would wait for it any longer.
+    /// The time when nobody would wait for it any longer.
     pub deadline_us: Option<i64>,
     /// The items that made room for it, in this order. Each leaves a row behind that of the offer.
     pub evicted: Vec<Item>,

@@ -34,7 +34,7 @@ pub(super) fn frame(policy: &Policy, at_us: i64) -> Frame {
     Frame { from_us, fade: Some(fade) }
 }
 
-/// When `must_leave` of what was spent in the slot that begins at `from_us` counts no more.
+/// The time when `must_leave` of what was spent in the slot that begins at `from_us` counts no more.
 ///
 /// Of `spent`, floor(spent × rest / slot) counts when so much of the slot is still in the window. The longest rest for
 /// which that is at most `spent − must_leave` is one below ceil((spent − must_leave + 1) × slot / spent).

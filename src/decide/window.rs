@@ -154,7 +154,7 @@ impl<L: Ledger> Sums<'_, L> {
         Ok(there_us.saturating_sub(self.now_us))
     }
 
-    /// When what was spent up to and at `reached_us` has left the window so far that `must_leave` is gone.
+    /// The time when what was spent up to and at `reached_us` has left the window so far that `must_leave` is gone.
     fn left(&self, reached_us: i64, must_leave: i64, at_us: i64) -> Result<i64, Need> {
         match self.policy.algorithm() {
             Algorithm::FixedWindow => Ok(fixed_window::left(self.policy, reached_us)),
@@ -199,7 +199,7 @@ impl<L: Ledger> Sums<'_, L> {
             .filter(move |hold| hold.ends_us <= at_us && !self.bucket.head.forgot(hold.seq))
     }
 
-    /// When so much had been spent that has not ended by `at_us`.
+    /// The time when so much had been spent that has not ended by `at_us`.
     ///
     /// The sum that had been spent by a time, less what of that has ended, never falls. So the answer lies behind the
     /// last charge of which something has ended and by which that is too little, and not after the next one.

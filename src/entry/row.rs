@@ -22,7 +22,7 @@ pub struct LedgerRow {
     pub checks: i32,
     /// May the transaction not pass?
     pub blocked: bool,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// Could the check take from the reserve?
     pub critical: bool,
@@ -47,13 +47,13 @@ pub struct LedgerRow {
     pub level: Option<i64>,
     /// Blocked checks that counted for bans up to and with this row.
     pub strikes: i64,
-    /// When the charge was made that the row ends.
+    /// The time of the charge that the row ends.
     pub target_us: Option<i64>,
-    /// When it was decided.
+    /// The time when it was decided.
     pub at_us: i64,
-    /// When the row before it in the bucket was decided.
+    /// The time when the row before it in the bucket was decided.
     pub prev_us: Option<i64>,
-    /// When what it began ends by itself.
+    /// The time when what it began ends by itself.
     pub ends_us: Option<i64>,
     /// The member that the check was about, where members are counted.
     pub member: Option<String>,

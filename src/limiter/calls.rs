@@ -16,7 +16,7 @@ use crate::retry::Tries;
 use crate::store::{Caller, Request, Store, Terms};
 use crate::zone::{BlockedRows, micros};
 
-/// Which of the checks of a call pass.
+/// The choice of which checks of a call pass.
 #[derive(Clone, Copy)]
 pub(super) enum Passing {
     /// Each that fits.

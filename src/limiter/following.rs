@@ -145,7 +145,7 @@ impl Following {
         Self { until, pause: None }
     }
 
-    /// Where to ask now; the error itself unless it says so.
+    /// The place to ask now; the error itself unless it says so.
     pub async fn next<'s>(&mut self, shards: &'s Shards, error: Error) -> Result<&'s Arc<Inner>> {
         let next = shards.gone_to(error)?;
         let pause = self.pause.unwrap_or_default();

@@ -35,7 +35,7 @@ const REFUSED_US: i64 = 60_000_000;
 #[derive(Default)]
 pub(super) struct Local {
     hands: Hands,
-    /// That it may not was said once.
+    /// True when it was said once that it may not.
     told: AtomicBool,
 }
 

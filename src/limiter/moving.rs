@@ -29,9 +29,9 @@ pub struct Moved {
     pub zone: String,
     /// The key.
     pub key: String,
-    /// Where it was.
+    /// The place where it was.
     pub from: String,
-    /// Where it is now.
+    /// The place where it is now.
     pub to: String,
     /// The number of ledger rows that this call copied: 0 when an earlier one had copied all.
     pub rows: u64,

@@ -47,7 +47,7 @@ pub struct Prediction {
     pub cost: Option<i64>,
     /// From how many settlements.
     pub samples: i64,
-    /// When the last of them was.
+    /// The time of the last of them.
     pub learned_at: Option<DateTime<Utc>>,
     /// True when it is known of all shapes together that are not kept apart, and not of this one.
     pub shared: bool,

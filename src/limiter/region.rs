@@ -39,7 +39,7 @@ pub struct Lent {
     pub has: i64,
     /// The length for which it was lent, from when it was asked for; zero where nothing was wanted.
     pub length: Duration,
-    /// After how long the server is to ask again.
+    /// The time after which the server is to ask again.
     pub refresh: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Lent {
 
 /// The level above a region: it grants a server capacity for all of that server's clients.
 pub trait Upstream {
-    /// Why it did not answer.
+    /// The reason why it did not answer.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Asks for what the clients want, each band once; a call stands in place of the one before.

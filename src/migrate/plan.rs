@@ -93,7 +93,7 @@ pub(super) struct Part {
 }
 
 impl Plan {
-    /// That of this program.
+    /// The plan of this program.
     pub fn of(engine: Engine) -> Self {
         let (migrations, routines) = match engine {
             Engine::Postgres => (POSTGRES, ROUTINES_POSTGRES),

@@ -85,7 +85,7 @@ pub(crate) struct Action {
     /// For an undo the one that made the charge.
     pub txn: Uuid,
     pub what: What,
-    /// Why.
+    /// The reason.
     pub note: Option<String>,
     /// The person who does it.
     pub actor: Option<String>,
@@ -139,7 +139,7 @@ impl StoredItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Took {
     pub txn: Uuid,
-    /// Why a check that is decided with them passes.
+    /// The reason why a check that is decided with them passes.
     pub reason: Reason,
     pub units: i64,
     /// The limit of the zone, and what was left in the bucket.
@@ -325,7 +325,7 @@ pub(crate) struct Found {
 pub(crate) struct Schema {
     /// The number of the last migration.
     pub version: i32,
-    /// That of the last one which programs that do not know it cannot work with.
+    /// The number of the last one which programs that do not know it cannot work with.
     pub breaking: Option<i32>,
     /// The database's own name among several, and the names of those, with a space between them; None where it is alone.
     pub shard: Option<(String, String)>,

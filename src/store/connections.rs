@@ -37,7 +37,7 @@ struct Current<DB: Database> {
     pool: Pool<DB>,
     /// None for a pool of the caller's, from which nothing may be held back.
     shelf: Option<Arc<Shelf<DB>>>,
-    /// Which one of the list it is.
+    /// The one of the list that it is.
     host: usize,
 }
 
@@ -233,7 +233,7 @@ impl<DB: Database> Connections<DB> {
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 impl<DB: Database> Connections<DB> {
-    /// Whether a call that failed here may pass at another server.
+    /// May a call that failed here pass at another server?
     pub fn are_of_several(&self) -> bool {
         self.hosts.is_some()
     }

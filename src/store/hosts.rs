@@ -1,4 +1,4 @@
-//! Which of several servers is worked with: the first in their order that is what is wanted.
+//! The choice of the server, of several, that is worked with: the first in their order that is what is wanted.
 //!
 //! All callers of one list so meet at one server, which decides each bucket alone: several that write would be as exact, but
 //! spend most of their tries on one another.
@@ -66,9 +66,9 @@ pub(super) struct Hosts<DB: Database> {
     target: Target,
     /// The one that was worked with failed in a way that another one may not.
     doubted: AtomicBool,
-    /// When it was last looked whether an earlier one is back.
+    /// The time when it was last looked whether an earlier one is back.
     looked: Mutex<Instant>,
-    /// When the one to work with was last chosen. Locked by who chooses.
+    /// The time when the one to work with was last chosen. Locked by who chooses.
     pub chosen: tokio::sync::Mutex<Instant>,
 }
 
@@ -89,7 +89,7 @@ impl<DB: Database> Hosts<DB> {
         })
     }
 
-    /// Whether there is anything to choose.
+    /// Is there anything to choose?
     pub fn are_chosen(&self) -> bool {
         self.places.len() > 1 || self.target != Target::Any
     }

@@ -121,7 +121,7 @@ impl Store {
         Ok(copy.copied)
     }
 
-    /// Where the bucket is.
+    /// The place of the bucket.
     pub async fn standing(&self, bucket: &Bucket) -> Result<Standing> {
         match self.head_row(bucket).await? {
             Some(StoredHead { moved_to: Some(moved_to), .. }) => Ok(Standing::Moved(moved_to)),

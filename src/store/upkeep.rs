@@ -99,8 +99,9 @@ impl Maintained {
 pub struct Maintenance {
     /// When it last came to its end, by the database's clock; None where it never did.
     pub finished_at: Option<DateTime<Utc>>,
-    /// Up to when the ledger has partitions. Rows of later go to the last one, which has no end. None on SQLite, which has no
-    /// partitions, on MySQL and MariaDB before the first upkeep, and where these do not show them to an auditor.
+    /// The time up to which the ledger has partitions. Rows of later go to the last one, which has no end. None on
+    /// SQLite, which has no partitions, on MySQL and MariaDB before the first upkeep, and where these do not show them
+    /// to an auditor.
     pub partitions_until: Option<DateTime<Utc>>,
 }
 
@@ -125,9 +126,9 @@ pub(crate) struct Facts {
     pub zone_id: i32,
     /// The longest window of an override in force.
     pub override_us: Option<i64>,
-    /// When the oldest charge was made that has not ended yet.
+    /// The time of the oldest charge that has not ended yet.
     pub open: Option<DateTime<Utc>>,
-    /// When the oldest item of a queue was offered that has not gone yet.
+    /// The time when the oldest item of a queue was offered that has not gone yet.
     pub offered: Option<DateTime<Utc>>,
 }
 

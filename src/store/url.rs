@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Which database speaks at an address.
+/// The kinds of databases that speak at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Postgres,
@@ -25,7 +25,7 @@ impl Engine {
     }
 }
 
-/// Which of an address's servers is worked with.
+/// The kind of server, of an address, that is worked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The first server that answers.

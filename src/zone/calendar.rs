@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
 
-/// Which calendar a fixed window follows.
+/// The calendar that a fixed window follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calendar {

@@ -37,7 +37,7 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Until the decision is on the disk.
+    /// The answer waits until the decision is on the disk.
     #[default]
     Durable,
     /// Not at all: a crash of the server can forget the last decisions together with what they spent.
@@ -89,7 +89,7 @@ pub enum RunningBuckets {
     /// The used part of the old limit is used of the new one in the same proportion. A window takes that as one charge,
     /// made at the time of the change. Members and slots that are held stay as they are.
     Proportional,
-    /// As if nothing had been spent before.
+    /// It is as if nothing had been spent before.
     Reset,
 }
 
@@ -134,7 +134,7 @@ names!(
 names!(BanFrom, "beginning of bans", Block "block", Window "window");
 names!(CalendarUnit, "calendar unit", Minute "minute", Hour "hour", Day "day", Month "month");
 
-/// Which kind of state an algorithm keeps.
+/// The kinds of state that algorithms keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Nothing but the ledger: sums over times.

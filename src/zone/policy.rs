@@ -494,14 +494,14 @@ impl Policy {
         Self { mode, ..self }
     }
 
-    /// Whether a check that is blocked because it is over the limit spends its cost all the same. Not for levels, and
+    /// Sets whether a check that is blocked because it is over the limit spends its cost all the same. Not for levels, and
     /// not for what is held.
     #[must_use]
     pub fn with_count_blocked(self, count_blocked: bool) -> Self {
         Self { count_blocked, ..self }
     }
 
-    /// When a bucket is banned.
+    /// Sets the rule by which a bucket is banned.
     #[must_use]
     pub fn with_ban(self, ban: Option<BanRule>) -> Self {
         Self { ban, ..self }
@@ -599,7 +599,7 @@ impl Policy {
         self.count_blocked
     }
 
-    /// When a bucket is banned.
+    /// The rule by which a bucket is banned.
     pub fn ban(&self) -> Option<BanRule> {
         self.ban
     }
@@ -629,7 +629,7 @@ impl Policy {
         self.sharing
     }
 
-    /// For how many microseconds a process may decide by itself; None where it may not.
+    /// The number of microseconds for which a process may decide by itself; None where it may not.
     pub fn local_us(&self) -> Option<i64> {
         self.local_us
     }

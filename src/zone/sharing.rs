@@ -38,7 +38,7 @@ names!(
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sharing {
-    /// By which rule.
+    /// The rule by which it is shared.
     pub share: Share,
     /// The time after which a client asks again: 1 µs to the length of a lease.
     pub refresh_us: i64,

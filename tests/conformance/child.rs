@@ -61,7 +61,7 @@ pub struct Worker {
     pub url: String,
     pub zone: String,
     pub queue: String,
-    /// For how long it takes what it takes.
+    /// The time for which it takes what it takes.
     pub visible: Duration,
 }
 

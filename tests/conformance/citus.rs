@@ -230,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// Where another database of the same server is.
+/// The address of another database of the same server.
 fn on(node: &str, database: &str) -> String {
     let (server, _) = node.rsplit_once('/').unwrap();
     format!("{server}/{database}")

@@ -456,7 +456,7 @@ impl Db {
         .await
     }
 
-    /// That every answer is a row of the ledger that says the same.
+    /// Asserts that every answer is a row of the ledger that says the same.
     pub async fn assert_ledger_says(&self, zone: &str, answers: &[Told]) {
         let limiter = self.limiter().await;
         let mut history = History { zone: Some(zone.to_owned()), limit: 10_000, ..History::default() };

@@ -127,7 +127,7 @@ impl From<&Recorded> for Noted {
     }
 }
 
-/// Why nothing happens.
+/// The reason why nothing happens.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It contradicts what was recorded.

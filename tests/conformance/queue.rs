@@ -336,7 +336,7 @@ pub async fn a_long_life_of_a_queue_is_derived_again(db: Db) {
     let (queues, mut rng) = (limiter.queues(), Rng::with_seed(162));
     let mut now_us = START_US;
     let mut receipts: Vec<Receipt> = Vec::new();
-    // Until when somebody has an item.
+    // The time until which somebody has an item.
     let mut held: HashMap<Uuid, i64> = HashMap::new();
     let mut seen: HashMap<&str, u32> = HashMap::new();
     for round in 0..rounds(500, 20_000) {

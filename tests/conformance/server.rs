@@ -150,7 +150,7 @@ impl Server {
         self.find(engine, Durability::Stock).await;
     }
 
-    /// Where other containers reach it.
+    /// The address where other containers reach it.
     pub async fn address(&self) -> String {
         address(self.id()).await
     }
@@ -241,7 +241,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Where a container is on the network of the containers.
+/// The address of a container on the network of the containers.
 pub async fn address(container: &str) -> String {
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
     docker(&["inspect", "--format", format, container]).await.trim().to_owned()

@@ -179,7 +179,7 @@ async fn pooled(db: &Db, setting: &str) -> Limiter {
     }
 }
 
-/// Where a session may not write the error says so and nothing is recorded. Where each statement of it is left in a
+/// Where a session may not write, the error says so and nothing is recorded. Where each statement of it is left in a
 /// transaction, what is told is recorded for all to see, or refused.
 pub async fn a_pool_that_cannot_decide_says_why(db: Db) {
     db.limiter().await.operator().set_zone("log", &log(4, 3600), None, "test").await.unwrap();

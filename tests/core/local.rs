@@ -58,7 +58,7 @@ fn asked() -> impl Strategy<Value = (Policy, i64)> {
     })
 }
 
-/// When a process says what it spent.
+/// The time when a process says what it spent.
 struct Settlement {
     at_us: i64,
     used: i64,

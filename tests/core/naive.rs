@@ -23,7 +23,7 @@ struct Charge {
     at_us: i64,
     order: usize,
     amount: i64,
-    /// When it ended or will end. A hold that ends by itself does so before all else that happens then.
+    /// The time when it ended or will end. A hold that ends by itself does so before all else that happens then.
     end: Option<(i64, usize)>,
     member: Option<String>,
 }
@@ -144,7 +144,7 @@ impl Naive {
         self.ban(from_us.saturating_add(length_us as i64));
     }
 
-    /// When a charge of now ends by itself.
+    /// The time when a charge of now ends by itself.
     fn end_of(&self, ask: &Ask<'_>, now_us: i64) -> Option<i64> {
         match self.policy.algorithm() {
             Algorithm::Distinct | Algorithm::Concurrency => Some(now_us + self.policy.window_us()),

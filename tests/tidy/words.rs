@@ -47,6 +47,33 @@ fn no_comment_begins_with_a_clause_without_a_head() {
     assert!(found.is_empty(), "write the noun that is meant:\n{}", found.join("\n"));
 }
 
+/// The summary of an item may not begin with these either: "When it ends." is "The time when it ends." A summary with a
+/// comma is a sentence with a main clause, as in "When it ends, nothing is left."
+const OPENERS_OF_SUMMARIES: [&str; 11] = [
+    "When",
+    "Where",
+    "Whether",
+    "Why",
+    "Which",
+    "Until when",
+    "Since when",
+    "Up to when",
+    "For how",
+    "After how",
+    "By which",
+];
+
+#[test]
+fn no_summary_is_a_clause_without_a_head() {
+    let mut found = Vec::new();
+    for (path, text) in written() {
+        if path.ends_with(".rs") && !NOT_GONE_THROUGH.iter().any(|room| path.starts_with(room)) {
+            found.extend(headless_summaries(&text).into_iter().map(|line| format!("{path}:{line}")));
+        }
+    }
+    assert!(found.is_empty(), "write the noun that is meant:\n{}", found.join("\n"));
+}
+
 #[test]
 fn rooms_that_are_not_gone_through_are_there() {
     let written = written();
@@ -101,6 +128,23 @@ fn headless(path: &str, text: &str) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// The lines at which the comment of an item begins with such a clause.
+fn headless_summaries(text: &str) -> Vec<usize> {
+    let lines: Vec<_> =
+        text.lines().map(|line| line.trim_start().strip_prefix("///").map(str::trim)).collect();
+    let begins = |at: &usize| lines[*at].is_some() && (*at == 0 || lines[*at - 1].is_none());
+    let is_headless = |at: &usize| {
+        let words = lines[*at..].iter().map_while(|line| line.filter(|line| !line.is_empty()));
+        let paragraph = words.collect::<Vec<_>>().join(" ");
+        let summary = sentences(&paragraph)[0].1;
+        let opens = OPENERS_OF_SUMMARIES.iter().any(|opener| {
+            summary.strip_prefix(opener).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        });
+        opens && !summary.contains(',') && !summary.ends_with('?')
+    };
+    (0..lines.len()).filter(begins).filter(is_headless).map(|at| at + 1).collect()
 }
 
 /// The paragraphs of a document, or of a file's comments, without the code that they show: each with its first line's
@@ -176,6 +220,11 @@ fn clauses_without_a_head_are_seen() {
         lines("a.md", "# What it is\n\n- **Who asks** waits.\n| what | How much |\n1. As many as fit."),
         [1, 3, 4, 5]
     );
+
+    let summaries = "/// When it ends.\nend: i64,\n\n/// By which\n/// name. More.\n// Why.\nfn f() {}";
+    assert_eq!(headless_summaries(summaries), [1, 4]);
+    let summaries = "/// The end.\n/// When it ends.\nfn f()\n/// When it ends, all is over.\nfn g()\n/// Where is it?\nfn h()";
+    assert_eq!(headless_summaries(summaries), [0; 0]);
 
     let good = "/// What is a zone? Where the list changes, it ends. When? Now: whoever asks.\n/// ```\n/// // What it does\n\
                 /// ```\nlet a = \"// What\";";

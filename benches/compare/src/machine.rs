@@ -17,7 +17,7 @@ pub struct Machine {
     pub bound_to: Option<String>,
     pub memory_gib: u64,
     pub kernel: String,
-    /// Where databases and Redis write.
+    /// The folder where databases and Redis write.
     pub filesystem: String,
     /// Writing 4 KiB and fdatasync, p50: over what is there, and at the end of a file.
     pub overwrite_us: f64,

@@ -29,7 +29,7 @@ use options::{Command, Options};
 use results::Results;
 use server::Place;
 
-/// Where the plots of a complete run go.
+/// The folder for the plots of a complete run.
 const PLOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance");
 
 fn main() -> Result<()> {

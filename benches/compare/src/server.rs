@@ -19,7 +19,7 @@ const PASSWORD: &str = "tallygate";
 /// The longest that a server may take until it answers.
 const START: Duration = Duration::from_secs(90);
 
-/// Where servers run and write.
+/// The folder where servers run and write.
 pub struct Place {
     run: String,
     pub scratch: PathBuf,

@@ -121,7 +121,7 @@ fn client(asker: Option<&Asker>, what: &str, id: &str) -> Result<String, Status>
     Ok(asker.map_or_else(|| id.to_owned(), |asker| format!("{}/{id}", asker.name)))
 }
 
-/// Whether what it asks may be so important.
+/// May the things that it asks be so important?
 fn may_claim(asker: Option<&Asker>, band: u8) -> Result<(), Status> {
     match asker.filter(|asker| band < asker.band) {
         Some(asker) => Err(Status::permission_denied(format!(

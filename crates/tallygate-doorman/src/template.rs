@@ -1,4 +1,4 @@
-//! Which resource is of which zone.
+//! The map from resources to zones.
 
 use std::fmt;
 

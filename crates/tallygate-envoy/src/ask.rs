@@ -20,7 +20,7 @@ pub(crate) struct Ask {
     pub buckets: Vec<Bucket>,
     /// The transaction that the request names.
     pub txn: Option<Uuid>,
-    /// Whether the hits are given back.
+    /// True when the hits are given back.
     pub gives_back: bool,
     /// The number of descriptors that brought a limit of their own, which was not looked at.
     pub overrides_ignored: u32,

@@ -1,4 +1,4 @@
-//! Which descriptor is which zone.
+//! The map from descriptors to zones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::proto::rate_limit_descriptor::Entry;
 /// The most entries that a limit has.
 const ENTRIES_MAX: usize = 32;
 
-/// Which descriptors of Envoy are which zones of tallygate.
+/// The map from descriptors of Envoy to zones of tallygate.
 ///
 /// ```
 /// use tallygate_envoy::Mapping;
@@ -52,7 +52,7 @@ pub(crate) enum Rule {
     Unlimited,
 }
 
-/// Where the entries of a descriptor lead to.
+/// The place that the entries of a descriptor lead to.
 #[derive(Clone, Default)]
 pub(crate) struct Node {
     pub rule: Option<Rule>,

@@ -186,7 +186,7 @@ pub(crate) fn single(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderVal
     values.next().filter(|_| values.next().is_none())
 }
 
-/// Whether a browser that sent this asked for this machine by a name that only this machine has.
+/// True when a browser that sent this asked for this machine by a name that only this machine has.
 fn is_of_this_machine(head: &Parts) -> bool {
     let host = head.uri.authority().map(|authority| authority.as_str());
     let host = host.or_else(|| single(&head.headers, HOST)?.to_str().ok());

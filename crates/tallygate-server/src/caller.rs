@@ -95,7 +95,7 @@ impl Caller {
         self.0.band
     }
 
-    /// Whether what it asks may be so important.
+    /// May the things that it asks be so important?
     pub fn may_claim(&self, band: u8) -> Result<(), Problem> {
         let own = self.band();
         if band >= own {
@@ -108,7 +108,7 @@ impl Caller {
         )))
     }
 
-    /// Whether it may do what it may in this zone.
+    /// May it do in this zone what it may do at all?
     pub fn within(&self, zone: &str) -> Result<(), Problem> {
         if self.sees(zone) {
             return Ok(());
@@ -137,7 +137,7 @@ impl Caller {
     }
 }
 
-/// Whether a pattern in which `*` stands for any characters is the whole text.
+/// True when a pattern in which `*` stands for any characters is the whole text.
 fn matches(glob: &str, text: &str) -> bool {
     let Some((first, rest)) = glob.split_once('*') else { return glob == text };
     let (Some(mut text), Some((middle, last))) =

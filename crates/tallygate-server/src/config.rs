@@ -37,7 +37,7 @@ pub struct Config {
     pub local_journal: Option<PathBuf>,
     /// A limit of each key that this server keeps by itself, in front of all others; None: there is none.
     pub shield: Option<Shield>,
-    /// Where decisions are kept.
+    /// The database in which decisions are kept.
     pub database: Databases,
     /// Envoy's rate limit service; None: it is not offered.
     pub envoy: Option<Envoy>,

@@ -36,7 +36,7 @@ pub use crate::config::{Config, Databases, Doorman, Envoy, Limits, Stopping, Tls
 pub use crate::server::{Reload, Server};
 pub use crate::token::{NewToken, TokenEntry, Tokens};
 
-/// Why a server does not start or ended badly: one line that names the value and the remedy.
+/// The reason why a server does not start or ended badly: one line that names the value and the remedy.
 #[derive(Debug)]
 pub struct Failure {
     message: String,

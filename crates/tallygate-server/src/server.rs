@@ -94,12 +94,12 @@ impl Server {
         Ok(Self { app, listener, admin, envoy, doorman, secure, config })
     }
 
-    /// Where Envoy asks; None where that is not offered.
+    /// The address where Envoy asks; None where that is not offered.
     pub fn envoy_address(&self) -> Option<String> {
         self.envoy.as_ref().map(|envoy| envoy.listener.address())
     }
 
-    /// Where clients of Doorman ask; None where that is not offered.
+    /// The address where clients of Doorman ask; None where that is not offered.
     pub fn doorman_address(&self) -> Option<String> {
         self.doorman.as_ref().map(|doorman| doorman.listener.address())
     }

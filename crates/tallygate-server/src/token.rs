@@ -85,7 +85,7 @@ pub struct TokenEntry {
     pub zones: Vec<String>,
     /// The most important band that it may claim: 0 is any.
     pub band: u8,
-    /// By which its caller is known: `token` or `certificate`.
+    /// The proof by which its caller is known: `token` or `certificate`.
     pub by: &'static str,
 }
 

@@ -36,7 +36,7 @@ pub enum OnBlocked {
 /// The answer of a closure.
 pub type Answering = Arc<dyn Fn(&Decided) -> Response<Bytes> + Send + Sync>;
 
-/// Where blocked requests are sent.
+/// The address that blocked requests are sent to.
 #[derive(Clone, Debug)]
 pub struct Target {
     location: HeaderValue,

@@ -22,7 +22,7 @@ const LEGACY: [HeaderName; 3] = [
 /// The largest integer of a structured field.
 const INTEGER_MAX: i64 = 999_999_999_999_999;
 
-/// Which fields answers have.
+/// The header fields that answers have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fields {

@@ -96,7 +96,7 @@ impl RateLimit {
         self.with(|set| set.on_blocked = on_blocked)
     }
 
-    /// Which header fields answers have.
+    /// Sets the header fields that answers have.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
         self.with(|set| set.fields = fields)

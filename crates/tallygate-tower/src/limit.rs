@@ -104,7 +104,7 @@ impl Limit {
         self
     }
 
-    /// Which requests may take from what the zone keeps in reserve.
+    /// Sets which requests may take from the reserve of the zone.
     #[must_use]
     pub fn critical(mut self, critical: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.critical = Some(Arc::new(critical));

@@ -23,7 +23,7 @@ const NAMED: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Comparison {
-    /// Where it is not what it was; empty when it is.
+    /// The places where it is not what it was; empty when it is.
     pub differences: Vec<HeadDifference>,
     /// The number of rows of the checkpoint that upkeep dropped, as far as that is known; all others are
     /// there.
@@ -32,7 +32,7 @@ pub struct Comparison {
     pub dropped_since: u64,
 }
 
-/// Where the ledger is not what it was at a checkpoint.
+/// A place where the ledger is not what it was at a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct HeadDifference {
@@ -126,8 +126,8 @@ impl fmt::Display for HeadDifference {
     }
 }
 
-/// Where the ledger is not what it was at the checkpoint; nothing when it is. With the `heads` that were written with the
-/// checkpoint, buckets are named: the first 1,000.
+/// The places where the ledger is not what it was at the checkpoint; nothing when it is. With the `heads` that were
+/// written with the checkpoint, buckets are named: the first 1,000.
 ///
 /// Compares the ends of chains as they are recorded. That the rows are what their hashes say is for the verification of
 /// the chain: both together prove the ledger of before.

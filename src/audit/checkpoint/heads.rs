@@ -43,7 +43,7 @@ impl Head {
         bytes
     }
 
-    /// Which bucket it is of.
+    /// The bucket that it is of.
     pub fn bucket(&self) -> (i32, Hash) {
         (self.zone_id, self.start)
     }

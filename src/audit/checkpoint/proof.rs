@@ -16,7 +16,7 @@ use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::{Bucket, BucketAt, EvidenceOf};
 
-/// That a transaction's rows were in the ledger at a [`Checkpoint`]. A person who has both checks it without the
+/// A proof that a transaction's rows were in the ledger at a [`Checkpoint`]. A person who has both checks it without the
 /// database.
 ///
 /// Keys, members, notes and authors are in it by salted hashes only, unless they are disclosed.
@@ -82,13 +82,13 @@ pub struct ProvenRow {
     pub bucket: String,
     /// The bucket's key, where it is disclosed.
     pub key: Option<String>,
-    /// Where it is disclosed.
+    /// The place where it is disclosed.
     pub member: Option<String>,
     /// Position in the bucket.
     pub seq: i64,
     /// The transaction.
     pub txn_id: Uuid,
-    /// When it was decided.
+    /// The time when it was decided.
     pub decided_at: DateTime<Utc>,
     /// The kind of thing that it records.
     pub kind: String,
@@ -96,7 +96,7 @@ pub struct ProvenRow {
     pub checks: i32,
     /// True when the transaction could not pass.
     pub blocked: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The cost that was asked for.
     pub cost: i64,
@@ -108,7 +108,7 @@ pub struct ProvenRow {
     pub zone_limit: i64,
     /// The wait that was promised.
     pub retry_after_us: Option<i64>,
-    /// When what it began ends by itself.
+    /// The time when what it began ends by itself.
     pub ends_at: Option<DateTime<Utc>>,
     /// The version of the zone that decided.
     pub zone_version: i32,

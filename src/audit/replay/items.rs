@@ -20,7 +20,7 @@ pub(in crate::audit) struct Items {
 }
 
 impl Items {
-    /// That which a transaction offered.
+    /// The item that a transaction offered.
     pub fn named(&self, txn: Uuid) -> Option<Item> {
         self.all.get(self.named.get(&txn)?).copied()
     }

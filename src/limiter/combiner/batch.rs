@@ -64,7 +64,7 @@ impl Batch {
         self.requests.windows(2).all(|pair| pair[0].is_beside(&pair[1]))
     }
 
-    /// When the last of the callers stops waiting; None for no caller.
+    /// The time when the last of the callers stops waiting; None for no caller.
     pub fn until(&self) -> Option<Instant> {
         self.callers.iter().map(|(caller, _)| caller.until).max()
     }

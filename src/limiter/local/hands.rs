@@ -45,7 +45,7 @@ struct Hand {
 pub(super) struct Lease {
     pub took: Took,
     pub left: i64,
-    /// When they were asked for: not later than the database took them.
+    /// The time when they were asked for, which is not later than the database took them.
     sent_us: i64,
     /// So it stops before the database's own time is over.
     stops_us: i64,

@@ -44,7 +44,7 @@ pub(in crate::store) struct Moved<'w> {
     pub holding: bool,
     /// The last row says all that changed in the head.
     pub by_row: bool,
-    /// Where its chain comes to.
+    /// The place that its chain comes to.
     pub end: End,
     /// Its ended holds are of no more use to it.
     pub ended: bool,
@@ -82,7 +82,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// Where a bucket of the call is among those that move.
+    /// The place of a bucket of the call among those that move.
     pub fn place(&self, bucket: usize) -> Option<usize> {
         self.places.get(bucket).copied().flatten()
     }

@@ -1,5 +1,5 @@
-//! Whether the schema is spread over the nodes of Citus. There a call about one bucket is decided on the node that has it, in
-//! one round trip from the coordinator; a call about several is not.
+//! The answer whether the schema is spread over the nodes of Citus. There a call about one bucket is decided on the
+//! node that has it, in one round trip from the coordinator; a call about several is not.
 
 use sqlx::PgConnection;
 

@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a call commits on the quick connection: any other one sees that somebody else committed.
+    /// Does a call commit on the quick connection? Any other one sees that somebody else committed.
     async fn commits_quickly(store: &Sqlite, zones: &[i32]) -> bool {
         let version = async || -> i64 {
             let mut lease = store.lease().await.unwrap();

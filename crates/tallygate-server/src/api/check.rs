@@ -86,7 +86,7 @@ pub(crate) async fn reserve(
     one(app, caller, asking, txn, Asked(check)).await
 }
 
-/// For how long a reservation holds.
+/// The time for which a reservation holds.
 pub(super) fn ttl_of(check: &Check) -> Result<Duration, Problem> {
     let missing = || Problem::invalid("a reservation needs ttl_us: for how many microseconds it holds");
     check.ttl().ok_or_else(missing)

@@ -51,7 +51,7 @@ pub(crate) struct ToTake {
     /// At most so many items: 1, if nothing is said, to 100.
     #[serde(default = "single")]
     most: u32,
-    /// After how many microseconds they wait again.
+    /// The number of microseconds after which they wait again.
     visible_us: u64,
     /// The worker that takes them; the name of the token, if nothing is said.
     worker: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) struct ToExtend {
     zone: String,
     queue: String,
     receipt: Receipt,
-    /// For how many microseconds from now.
+    /// The number of microseconds from now.
     visible_us: u64,
 }
 

@@ -15,7 +15,7 @@ use crate::openapi::Document;
 
 pub struct Serving {
     pub at: SocketAddr,
-    /// Where Envoy asks.
+    /// The address where Envoy asks.
     pub grpc: String,
     /// Where clients of Doorman ask, if they may.
     pub doorman: Option<String>,

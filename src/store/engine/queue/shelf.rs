@@ -44,7 +44,7 @@ pub(in crate::store) enum Which {
         after: Option<(u8, i64)>,
         most: u32,
     },
-    /// That of an offer.
+    /// The place of an offer.
     One(i64),
 }
 
