@@ -1,7 +1,8 @@
 //! Pages of HTML that stand alone: one file without a network, light and dark, for the screen and on paper.
 //!
-//! [`Report::page`](crate::audit::report::Report::page) is one. Whoever makes another draws its charts with `plotters`, in
-//! these colours.
+//! [`Report::page`](crate::audit::report::Report::page) is one. Another is made of the same parts: headings, from which the table of
+//! contents is made, figures, tables whose cells lead to each other, and charts ([`Plot`]). No word that fits in a line is
+//! broken, however narrow the page is.
 //!
 //! ```
 //! use tallygate::page::{Column, Page};
@@ -10,10 +11,15 @@
 //! assert!(page.finish("from the ledger").starts_with("<!doctype html>"));
 //! ```
 
-use chrono::{DateTime, Utc};
+mod plot;
+mod text;
+
 use plotters::style::RGBColor;
 
+pub use plot::{Bar, Mark, Pattern, Plot};
 pub use plotters;
+pub use text::{by, count, plain, second, short};
+use text::{escape, words};
 
 // What charts are drawn with. An SVG holds the colours of the light page; the style sheet gives those of the dark one.
 /// Axes and what is said beside a chart.
@@ -33,6 +39,19 @@ pub const RED: RGBColor = RGBColor(196, 60, 48);
 /// What was blocked from memory.
 pub const ROSE: RGBColor = RGBColor(228, 148, 139);
 
+/// What was allowed.
+pub const ALLOWED: Mark = Mark { color: GREEN, pattern: Pattern::Solid };
+/// What was allowed with a warning.
+pub const SOFT: Mark = Mark { color: AMBER, pattern: Pattern::Lying };
+/// What would have been blocked.
+pub const SHADOWED: Mark = Mark { color: VIOLET, pattern: Pattern::Dotted };
+/// What was not checked.
+pub const UNCHECKED: Mark = Mark { color: BLUE, pattern: Pattern::Standing };
+/// What was blocked.
+pub const BLOCKED: Mark = Mark { color: RED, pattern: Pattern::Slanted };
+/// What was blocked from memory.
+pub const COALESCED: Mark = Mark { color: ROSE, pattern: Pattern::Tinted };
+
 /// The colours of the dark page in place of those.
 const DARK: [(RGBColor, &str); 8] = [
     (FAINT, "#a2abb3"),
@@ -48,65 +67,110 @@ const DARK: [(RGBColor, &str); 8] = [
 const STYLE: &str = include_str!("page.css");
 
 /// A page in the making. Whatever text it is given is shown as that text, and is never markup.
+///
+/// What a reader must know first stands above: the title, what it is about, who made it of what, and from three headings on
+/// a table of contents.
 #[derive(Clone, Debug)]
 pub struct Page {
+    title: String,
+    subtitle: String,
+    imprint: String,
+    /// Of each heading its id and its words.
+    headings: Vec<(String, String)>,
     html: String,
 }
 
 impl Page {
     /// An empty one.
     pub fn new(title: &str, subtitle: &str) -> Self {
-        let dark: String = DARK
-            .iter()
-            .map(|(color, dark)| {
-                let light = hex(*color);
-                format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}\n")
-            })
-            .collect();
-        let (title, subtitle) = (escape(title), escape(subtitle));
         Self {
-            html: format!(
-                "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-                 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-                 <style>\n{STYLE}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n</style>\n</head>\n\
-                 <body>\n<h1>{title}</h1>\n<p class=\"subtitle\">{subtitle}</p>\n"
-            ),
+            title: title.to_owned(),
+            subtitle: subtitle.to_owned(),
+            imprint: String::new(),
+            headings: Vec::new(),
+            html: String::new(),
         }
     }
 
-    /// What a part of it is about.
+    /// Who made it, when and of what, below the title.
+    pub fn imprint(&mut self, text: &str) {
+        self.imprint = format!("<p class=\"imprint\">{}</p>\n", words(text));
+    }
+
+    /// What a part of it is about, in the table of contents too.
     pub fn heading(&mut self, text: &str) {
-        self.html += &format!("<h2>{}</h2>\n", escape(text));
+        let id = format!("part-{}", self.headings.len() + 1);
+        self.html += &format!("<h2 id=\"{id}\">{}</h2>\n", words(text));
+        self.headings.push((id, text.to_owned()));
+    }
+
+    /// What a piece of a part is about, with an id that cells and bars lead to; empty for none.
+    pub fn subheading(&mut self, id: &str, text: &str) {
+        self.html += &format!("<h3{}>{}</h3>\n", attribute("id", id), words(text));
     }
 
     /// Text.
     pub fn paragraph(&mut self, text: &str) {
-        self.html += &format!("<p>{}</p>\n", escape(text));
+        self.html += &format!("<p>{}</p>\n", words(text));
+    }
+
+    /// Sentences that stand below each other.
+    pub fn list(&mut self, sentences: &[String]) {
+        let items: String = sentences.iter().map(|text| format!("<li>{}</li>\n", words(text))).collect();
+        self.html += &format!("<ul>\n{items}</ul>\n");
     }
 
     /// Numbers with what they count.
     pub fn figures(&mut self, figures: &[(String, &str)]) {
-        let figure = |(number, label): &(String, &str)| {
-            format!("<div><b>{}</b><span>{}</span></div>", escape(number), escape(label))
+        let figures: Vec<_> = figures
+            .iter()
+            .map(|(number, label)| Figure { number: number.clone(), label, before: String::new() })
+            .collect();
+        self.compared(&figures);
+    }
+
+    /// Numbers with what they count and how they were before.
+    pub fn compared(&mut self, figures: &[Figure<'_>]) {
+        let figure = |Figure { number, label, before }: &Figure<'_>| {
+            let before =
+                if before.is_empty() { String::new() } else { format!("<small>{}</small>", words(before)) };
+            format!("<div><b>{}</b><span>{}</span>{before}</div>", escape(number), words(label))
         };
         let figures: String = figures.iter().map(figure).collect();
         self.html += &format!("<div class=\"figures\">{figures}</div>\n");
     }
 
-    /// A drawing that plotters made, with what it shows in words and what its colours mean.
+    /// A chart.
+    pub fn plot(&mut self, plot: &Plot) {
+        self.html += &plot.html();
+    }
+
+    /// Charts beside each other, as many as there is room for.
+    pub fn plots(&mut self, plots: &[Plot]) {
+        let plots: String = plots.iter().map(Plot::html).collect();
+        self.html += &format!("<div class=\"charts\">\n{plots}</div>\n");
+    }
+
+    /// A drawing that plotters made, with what it shows in words and what its colours mean. Its words shrink with it, so on
+    /// a narrow page it is moved sideways; a [`Plot`] is not.
     pub fn chart(&mut self, title: &str, svg: &str, legend: &[(RGBColor, &str)]) {
         let title = escape(title);
         let entry = |(color, label): &(RGBColor, &str)| {
-            let color = hex(*color);
-            format!(
-                "<span><svg width=\"11\" height=\"11\" aria-hidden=\"true\"><rect width=\"11\" height=\"11\" \
-                 fill=\"{color}\"/></svg> {}</span>",
-                escape(label)
-            )
+            plot::swatch(label, Mark { color: *color, pattern: Pattern::Solid })
         };
         let legend: String = legend.iter().map(entry).collect();
-        let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1);
-        self.html += &format!("<figure>\n<figcaption>{title}{legend}</figcaption>\n{svg}</figure>\n");
+        let width = svg.split_once("width=\"").and_then(|(_, rest)| rest.split_once('"'));
+        let width: u32 = width.and_then(|(width, _)| width.parse().ok()).unwrap_or_default();
+        // Words of 13 are 10 pixels high then.
+        let least = width * 10 / 13;
+        let svg = svg.replacen(
+            "<svg ",
+            &format!("<svg role=\"img\" aria-label=\"{title}\" style=\"min-width:{least}px\" "),
+            1,
+        );
+        self.html += &format!(
+            "<figure>\n<figcaption><b>{title}</b>{legend}</figcaption>\n<div class=\"drawing\">{svg}</div></figure>\n"
+        );
     }
 
     /// Small charts, as many beside each other as there is room for: of each what [`chart`](Self::chart) takes.
@@ -116,31 +180,119 @@ impl Page {
         self.html += "</div>\n";
     }
 
-    /// A table; of each row a text for each column.
-    pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
+    /// A table; of each row a text or a [`Cell`] for each column. On a narrow page each row is a card.
+    pub fn table<C: Clone + Into<Cell>>(&mut self, columns: &[Column], rows: &[Vec<C>]) {
         let class = |column: &Column| match column {
             Column::Text(_) => "",
             Column::Word(_) => " class=\"w\"",
             Column::Number(_) => " class=\"n\"",
         };
-        let cells = |tag: &str, texts: &mut dyn Iterator<Item = &str>| -> String {
-            let cell =
-                |(column, text): (&Column, &str)| format!("<{tag}{}>{}</{tag}>", class(column), escape(text));
-            columns.iter().zip(texts).map(cell).collect()
-        };
-        let header = cells("th", &mut columns.iter().map(|column| column.name()));
-        let rows: String = rows
+        let header: String = columns
             .iter()
-            .map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str))))
+            .map(|column| format!("<th{}>{}</th>", class(column), words(column.name())))
             .collect();
+        let cell = |(column, cell): (&Column, &C)| {
+            let cell: Cell = cell.clone().into();
+            let empty = cell.text.is_empty() && cell.beside.is_empty();
+            let name = if empty { String::new() } else { attribute("data-name", column.name()) };
+            format!("<td{}{}{name}>{}</td>", class(column), attribute("id", &cell.id), cell.html())
+        };
+        let row =
+            |row: &Vec<C>| format!("<tr>{}</tr>\n", columns.iter().zip(row).map(cell).collect::<String>());
+        let rows: String = rows.iter().map(row).collect();
         self.html += &format!(
             "<div class=\"wide\"><table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
         );
     }
 
+    /// What is put in by `inside` is folded away until it is asked for, or a link leads into it.
+    pub fn folded(&mut self, summary: &str, inside: impl FnOnce(&mut Self)) {
+        self.html += &format!("<details><summary>{}</summary>\n", words(summary));
+        inside(self);
+        self.html += "</details>\n";
+    }
+
     /// The whole page.
     pub fn finish(self, footer: &str) -> String {
-        format!("{}<footer>{}</footer>\n</body>\n</html>\n", self.html, escape(footer))
+        let dark: String = DARK
+            .iter()
+            .map(|(color, dark)| {
+                let light = hex(*color);
+                format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}\n")
+            })
+            .collect();
+        let contents: String = self
+            .headings
+            .iter()
+            .map(|(id, text)| format!("<li><a href=\"#{id}\">{}</a></li>\n", words(text)))
+            .collect();
+        let contents = match self.headings.len() {
+            ..3 => String::new(),
+            _ => format!("<nav aria-label=\"Contents\"><ol>\n{contents}</ol></nav>\n"),
+        };
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n</style>\n</head>\n\
+             <body>\n{patterns}<h1>{heading}</h1>\n<p class=\"subtitle\">{subtitle}</p>\n{imprint}{contents}{html}\
+             <footer>{footer}</footer>\n</body>\n</html>\n",
+            title = escape(&self.title),
+            patterns = plot::patterns(&DARK.map(|(color, _)| color)),
+            heading = words(&self.title),
+            subtitle = words(&self.subtitle),
+            imprint = self.imprint,
+            html = self.html,
+            footer = words(footer),
+        )
+    }
+}
+
+/// A number, what it counts, and how that was before.
+#[derive(Clone, Debug)]
+pub struct Figure<'f> {
+    /// The number.
+    pub number: String,
+    /// What it counts.
+    pub label: &'f str,
+    /// How it was before; empty where that is not known.
+    pub before: String,
+}
+
+/// A cell of a table. A text is one that leads nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// Its own id, that others lead to; empty for none.
+    pub id: String,
+    /// The place in the page that it leads to, by its id; empty for none.
+    pub to: String,
+    /// What stands beside the text, less loud.
+    pub beside: String,
+}
+
+impl Cell {
+    fn html(&self) -> String {
+        let text = words(&self.text);
+        let text = match self.to.as_str() {
+            "" => text,
+            to => format!("<a href=\"#{}\">{text}</a>", escape(to)),
+        };
+        let beside = match self.beside.as_str() {
+            "" => String::new(),
+            beside => format!(" <small>{}</small>", words(beside)),
+        };
+        if text.is_empty() && beside.is_empty() {
+            String::new()
+        } else {
+            format!("<span>{text}{beside}</span>")
+        }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
     }
 }
 
@@ -164,65 +316,14 @@ impl Column {
     }
 }
 
-/// Text that shows itself in HTML, between tags and in attributes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in plain(text).chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            c => escaped.push(c),
-        }
-    }
-    escaped
+/// An attribute with its value; nothing where that is empty.
+fn attribute(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(" {name}=\"{}\"", escape(value)) }
 }
 
 /// As plotters writes a colour.
 fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
-}
-
-/// Text from elsewhere, without the control characters that could write over the terminal, and without those that
-/// nobody sees, which could make it read otherwise.
-pub fn plain(text: &str) -> String {
-    let show =
-        |c: char| if c.is_control() || is_unseen(c) { c.escape_unicode().to_string() } else { c.to_string() };
-    text.chars().map(show).collect()
-}
-
-/// Characters that have no width, turn the direction of what follows, tag it, or end a line.
-fn is_unseen(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// Who did it, as was said, and as whom the session was logged in.
-pub fn by(said: &str, login: Option<&str>) -> String {
-    let login = login.map(|login| format!(" (login {})", plain(login))).unwrap_or_default();
-    format!("{}{login}", plain(said))
-}
-
-/// A number by thousands: `1,234,567`.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// A moment, to the second: `2026-03-29 00:59:59`.
-pub fn second(moment: DateTime<Utc>) -> String {
-    moment.format("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -234,34 +335,45 @@ mod tests {
         let hostile = "<script>alert(1)</script>\"'&";
         let shown = "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;";
         let mut page = Page::new(hostile, hostile);
+        page.imprint(hostile);
         page.heading(hostile);
+        page.subheading(hostile, hostile);
         page.paragraph(hostile);
-        page.figures(&[(hostile.to_owned(), "rows")]);
-        page.chart(hostile, "<svg width=\"1\"></svg>", &[]);
-        page.table(&[Column::Text("key")], &[vec![hostile.to_owned()]]);
+        page.list(&[hostile.to_owned()]);
+        page.figures(&[(hostile.to_owned(), hostile)]);
+        page.chart(hostile, "<svg width=\"1\"></svg>", &[(RED, hostile)]);
+        let mut plot = Plot::new(hostile, 100, 1.0);
+        let series = plot.series(hostile, BLOCKED);
+        let (to, value) = (Some(hostile.to_owned()), hostile.to_owned());
+        plot.bar(Bar { at: (0.0, 1.0), parts: vec![(series, 1.0)], title: hostile.to_owned(), to, value });
+        plot.line(series, &[(0.0, 1.0)], &[hostile.to_owned()]);
+        plot.shade((0.0, 1.0), hostile);
+        plot.upright(0.5, hostile);
+        plot.below(0.5, hostile);
+        page.plot(&plot);
+        let [text, id, to, beside] = [(); 4].map(|()| hostile.to_owned());
+        page.table(&[Column::Text("key")], &[vec![Cell { text, id, to, beside }]]);
+        page.folded(hostile, |_| ());
         let html = page.finish(hostile);
         assert!(!html.contains("<script"), "{html}");
-        assert_eq!(html.matches(shown).count(), 10, "{html}");
+        let (words, all) = (shown.replace("&lt;/", "&lt;/<wbr>"), html.replace("<wbr>", ""));
+        assert!(html.contains(&words), "{words} in {html}");
+        assert_eq!(all.matches(shown).count(), 32, "{all}");
     }
 
     #[test]
-    fn what_nobody_sees_is_shown_by_its_number() {
-        for unseen in
-            ['\u{1b}', '\u{85}', '\u{200b}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{feff}', '\u{e0041}']
-        {
-            assert_eq!(plain(&format!("a{unseen}b")), format!("a\\u{{{:x}}}b", u32::from(unseen)));
-        }
-        for seen in ["card:9f3c", "Zoë", "日本", "עברית", "👍🏽", "a b"] {
-            assert_eq!(plain(seen), seen);
-        }
-    }
-
-    #[test]
-    fn a_number_is_shown_by_thousands() {
-        for (number, shown) in
-            [(0, "0"), (999, "999"), (1_000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
-        {
-            assert_eq!(count(number), shown);
+    fn three_parts_have_a_table_of_contents() {
+        let mut page = Page::new("Cards", "of today");
+        page.heading("One");
+        page.heading("Two");
+        assert!(!page.clone().finish("").contains("<nav"));
+        page.heading("Three");
+        let html = page.finish("");
+        for n in 1..=3 {
+            assert!(
+                html.contains(&format!("<a href=\"#part-{n}\">"))
+                    && html.contains(&format!("<h2 id=\"part-{n}\">"))
+            );
         }
     }
 }
