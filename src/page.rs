@@ -161,8 +161,8 @@ impl Page {
         let legend: String = legend.iter().map(entry).collect();
         let width = svg.split_once("width=\"").and_then(|(_, rest)| rest.split_once('"'));
         let width: u32 = width.and_then(|(width, _)| width.parse().ok()).unwrap_or_default();
-        // Words of 13 are 10 pixels high then.
-        let least = width * 10 / 13;
+        // Words that plotters is told to make 13 pixels high are a little more than 9 then.
+        let least = width * 9 / 10;
         let svg = svg.replacen(
             "<svg ",
             &format!("<svg role=\"img\" aria-label=\"{title}\" style=\"min-width:{least}px\" "),

@@ -10,9 +10,10 @@ mod page;
 mod sections;
 mod sketch;
 mod tally;
+mod timeline;
 mod values;
 
-use chrono::{SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::Auditor;
 use crate::entry::{Cursor, History};
@@ -22,19 +23,21 @@ use crate::zone::Zone;
 use tally::Tally;
 
 #[cfg(feature = "pages")]
+pub use page::{Explanation, Imprint};
+#[cfg(feature = "pages")]
 pub use sections::Section;
 pub use values::{
-    Act, Acts, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn, Top,
-    Undone, Volume, ZoneReport,
+    Act, Acts, Before, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn,
+    Timeline, Top, Undone, Volume, ZoneReport,
 };
 
 /// What is reported on when no beginning is given.
 const DAYS: TimeDelta = TimeDelta::days(30);
 
 impl Auditor {
-    /// What the ledger says about a time.
+    /// What the ledger says about a time, and how it compares with as long a time before.
     ///
-    /// Each row of the time is read once, in pages of 2,000 by the index of the zone's rows. A page is a statement and a
+    /// Each row of both is read once, in pages of 2,000 by the index of the zone's rows. A page is a statement and a
     /// transaction of its own that locks nothing, with the deadline and the retries of any call; the next one goes on from
     /// its last row. Memory does not grow with the number of rows: some 20 MB for a zone with more than 65,536 blocked
     /// buckets, twice that with the longest keys, one zone after the other. Beyond so many, [`Report::blocked_most`] and
@@ -66,31 +69,53 @@ impl Auditor {
         let mut report = on.empty()?;
         let (since, until, top) = (report.since, report.until, on.top as usize);
         let zones = self.zones_of(on).await?;
-        let databases: Vec<&Self> = self.each().collect();
+        let steps = zones.len() * 2;
+        let mut timeline = Vec::with_capacity(zones.len());
         for (n, zone) in zones.iter().enumerate() {
             let changes = changes::changes(zone, &self.page(|store| store.zone_versions(zone.id)).await?)?;
             report
                 .changes
                 .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
-            let mut tally = Tally::new(&zone.name, report.grain, top);
-            for (k, one) in databases.iter().enumerate() {
-                let mut after = Cursor { at: since, id: 0 };
-                loop {
-                    let lines = Lines { zone_id: zone.id, after, until, of_several: databases.len() > 1 };
-                    let lines = one.page(|store| store.lines(lines)).await?;
-                    let Some(last) = lines.last() else { break };
-                    after = Cursor { at: last.decided_at, id: last.id };
-                    lines.into_iter().for_each(|line| tally.add(line));
-                    let part = (after.at - since).as_seconds_f64() / (until - since).as_seconds_f64();
-                    let read = (n * databases.len() + k) as f64 + part;
-                    progress(read / (zones.len() * databases.len()) as f64);
-                }
+            let mut told = |step: usize, part: f64| progress(((n * 2 + step) as f64 + part) / steps as f64);
+            if let Some(before) = &mut report.before {
+                let mut tally = Tally::new(&zone.name, report.grain, top);
+                self.tally(zone, (before.since, before.until), &mut tally, |part| told(0, part)).await?;
+                let (zone, first_at) = tally.zone();
+                before.zones.push(zone);
+                before.first_at = before.first_at.into_iter().chain(first_at).min();
             }
-            tally.join(&mut report);
+            let mut tally = Tally::new(&zone.name, report.grain, top);
+            self.tally(zone, (since, until), &mut tally, |part| told(1, part)).await?;
+            timeline.push((zone.name.as_str(), tally.join(&mut report)));
         }
+        report.timeline = timeline::join(timeline);
         report.volumes.sort_by_key(|volume| volume.starts_at);
         report.changes.sort_by_key(|change| change.changed_at);
         Ok(report)
+    }
+
+    /// Reads the rows of a zone in a time.
+    async fn tally(
+        &self,
+        zone: &Zone,
+        (since, until): (DateTime<Utc>, DateTime<Utc>),
+        tally: &mut Tally<'_>,
+        mut progress: impl FnMut(f64),
+    ) -> Result<()> {
+        let databases: Vec<&Self> = self.each().collect();
+        for (n, one) in databases.iter().enumerate() {
+            let mut after = Cursor { at: since, id: 0 };
+            loop {
+                let lines = Lines { zone_id: zone.id, after, until, of_several: databases.len() > 1 };
+                let lines = one.page(|store| store.lines(lines)).await?;
+                let Some(last) = lines.last() else { break };
+                after = Cursor { at: last.decided_at, id: last.id };
+                lines.into_iter().for_each(|line| tally.add(line));
+                let part = (after.at - since).as_seconds_f64() / (until - since).as_seconds_f64();
+                progress((n as f64 + part) / databases.len() as f64);
+            }
+        }
+        Ok(())
     }
 
     async fn zones_of(&self, on: &ReportOn) -> Result<Vec<Zone>> {
@@ -119,6 +144,8 @@ impl ReportOn {
             grain: Grain::for_time(until - since),
             zones: Vec::new(),
             volumes: Vec::new(),
+            timeline: Timeline::default(),
+            before: before(since, until),
             blocked_most: Top::default(),
             shadowed_most: Top::default(),
             near_limit: Top::default(),
@@ -127,4 +154,10 @@ impl ReportOn {
             changes: Vec::new(),
         })
     }
+}
+
+/// As long a time before.
+fn before(since: DateTime<Utc>, until: DateTime<Utc>) -> Option<Before> {
+    let began = since.checked_sub_signed(until - since).filter(|began| *began >= DateTime::UNIX_EPOCH)?;
+    Some(Before { since: began, until: since, first_at: None, zones: Vec::new() })
 }

@@ -34,11 +34,13 @@ pub enum Pattern {
     Standing,
     /// Only tinted; a thin line.
     Tinted,
+    /// Crossed lines; dashes and two dots.
+    Crossed,
 }
 
 impl Pattern {
-    const ALL: [Self; 6] =
-        [Self::Solid, Self::Slanted, Self::Dotted, Self::Lying, Self::Standing, Self::Tinted];
+    const ALL: [Self; 7] =
+        [Self::Solid, Self::Slanted, Self::Dotted, Self::Lying, Self::Standing, Self::Tinted, Self::Crossed];
 
     fn name(self) -> &'static str {
         match self {
@@ -48,6 +50,7 @@ impl Pattern {
             Self::Lying => "lying",
             Self::Standing => "standing",
             Self::Tinted => "tinted",
+            Self::Crossed => "crossed",
         }
     }
 
@@ -60,6 +63,7 @@ impl Pattern {
             Self::Lying => ("M0 0h6v2h-6z", ""),
             Self::Standing => ("M0 0h2v6h-2z", ""),
             Self::Tinted => ("", ""),
+            Self::Crossed => ("M0 0h1v6h-1zM0 0h6v1h-6z", ""),
         }
     }
 
@@ -70,6 +74,7 @@ impl Pattern {
             Self::Dotted => " stroke-dasharray=\"2 3\"",
             Self::Lying => " stroke-dasharray=\"5 3\"",
             Self::Standing => " stroke-dasharray=\"9 3 2 3\"",
+            Self::Crossed => " stroke-dasharray=\"9 3 2 3 2 3\"",
         }
     }
 }
@@ -320,7 +325,7 @@ impl Plot {
 }
 
 /// Behind what is drawn.
-const SHADE: Mark = Mark { color: FAINT, pattern: Pattern::Dotted };
+const SHADE: Mark = Mark { color: GRID, pattern: Pattern::Crossed };
 
 /// An entry of a legend.
 pub(super) fn swatch(name: &str, mark: Mark) -> String {

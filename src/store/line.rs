@@ -1,6 +1,7 @@
 //! Rows of the ledger as a report reads them: only what is counted.
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use crate::decision::Reason;
 use crate::entry::{Cursor, Kind};
@@ -9,6 +10,7 @@ use crate::entry::{Cursor, Kind};
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub id: i64,
+    pub txn_id: Uuid,
     pub decided_at: DateTime<Utc>,
     pub key: String,
     pub kind: Kind,

@@ -469,6 +469,7 @@ macro_rules! line {
     ($row:ident) => {{
         Ok(Line {
             id: get!($row, "id"),
+            txn_id: get!($row, "txn_id"),
             decided_at: time($row, "created_at")?,
             key: text($row, "bucket_key")?,
             kind: choice!($row, "kind"),

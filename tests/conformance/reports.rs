@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tallygate::audit::report::{
-    Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, ReportOn, Top, Undone, Volume, ZoneReport,
+    Act, Acts, Before, BlockedBucket, Counts, Grain, NearBucket, Report, ReportOn, Timeline, Top, Undone,
+    Volume, ZoneReport,
 };
 use tallygate::ledger::{Entry, History, Kind};
 use tallygate::policy::{BanRule, BlockedRows, Limit, Mode, Override};
@@ -192,8 +193,8 @@ pub async fn what_cannot_be_reported_on_is_refused(db: Db) {
     }
 }
 
-/// The report, from all rows at once.
-async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
+/// All rows of a time.
+async fn rows(limiter: &Limiter, on: &ReportOn) -> Vec<Entry> {
     let mut history = History {
         zone: on.zone.clone(),
         since: on.since,
@@ -207,9 +208,52 @@ async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
         rows.extend(page.rows);
         history.before = page.next;
         if history.before.is_none() {
-            break;
+            return rows;
         }
     }
+}
+
+/// As long a time before, from all of its rows at once.
+async fn recount_before(limiter: &Limiter, on: &ReportOn) -> Before {
+    let (until, end) = (on.since.unwrap(), on.until.unwrap());
+    let since = until - (end - until);
+    let rows = rows(limiter, &ReportOn { since: Some(since), until: Some(until), ..on.clone() }).await;
+    Before {
+        since,
+        until,
+        first_at: rows.iter().map(|row| row.decided_at).min(),
+        zones: zone_reports(on, &rows),
+    }
+}
+
+/// Slices of the first length with which there are no more than 240.
+fn timeline(decisions: &[&Entry], zones: &[&str]) -> Timeline {
+    const MONDAY_US: i64 = 4 * 86_400_000_000;
+    let moments = || decisions.iter().map(|row| row.decided_at.timestamp_micros() - MONDAY_US);
+    let slice_us =
+        [100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000, 3_600_000_000_i64].into_iter().find(|us| {
+            let numbers = || moments().map(|moment| moment.div_euclid(*us));
+            numbers().max().unwrap_or(0) - numbers().min().unwrap_or(0) < 240
+        });
+    let slice_us = slice_us.unwrap();
+    let slice = |row: &Entry| (row.decided_at.timestamp_micros() - MONDAY_US).div_euclid(slice_us);
+    let mut slices = Vec::new();
+    for number in decisions.iter().map(|row| slice(row)).collect::<BTreeSet<_>>() {
+        for zone in zones {
+            let rows: Vec<_> =
+                decisions.iter().copied().filter(|row| row.zone == *zone && slice(row) == number).collect();
+            if !rows.is_empty() {
+                let starts_at = DateTime::from_timestamp_micros(number * slice_us + MONDAY_US).unwrap();
+                slices.push(Volume { starts_at, zone: (*zone).to_owned(), counts: counts(&rows) });
+            }
+        }
+    }
+    Timeline { slice_us, slices }
+}
+
+/// The report, from all rows at once.
+async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
+    let rows = rows(limiter, on).await;
     let length_us = [(Grain::Minute, 60), (Grain::Hour, 3_600), (Grain::Day, 86_400)]
         .into_iter()
         .find_map(|(of, seconds)| (of == grain).then_some(seconds * 1_000_000))
@@ -237,53 +281,62 @@ async fn recount(limiter: &Limiter, on: &ReportOn, grain: Grain) -> Report {
             }
         }
     }
-    let is_ban = |row: &&Entry| row.kind == Kind::Ban && row.actor.is_none();
-    let is_act = |row: &&Entry| {
-        ["ban", "unban", "override", "override_end"].contains(&row.kind.as_str()) && row.actor.is_some()
-    };
-    let zones: Vec<ZoneReport> = zones
-        .iter()
-        .map(|zone| {
-            let (decided, all) = (of(zone), rows.iter().filter(|row| row.zone == *zone).collect::<Vec<_>>());
-            let counts = counts(&decided);
-            let mut reasons = BTreeMap::new();
-            for row in &decided {
-                *reasons.entry(row.reason.as_str()).or_default() += row.checks as u64;
-            }
-            let mut undone = BTreeMap::<Kind, Undone>::new();
-            for row in all.iter().filter(|row| row.kind.is_undo()) {
-                let undone = undone.entry(row.kind).or_default();
-                *undone = Undone { rows: undone.rows + 1, cost: undone.cost + row.cost };
-            }
-            ZoneReport {
-                zone: (*zone).to_owned(),
-                counts,
-                blocked_share: if counts.checks == 0 {
-                    0.0
-                } else {
-                    counts.blocked as f64 / counts.checks as f64
-                },
-                reasons,
-                undone,
-                bans: all.iter().copied().filter(is_ban).count() as u64,
-                actions: all.iter().copied().filter(is_act).count() as u64,
-            }
-        })
-        .collect();
     Report {
         since: on.since.unwrap(),
         until: on.until.unwrap(),
         rows: rows.len() as u64,
         grain,
-        zones,
+        timeline: timeline(&decisions, &zones),
+        before: Some(recount_before(limiter, on).await),
+        zones: zone_reports(on, &rows),
         volumes,
         blocked_most: most(&decisions, on.top, |row| row.blocked),
         shadowed_most: most(&decisions, on.top, |row| !row.blocked && !row.reason.allows()),
         near_limit: nearest(&decisions, on.top),
-        bans: acts(rows.iter().filter(is_ban).collect()),
-        actions: acts(rows.iter().filter(is_act).collect()),
+        bans: acts(rows.iter().filter(|row| is_ban(row)).collect()),
+        actions: acts(rows.iter().filter(|row| is_act(row)).collect()),
         changes: Vec::new(),
     }
+}
+
+fn is_ban(row: &Entry) -> bool {
+    row.kind == Kind::Ban && row.actor.is_none()
+}
+
+fn is_act(row: &Entry) -> bool {
+    ["ban", "unban", "override", "override_end"].contains(&row.kind.as_str()) && row.actor.is_some()
+}
+
+fn zone_reports(on: &ReportOn, rows: &[Entry]) -> Vec<ZoneReport> {
+    let zones = ZONES.into_iter().filter(|name| on.zone.as_deref().is_none_or(|zone| zone == *name));
+    let report = |zone: &str| {
+        let all: Vec<&Entry> = rows.iter().filter(|row| row.zone == zone).collect();
+        let decided: Vec<_> = all.iter().copied().filter(|row| row.reason != Reason::Recorded).collect();
+        let counts = counts(&decided);
+        let mut reasons = BTreeMap::new();
+        for row in &decided {
+            *reasons.entry(row.reason.as_str()).or_default() += row.checks as u64;
+        }
+        let mut undone = BTreeMap::<Kind, Undone>::new();
+        for row in all.iter().filter(|row| row.kind.is_undo()) {
+            let undone = undone.entry(row.kind).or_default();
+            *undone = Undone { rows: undone.rows + 1, cost: undone.cost + row.cost };
+        }
+        ZoneReport {
+            zone: zone.to_owned(),
+            counts,
+            blocked_share: if counts.checks == 0 {
+                0.0
+            } else {
+                counts.blocked as f64 / counts.checks as f64
+            },
+            reasons,
+            undone,
+            bans: all.iter().filter(|row| is_ban(row)).count() as u64,
+            actions: all.iter().filter(|row| is_act(row)).count() as u64,
+        }
+    };
+    zones.map(report).collect()
 }
 
 fn counts(rows: &[&Entry]) -> Counts {
@@ -318,6 +371,7 @@ fn most(rows: &[&Entry], top: u32, counted: fn(&Entry) -> bool) -> Top<BlockedBu
         error: 0,
         first_at: rows.iter().map(|row| row.decided_at).min().unwrap(),
         last_at: rows.iter().map(|row| row.decided_at).max().unwrap(),
+        last_txn: rows.iter().max_by_key(|row| (row.decided_at, row.id)).unwrap().txn_id,
     };
     let mut buckets: Vec<_> = by_bucket(&rows).into_iter().map(bucket).collect();
     buckets.sort_by_key(|bucket| Reverse(bucket.blocked));
@@ -338,11 +392,13 @@ fn nearest(rows: &[&Entry], top: u32) -> Top<NearBucket> {
         if !rows.iter().all(|row| row.reason.allows()) {
             continue;
         }
-        let rows = rows.into_iter().filter(|row| row.kind != Kind::Unchecked);
-        if let Some(row) = rows.min_by_key(|row| (row.remaining, Reverse(row.decided_at))) {
+        let rows: Vec<_> = rows.into_iter().filter(|row| row.kind != Kind::Unchecked).collect();
+        if let Some(row) = rows.iter().min_by_key(|row| (row.remaining, Reverse((row.decided_at, row.id)))) {
             let (zone, key, limit) = (zone.to_owned(), key.to_owned(), limit(zone, key));
-            let (remaining, decided_at) = (row.remaining, row.decided_at);
-            buckets.push(NearBucket { zone, key, remaining, limit, decided_at });
+            let (remaining, decided_at, txn_id) = (row.remaining, row.decided_at, row.txn_id);
+            let as_little = rows.iter().filter(|other| other.remaining == remaining);
+            let checks = as_little.map(|row| row.checks as u64).sum();
+            buckets.push(NearBucket { zone, key, remaining, limit, decided_at, txn_id, checks });
         }
     }
     buckets.sort_by_key(|bucket| {
@@ -358,6 +414,7 @@ fn acts(mut rows: Vec<&Entry>) -> Acts {
     rows.sort_by_key(|row| (Reverse(row.decided_at), row.zone.clone(), Reverse(row.id)));
     let act = |row: &&Entry| Act {
         recorded_at: row.decided_at,
+        txn_id: row.txn_id,
         zone: row.zone.clone(),
         key: row.key.clone(),
         kind: row.kind,

@@ -93,7 +93,7 @@ def browser():
         os.dup2(read, 3)
         os.dup2(write, 4)
 
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [
                 "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
@@ -107,7 +107,11 @@ def browser():
         os.close(their_write)
         try:
             with os.fdopen(to_read, "rb") as read, os.fdopen(to_write, "wb") as write:
-                yield Browser(process, read, write)
+                tab = Browser(process, read, write)
+                yield tab
+                tab.session = None
+                tab.call("Browser.close")
+                process.wait(10)
         finally:
-            process.terminate()
+            process.kill()
             process.wait()

@@ -18,7 +18,9 @@
             range.setEnd(node, word.index + word[0].length);
             const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
             if (boxes.length === 0) continue;
-            if (word[0].length <= LONGEST && new Set(boxes.map((box) => Math.round(box.top))).size > 1) {
+            // Of a word that says itself where it may be broken this is a piece.
+            const whole = parent.querySelector(":scope > wbr") ? said(parent.textContent) : word[0];
+            if (whole.length <= LONGEST && new Set(boxes.map((box) => Math.round(box.top))).size > 1) {
                 faults.push(["cut word", word[0]]);
             }
             // Not within what hides or scrolls what is too wide for it, nor within the page.
@@ -58,7 +60,7 @@
 
     // Bars of different series that look alike without colour.
     for (const figure of document.querySelectorAll("figure")) {
-        const [swatches, bars] = ["figcaption rect", "div rect, figure > svg rect"].map((of) => [...figure.querySelectorAll(of)]);
+        const [swatches, bars] = ["figcaption rect", ":scope > div rect, :scope > svg rect"].map((of) => [...figure.querySelectorAll(of)]);
         const patterns = swatches.map((rect) => rect.getAttribute("fill").match(/#(\w+)-/)?.[1] ?? "solid");
         if (bars.length > 0 && new Set(patterns).size < patterns.length) {
             faults.push(["series told apart by colour alone", said(figure.querySelector("figcaption").textContent)]);

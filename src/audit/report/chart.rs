@@ -1,177 +1,255 @@
-//! The drawings of a report.
+//! The charts of a report.
 
-use std::error::Error;
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
 
-use chrono::{DateTime, Utc};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use super::{Counts, Report};
+use crate::page::{
+    ALLOWED, BLOCKED, Bar, COALESCED, Mark, Plot, SHADOWED, SOFT, UNCHECKED, count, second, short,
+};
+use crate::zone::show_duration;
 
-use super::{Counts, Grain, Report};
-use crate::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, ROSE, VIOLET, count};
+/// Bars of a chart at most, where the quiet time before and after the checks is shown too.
+const BARS: i64 = 400;
+/// Bars that have their number above them.
+const NUMBERED: usize = 14;
+/// Labels below a chart, about.
+const LABELS: i64 = 8;
 
-const WIDTH: u32 = 1000;
-const LEFT: u32 = 62;
-const RIGHT: u32 = 8;
+const DAY_US: i64 = 86_400_000_000;
 
-/// Bars in a drawing at most; beyond that neighbours become one.
-const BARS: usize = 365;
-
-/// A part of a bar: its name, its colour and its checks.
-type Part = (&'static str, RGBColor, fn(&Counts) -> u64);
+/// A part of a bar: its name, how it looks, and its checks.
+type Part = (&'static str, Mark, fn(&Counts) -> u64);
 
 /// What a bar is made of, from the bottom up. Each check is in one part.
 const PARTS: [Part; 6] = [
-    ("allowed", GREEN, |c| c.allowed.saturating_sub(c.soft + c.shadowed + c.unchecked)),
-    ("soft", AMBER, |c| c.soft),
-    ("shadowed", VIOLET, |c| c.shadowed),
-    ("unchecked", BLUE, |c| c.unchecked),
-    ("blocked", RED, |c| c.blocked.saturating_sub(c.coalesced)),
-    ("blocked from memory", ROSE, |c| c.coalesced.min(c.blocked)),
+    ("allowed", ALLOWED, |c| c.allowed.saturating_sub(c.soft + c.shadowed + c.unchecked)),
+    ("soft", SOFT, |c| c.soft),
+    ("shadowed", SHADOWED, |c| c.shadowed),
+    ("unchecked", UNCHECKED, |c| c.unchecked),
+    ("blocked", BLOCKED, |c| c.blocked.saturating_sub(c.coalesced)),
+    ("blocked from memory", COALESCED, |c| c.coalesced.min(c.blocked)),
 ];
 
-/// What was decided in a time.
-pub(super) struct Bar {
-    starts_at: DateTime<Utc>,
-    grain: Grain,
-    counts: Counts,
+/// What was decided in a slice of the time.
+pub(super) struct Slice {
+    pub starts_at: DateTime<Utc>,
+    pub counts: Counts,
 }
 
-/// The bars of the zones that are wanted, without a gap from the report's beginning to its end.
-pub(super) fn bars(report: &Report, wanted: impl Fn(&str) -> bool) -> Vec<Bar> {
-    let Report { grain, volumes, .. } = report;
-    let length = grain.length();
-    let mut first = grain.of(report.since);
-    let mut steps = steps_from(first, grain.of(report.until), *grain) + 1;
-    if steps > BARS
-        && let (Some(from), Some(to)) = (volumes.first(), volumes.last())
-    {
-        // Of a long time only what was used.
-        first = from.starts_at;
-        steps = steps_from(first, to.starts_at, *grain) + 1;
+/// The slices that the charts show, without a gap, and how each is cut.
+pub(super) struct Slices<'r> {
+    report: &'r Report,
+    length: TimeDelta,
+    first: DateTime<Utc>,
+    number: usize,
+}
+
+impl<'r> Slices<'r> {
+    /// Those of the whole time of the report; where the checks are in a small part of it, those of that part. None without
+    /// checks.
+    pub fn of(report: &'r Report) -> Option<Self> {
+        let slices = &report.timeline.slices;
+        let (first, last) = (slices.first()?.starts_at, slices.last()?.starts_at);
+        let length = TimeDelta::microseconds(report.timeline.slice_us);
+        let steps = |from: DateTime<Utc>, to: DateTime<Utc>| {
+            (to - from).num_microseconds().unwrap_or(i64::MAX) / report.timeline.slice_us
+        };
+        let before = steps(report.since, first) + i64::from(report.since < first);
+        let used = steps(first, last) + 1;
+        let after = (steps(last, report.until) + i64::from(last < report.until) - 1).max(0);
+        let all = before.saturating_add(used).saturating_add(after);
+        let (first, number) = if all <= BARS && used.saturating_mul(3) >= all {
+            (first.checked_sub_signed(TimeDelta::microseconds(before * report.timeline.slice_us)), all)
+        } else {
+            (Some(first), used)
+        };
+        Some(Self { report, length, first: first?, number: usize::try_from(number).ok()? })
     }
-    let together = steps.div_ceil(BARS);
-    let mut counts = vec![Counts::default(); steps.div_ceil(together)];
-    for volume in volumes.iter().filter(|volume| wanted(&volume.zone)) {
-        if let Some(bar) = counts.get_mut(steps_from(first, volume.starts_at, *grain) / together) {
-            *bar = *bar + volume.counts;
+
+    /// Does it show less than the time of the report?
+    pub fn is_part(&self) -> bool {
+        let Some((from, to)) = self.starts_at(0).zip(self.starts_at(self.number)) else { return false };
+        from > self.report.since || to < self.report.until
+    }
+
+    /// How long a slice is: `hour`, `10 minutes`.
+    pub fn each(&self) -> String {
+        match self.report.timeline.slice_us {
+            60_000_000 => "minute".to_owned(),
+            3_600_000_000 => "hour".to_owned(),
+            DAY_US => "day".to_owned(),
+            us if us == 7 * DAY_US => "week".to_owned(),
+            1_000_000 => "second".to_owned(),
+            us => show_duration(us),
         }
     }
-    let starts = (0..).map(|n: i32| first + length * n * together as i32);
-    starts.zip(counts).map(|(starts_at, counts)| Bar { starts_at, grain: *grain, counts }).collect()
-}
 
-fn steps_from(first: DateTime<Utc>, at: DateTime<Utc>, grain: Grain) -> usize {
-    usize::try_from((at - first).num_seconds() / grain.length().num_seconds()).unwrap_or(0)
-}
+    pub fn starts_at(&self, number: usize) -> Option<DateTime<Utc>> {
+        self.first.checked_add_signed(self.length.checked_mul(i32::try_from(number).ok()?)?)
+    }
 
-/// The parts that the bars have, with their colours.
-pub(super) fn legend(bars: &[Bar]) -> Vec<(RGBColor, &'static str)> {
-    let there = PARTS.into_iter().filter(|(_, _, part)| bars.iter().any(|bar| part(&bar.counts) > 0));
-    there.map(|(name, color, _)| (color, name)).collect()
-}
+    pub fn ends_at(&self, starts_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        starts_at.checked_add_signed(self.length)
+    }
 
-/// Checks over time, as stacked bars.
-pub(super) fn volumes(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
-    let most = bars.iter().map(|bar| bar.counts.checks).max().unwrap_or(0).max(1);
-    let step = step(most);
-    draw(bars, height, (most as f64, step as f64), &|value| short(value as u64), |x, bar| {
-        let mut below = 0;
-        PARTS
-            .iter()
-            .filter_map(|(_, color, part)| {
-                let part = part(&bar.counts);
-                let from = below;
-                below += part;
-                (part > 0).then_some((x, from as f64, below as f64, *color))
-            })
-            .collect()
-    })
-}
-
-/// The blocked share over time.
-pub(super) fn share(bars: &[Bar], height: u32) -> Result<String, Box<dyn Error>> {
-    draw(bars, height, (1.0, 0.25), &|value| format!("{:.0} %", value * 100.0), |x, bar| {
-        let Counts { checks, blocked, .. } = bar.counts;
-        if blocked == 0 { vec![] } else { vec![(x, 0.0, blocked as f64 / checks as f64, RED)] }
-    })
-}
-
-/// A piece of a bar: its place, from where to where, and its colour.
-type Piece = (usize, f64, f64, RGBColor);
-
-fn draw(
-    bars: &[Bar],
-    height: u32,
-    (most, step): (f64, f64),
-    label: &dyn Fn(f64) -> String,
-    pieces: impl Fn(usize, &Bar) -> Vec<Piece>,
-) -> Result<String, Box<dyn Error>> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let text = |h, v| ("sans-serif", 13).into_font().color(&FAINT).pos(Pos::new(h, v));
-        let mut chart = ChartBuilder::on(&root)
-            .margin_top(10)
-            .margin_bottom(24)
-            .margin_left(LEFT)
-            .margin_right(RIGHT)
-            .build_cartesian_2d(0.0..bars.len() as f64, 0.0..most)?;
-        for n in 0..=(most / step) as usize {
-            let y = n as f64 * step;
-            chart.draw_series(LineSeries::new([(0.0, y), (bars.len() as f64, y)], GRID))?;
-            let (x, y_px) = chart.backend_coord(&(0.0, y));
-            root.draw_text(&label(y), &text(HPos::Right, VPos::Center), (x - 8, y_px))?;
+    /// The zones that are wanted, slice by slice.
+    pub fn slices(&self, wanted: impl Fn(&str) -> bool) -> Vec<Slice> {
+        let slices = (0..self.number).filter_map(|number| self.starts_at(number));
+        let mut slices: Vec<_> =
+            slices.map(|starts_at| Slice { starts_at, counts: Counts::default() }).collect();
+        for volume in self.report.timeline.slices.iter().filter(|volume| wanted(&volume.zone)) {
+            let place = slices.partition_point(|slice| slice.starts_at <= volume.starts_at);
+            if let Some(slice) = place.checked_sub(1).and_then(|place| slices.get_mut(place)) {
+                slice.counts = slice.counts + volume.counts;
+            }
         }
+        slices
+    }
+
+    /// The part of a slice that the report is about, as times; None where it is all of it.
+    pub fn cut(&self, starts_at: DateTime<Utc>) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+        let ends_at = self.ends_at(starts_at)?;
+        let Report { since, until, .. } = self.report;
+        let part = (starts_at.max(*since), ends_at.min(*until));
+        (part != (starts_at, ends_at)).then_some(part)
+    }
+
+    /// When a slice begins, as short as it can be said below a table's header.
+    pub fn name(&self, starts_at: DateTime<Utc>) -> String {
+        match self.report.timeline.slice_us {
+            us if us >= DAY_US => starts_at.format("%Y-%m-%d").to_string(),
+            us if us >= 1_000_000 => second(starts_at),
+            _ => starts_at.format("%Y-%m-%d %H:%M:%S%.3f").to_string(),
+        }
+    }
+
+    /// The id of a slice in the table, which its bar leads to.
+    pub fn id(&self, starts_at: DateTime<Utc>) -> String {
+        let form =
+            if self.report.timeline.slice_us >= DAY_US { "at-%Y-%m-%d" } else { "at-%Y-%m-%d-%H-%M-%S%.f" };
+        starts_at.format(form).to_string()
+    }
+
+    /// Checks over time.
+    pub fn volumes(&self, title: &str, height_px: u32, slices: &[Slice]) -> Plot {
+        let most = slices.iter().map(|slice| slice.counts.checks).max().unwrap_or(0);
+        let mut plot = Plot::new(title, height_px, most as f64);
+        let parts = PARTS.map(|(name, mark, part)| (plot.series(name, mark), part));
+        let mut numbered = slices.len() > NUMBERED;
+        self.bars(&mut plot, slices, |counts| {
+            // Of many bars only the highest says its number.
+            let highest = counts.checks == most && std::mem::take(&mut numbered);
+            let value =
+                if slices.len() <= NUMBERED || highest { short(counts.checks) } else { String::new() };
+            (parts.iter().map(|(series, part)| (*series, part(counts) as f64)).collect(), value)
+        });
+        plot
+    }
+
+    /// The blocked share over time.
+    pub fn share(&self, title: &str, height_px: u32, slices: &[Slice]) -> Plot {
+        let share = |counts: &Counts| counts.blocked as f64 / counts.checks.max(1) as f64;
+        let most = slices.iter().map(|slice| share(&slice.counts)).fold(0.0, f64::max);
+        let mut plot =
+            Plot::new(title, height_px, most).unit(|share| format!("{} %", (share * 1_000.0).round() / 10.0));
+        let blocked = plot.series("blocked", BLOCKED);
+        self.bars(&mut plot, slices, |counts| (vec![(blocked, share(counts))], String::new()));
+        plot
+    }
+
+    fn bars(
+        &self,
+        plot: &mut Plot,
+        slices: &[Slice],
+        mut parts: impl FnMut(&Counts) -> (Vec<(usize, f64)>, String),
+    ) {
+        let width = 1.0 / slices.len().max(1) as f64;
         // A little room between bars that are wide enough for it.
-        let gap = if bars.len() <= 200 { 0.08 } else { 0.0 };
-        let drawn = bars.iter().enumerate().flat_map(|(x, bar)| pieces(x, bar));
-        chart.draw_series(drawn.map(|(x, from, to, color)| {
-            Rectangle::new([(x as f64 + gap, from), (x as f64 + 1.0 - gap, to)], color.filled())
-        }))?;
-        let (_, bottom) = chart.backend_coord(&(0.0, 0.0));
-        for (n, label) in times(bars) {
-            let (x, _) = chart.backend_coord(&(n as f64, 0.0));
-            root.draw_text(&label, &text(HPos::Left, VPos::Top), (x, bottom + 6))?;
+        let gap = if slices.len() <= 200 { width * 0.1 } else { 0.0 };
+        for (n, slice) in slices.iter().enumerate() {
+            let (from, counts) = (n as f64 * width, &slice.counts);
+            if let Some((since, until)) = self.cut(slice.starts_at) {
+                let part = |at: DateTime<Utc>| {
+                    (at - slice.starts_at).as_seconds_f64() / self.length.as_seconds_f64() * width
+                };
+                for (from, to) in [(from, from + part(since)), (from + part(until), from + width)] {
+                    if to > from {
+                        plot.shade((from, to), "not in this report");
+                    }
+                }
+            }
+            if counts.checks > 0 {
+                let (parts, value) = parts(counts);
+                let at = (from + gap, from + width - gap);
+                plot.bar(Bar {
+                    at,
+                    parts,
+                    title: self.told(slice),
+                    to: Some(self.id(slice.starts_at)),
+                    value,
+                });
+            }
         }
-        root.present()?;
+        self.labels(plot, slices, width);
     }
-    Ok(svg)
-}
 
-/// The bars that say when they begin: some eight, at round times.
-fn times(bars: &[Bar]) -> Vec<(usize, String)> {
-    let Some(grain) = bars.first().map(|bar| bar.grain) else { return Vec::new() };
-    let (length_s, steps, form) = match grain {
-        Grain::Minute => (60, [1, 5, 10, 15, 30], "%H:%M"),
-        Grain::Hour => (3_600, [1, 3, 12, 24, 48], "%d %b %H:%M"),
-        Grain::Day => (86_400, [1, 2, 7, 28, 56], "%d %b %Y"),
-    };
-    let most = bars.len().div_ceil(9) as i64;
-    let step = steps.into_iter().find(|step| *step >= most).unwrap_or(most);
-    let is_round = |bar: &Bar| bar.starts_at.timestamp() / length_s % step == 0;
-    let round = bars.iter().enumerate().filter(|(n, bar)| is_round(bar) && n + bars.len() / 12 <= bars.len());
-    round.map(|(n, bar)| (n, bar.starts_at.format(form).to_string())).collect()
-}
-
-/// A round step that makes two to five of the most.
-fn step(most: u64) -> u64 {
-    let mut power = 1;
-    while most / power >= 10 {
-        power *= 10;
+    /// A slice in words.
+    fn told(&self, slice: &Slice) -> String {
+        let parts = PARTS.iter().map(|(name, _, part)| (*name, part(&slice.counts)));
+        let parts = parts.filter(|(_, checks)| *checks > 0);
+        let parts: Vec<_> = parts.map(|(name, checks)| format!("{} {name}", count(checks))).collect();
+        let cut = if self.cut(slice.starts_at).is_some() { " (incomplete)" } else { "" };
+        format!("{}{cut}: {}", self.name(slice.starts_at), parts.join(", "))
     }
-    match most / power {
-        1 => (power / 2).max(1),
-        2..=4 => power,
-        _ => 2 * power,
-    }
-}
 
-/// `950`, `1.5k`, `20M`.
-fn short(number: u64) -> String {
-    let units = [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
-    match units.into_iter().find(|(unit, _)| number >= *unit) {
-        Some((unit, name)) if number.is_multiple_of(unit) => format!("{}{name}", number / unit),
-        Some((unit, name)) => format!("{:.1}{name}", number as f64 / unit as f64),
-        None => count(number),
+    /// Round times below the bars. The year, or the day, is said once and where it changes.
+    fn labels(&self, plot: &mut Plot, slices: &[Slice], width: f64) {
+        const STEPS_S: [i64; 19] = [
+            1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800,
+            604_800, 2_419_200,
+        ];
+        let slice_us = self.report.timeline.slice_us;
+        let least_us = (slices.len() as i64).saturating_mul(slice_us) / LABELS;
+        let step_us = STEPS_S.into_iter().map(|step_s| step_s * 1_000_000);
+        let step_us =
+            step_us.chain([100_000]).filter(|step_us| *step_us >= slice_us && *step_us >= least_us).min();
+        let step_us =
+            step_us.unwrap_or_else(|| least_us.div_euclid(slice_us).max(1).saturating_mul(slice_us));
+        let days = slice_us >= DAY_US;
+        let mut before: Option<DateTime<Utc>> = None;
+        for (n, slice) in slices.iter().enumerate() {
+            let at = slice.starts_at;
+            // Weeks, and what is longer, begin on Mondays.
+            let round =
+                (at.timestamp_micros() - if days { 4 * DAY_US } else { 0 }).rem_euclid(step_us) < slice_us;
+            if !(round || slices.len() as i64 <= LABELS) {
+                continue;
+            }
+            let same =
+                |of: fn(&DateTime<Utc>) -> i32| before.as_ref().is_some_and(|before| of(before) == of(&at));
+            let form = match (slice_us, days) {
+                (_, true) if same(|at| at.year()) => "%-d %b",
+                (_, true) => "%-d %b %Y",
+                (1_000_000.., _) if same(|at| at.num_days_from_ce()) => {
+                    if step_us < 60_000_000 {
+                        "%H:%M:%S"
+                    } else {
+                        "%H:%M"
+                    }
+                }
+                (1_000_000.., _) => {
+                    if step_us < 60_000_000 {
+                        "%-d %b %H:%M:%S"
+                    } else {
+                        "%-d %b %H:%M"
+                    }
+                }
+                _ => "%H:%M:%S%.3f",
+            };
+            // A day is its bar; an hour is where it begins.
+            let place = (n as f64 + if days || slices.len() <= NUMBERED { 0.5 } else { 0.0 }) * width;
+            plot.below(place, &at.format(form).to_string());
+            before = Some(at);
+        }
     }
 }

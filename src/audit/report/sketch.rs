@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 /// A counter for each of at most so many keys. A key that finds no room takes over the lowest counter, which then counts
 /// too much by at most what it held.
@@ -26,6 +27,8 @@ pub(super) struct Counter {
     /// When it came first and last, since it is counted.
     pub first_at: DateTime<Utc>,
     pub last_at: DateTime<Utc>,
+    /// The transaction of the last one.
+    pub last_txn: Uuid,
 }
 
 impl Sketch {
@@ -33,19 +36,30 @@ impl Sketch {
         Self { room, counters: Vec::new(), places: HashMap::new(), order: BTreeSet::new() }
     }
 
-    pub fn add(&mut self, key: &str, times: u64, at: DateTime<Utc>) {
+    pub fn add(&mut self, key: &str, times: u64, at: DateTime<Utc>, txn: Uuid) {
         if let Some(&place) = self.places.get(key) {
             let counter = &mut self.counters[place];
             let moved = self.order.remove(&(counter.count, place));
             counter.count += times;
-            counter.last_at = at;
+            // Of several databases one comes after the other.
+            counter.first_at = counter.first_at.min(at);
+            if at >= counter.last_at {
+                (counter.last_at, counter.last_txn) = (at, txn);
+            }
             if moved {
                 self.order.insert((counter.count, place));
             }
             return;
         }
         let key: Arc<str> = key.into();
-        let new = Counter { key: Arc::clone(&key), count: times, error: 0, first_at: at, last_at: at };
+        let new = Counter {
+            key: Arc::clone(&key),
+            count: times,
+            error: 0,
+            first_at: at,
+            last_at: at,
+            last_txn: txn,
+        };
         if self.counters.len() < self.room {
             self.places.insert(key, self.counters.len());
             self.counters.push(new);
@@ -99,7 +113,7 @@ mod tests {
             let (mut came, mut total) = (HashMap::<String, u64>::new(), 0);
             for (key, times) in keys {
                 let key = (key * key / 40).to_string();
-                sketch.add(&key, times, DateTime::UNIX_EPOCH);
+                sketch.add(&key, times, DateTime::UNIX_EPOCH, Uuid::nil());
                 *came.entry(key).or_default() += times;
                 total += times;
             }

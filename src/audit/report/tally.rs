@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::near::{Near, Nearest};
 use super::sketch::Sketch;
+use super::timeline::Slices;
 use super::values::{
     Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, Top, Undone, Volume, ZoneReport,
 };
@@ -28,9 +29,12 @@ pub(super) struct Tally<'z> {
     grain: Grain,
     top: usize,
     rows: u64,
+    /// When the first of them was decided.
+    first_at: Option<DateTime<Utc>>,
     counts: Counts,
     reasons: BTreeMap<&'static str, u64>,
     volumes: BTreeMap<DateTime<Utc>, Counts>,
+    slices: Slices,
     undone: BTreeMap<Kind, Undone>,
     bans: Newest,
     actions: Newest,
@@ -53,9 +57,11 @@ impl<'z> Tally<'z> {
             grain,
             top,
             rows: 0,
+            first_at: None,
             counts: Counts::default(),
             reasons: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            slices: Slices::default(),
             undone: BTreeMap::new(),
             bans: Newest::default(),
             actions: Newest::default(),
@@ -67,19 +73,24 @@ impl<'z> Tally<'z> {
 
     pub fn add(&mut self, line: Line) {
         self.rows += 1;
+        self.first_at = Some(self.first_at.map_or(line.decided_at, |first_at| first_at.min(line.decided_at)));
         if line.reason == Reason::Recorded {
             return self.record(line);
         }
         let checks = u64::from(line.checks.unsigned_abs());
-        self.counts.add(&line, checks);
-        self.volumes.entry(self.grain.of(line.decided_at)).or_default().add(&line, checks);
+        let mut counts = Counts::default();
+        counts.add(&line, checks);
+        self.counts = self.counts + counts;
+        let volume = self.volumes.entry(self.grain.of(line.decided_at)).or_default();
+        *volume = *volume + counts;
+        self.slices.add(line.decided_at, counts);
         *self.reasons.entry(line.reason.as_str()).or_default() += checks;
         if !line.reason.allows() {
             let most = if line.blocked { &mut self.blocked } else { &mut self.shadowed };
-            most.add(&line.key, checks, line.decided_at);
+            most.add(&line.key, checks, line.decided_at, line.txn_id);
         } else if line.kind != Kind::Unchecked && line.reason != Reason::Off {
-            let Line { remaining, limit, decided_at, .. } = line;
-            self.near.add(&line.key, Near { remaining, limit, at: decided_at });
+            let Line { remaining, limit, decided_at: at, txn_id: txn, .. } = line;
+            self.near.add(&line.key, Near { remaining, limit, at, txn, checks });
         }
     }
 
@@ -97,32 +108,39 @@ impl<'z> Tally<'z> {
         };
         newest.total += 1;
         let limit = matches!(line.kind, Kind::Override | Kind::OverrideEnd).then_some(line.limit);
-        let (zone, Line { decided_at, key, kind, ends_at, note, actor, login, .. }) =
+        let (zone, Line { decided_at, txn_id, key, kind, ends_at, note, actor, login, .. }) =
             (self.zone.to_owned(), line);
         // Of several databases one comes after the other.
         let place = newest.acts.partition_point(|act| act.recorded_at <= decided_at);
         newest.acts.insert(
             place,
-            Act { recorded_at: decided_at, zone, key, kind, ends_at, limit, actor, login, note },
+            Act { recorded_at: decided_at, txn_id, zone, key, kind, ends_at, limit, actor, login, note },
         );
         if newest.acts.len() > ACTS {
             newest.acts.pop_front();
         }
     }
 
-    /// Adds what the zone's rows came to.
-    pub fn join(self, report: &mut Report) {
-        let Self { zone, top, counts, blocked, shadowed, near, .. } = self;
-        report.rows += self.rows;
-        report.zones.push(ZoneReport {
-            zone: zone.to_owned(),
-            counts,
+    /// The zone on the whole, and when its first row was decided.
+    pub fn zone(&self) -> (ZoneReport, Option<DateTime<Utc>>) {
+        let Self { zone, counts, reasons, undone, .. } = self;
+        let zone = ZoneReport {
+            zone: (*zone).to_owned(),
+            counts: *counts,
             blocked_share: counts.blocked as f64 / counts.checks.max(1) as f64,
-            reasons: self.reasons,
-            undone: self.undone,
+            reasons: reasons.clone(),
+            undone: undone.clone(),
             bans: self.bans.total,
             actions: self.actions.total,
-        });
+        };
+        (zone, self.first_at)
+    }
+
+    /// Adds what the zone's rows came to; of its checks over time, the slices are given back.
+    pub fn join(self, report: &mut Report) -> Slices {
+        report.rows += self.rows;
+        report.zones.push(self.zone().0);
+        let Self { zone, top, blocked, shadowed, near, .. } = self;
         let volumes = self.volumes.into_iter();
         let volumes = volumes.map(|(starts_at, counts)| Volume { starts_at, zone: zone.to_owned(), counts });
         report.volumes.extend(volumes);
@@ -131,12 +149,14 @@ impl<'z> Tally<'z> {
 
         let exact = blocked.is_exact() && shadowed.is_exact();
         let (near, complete) = near.most(top, |key| !blocked.has(key) && !shadowed.has(key));
-        let near = near.into_iter().map(|(key, Near { remaining, limit, at })| NearBucket {
+        let near = near.into_iter().map(|(key, near)| NearBucket {
             zone: zone.to_owned(),
             key,
-            remaining,
-            limit,
-            decided_at: at,
+            remaining: near.remaining,
+            limit: near.limit,
+            decided_at: near.at,
+            txn_id: near.txn,
+            checks: near.checks,
         });
         report.near_limit.join(near, exact && complete, top, |a, b| a.near().order(&b.near()));
         for (sketch, most) in [(blocked, &mut report.blocked_most), (shadowed, &mut report.shadowed_most)] {
@@ -148,9 +168,11 @@ impl<'z> Tally<'z> {
                 error: counter.error,
                 first_at: counter.first_at,
                 last_at: counter.last_at,
+                last_txn: counter.last_txn,
             });
             most.join(buckets, exact, top, |a, b| b.blocked.cmp(&a.blocked));
         }
+        self.slices
     }
 }
 
@@ -180,7 +202,8 @@ impl<T> Top<T> {
 
 impl NearBucket {
     fn near(&self) -> Near {
-        Near { remaining: self.remaining, limit: self.limit, at: self.decided_at }
+        let Self { remaining, limit, decided_at: at, txn_id: txn, checks, .. } = *self;
+        Near { remaining, limit, at, txn, checks }
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Add;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::entry::Kind;
 use crate::zone::Policy;
@@ -76,6 +77,10 @@ pub struct Report {
     /// Over time, then by zone. Where no check was decided nothing is written. The first and the last one may be cut
     /// by `since` and `until`.
     pub volumes: Vec<Volume>,
+    /// The same as for a chart of the time in which there were checks, however short it is.
+    pub timeline: Timeline,
+    /// The same length of time before; None where that would begin before 1970.
+    pub before: Option<Before>,
     /// The buckets of which most checks were blocked.
     pub blocked_most: Top<BlockedBucket>,
     /// The buckets of which most checks would have been blocked, if the zone's mode were not
@@ -89,6 +94,32 @@ pub struct Report {
     pub actions: Acts,
     /// New versions of zones, oldest first.
     pub changes: Vec<PolicyChange>,
+}
+
+/// Checks over time, in slices that are as long as fits the time from the first check to the last: at most 240 of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Timeline {
+    /// How long a slice is, in microseconds: 0.1, 1 or 10 seconds, a minute, 10 minutes, an hour, a day, a week, or a week doubled
+    /// as often as is needed. Weeks begin on Mondays.
+    pub slice_us: i64,
+    /// Over time, then by zone. Where no check was decided nothing is written.
+    pub slices: Vec<Volume>,
+}
+
+/// What was before, to compare with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Before {
+    /// Rows decided at this time or later.
+    pub since: DateTime<Utc>,
+    /// Rows decided before this time, which is when the report begins.
+    pub until: DateTime<Utc>,
+    /// When the first of its rows was decided; None where there are none. Where the ledger began within this time, it is no
+    /// measure for what came later.
+    pub first_at: Option<DateTime<Utc>>,
+    /// The zones in the order of their names.
+    pub zones: Vec<ZoneReport>,
 }
 
 /// Checks, by what became of them. Everything is allowed or blocked; the rest says how.
@@ -204,6 +235,8 @@ pub struct BlockedBucket {
     pub first_at: DateTime<Utc>,
     /// When the last one was.
     pub last_at: DateTime<Utc>,
+    /// The transaction of the last one.
+    pub last_txn: Uuid,
 }
 
 /// A bucket that came near to its limit.
@@ -220,6 +253,10 @@ pub struct NearBucket {
     pub limit: i64,
     /// When that was so, the last time.
     pub decided_at: DateTime<Utc>,
+    /// The transaction of that.
+    pub txn_id: Uuid,
+    /// How many checks left just as little, as far as they were remembered: all of them, unless the list is not exact.
+    pub checks: u64,
 }
 
 /// What concerns buckets besides checks.
@@ -238,6 +275,8 @@ pub struct Acts {
 pub struct Act {
     /// The database's time.
     pub recorded_at: DateTime<Utc>,
+    /// The transaction that did it, or that brought about the ban.
+    pub txn_id: Uuid,
     /// The zone's name.
     pub zone: String,
     /// The bucket's key.

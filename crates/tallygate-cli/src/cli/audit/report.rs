@@ -1,6 +1,7 @@
 //! `tallygate audit report`.
 
 mod text;
+mod why;
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -8,12 +9,12 @@ use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
 use tallygate::Limiter;
-use tallygate::audit::report::{Report, ReportOn};
+use tallygate::audit::report::{Imprint, Report, ReportOn};
 
 use crate::cli::output::{Format, cell};
 use crate::cli::private::Private;
 use crate::cli::progress::progress;
-use crate::cli::{Failure, Result, moment, open};
+use crate::cli::{Failure, Result, moment, open, who};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +23,9 @@ Examples:
   tallygate audit report --since 7d --html report.html       a page with charts, in one file
   tallygate audit report --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --format json
   tallygate audit report --since 24h --format csv            volumes over time, for a spreadsheet
+
+The page explains the transactions that it names, as audit explain does: for each of them its bucket is read from its first
+row. It says of which database it is, without users and passwords.
 
 Volumes are by minute for up to 3 hours, by hour for up to 14 days, else by day, in UTC. The csv is the volumes; the
 json is everything. Checks go on meanwhile: the ledger is read in short statements.";
@@ -45,6 +49,12 @@ pub struct Args {
     /// Write a page with charts into this file
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
+    /// How many of the transactions that the page names it explains
+    #[arg(long, value_name = "N", default_value = "20", requires = "html", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    explain: u32,
+    /// Who makes the page, which it says [default: $USER]
+    #[arg(long, value_name = "NAME", requires = "html")]
+    by: Option<String>,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Format,
@@ -68,7 +78,9 @@ pub async fn run(url: &str, args: Args) -> Result {
     let unwritable = |error| Failure::new(format!("{} cannot be written: {error}", path.display()));
     let page = Private::begin(&path).map_err(unwritable)?;
     let report = read(&limiter, &on).await?;
-    page.end(&report.page()?).map_err(unwritable)?;
+    let why = why::explanations(&limiter, &report, args.explain as usize).await?;
+    let imprint = Imprint::new(url, &who(args.by)).explanations(why);
+    page.end(&report.page(&imprint)).map_err(unwritable)?;
     writeln!(stdout(), "wrote {}", path.display())?;
     Ok(ExitCode::SUCCESS)
 }
