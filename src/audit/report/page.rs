@@ -53,12 +53,9 @@ impl Imprint {
             // What is no URL may be anything, a secret too.
             Some(format!("{name}{}", Address::parse(url).ok()?))
         };
-        // The path of a file may have spaces.
-        let alone = Address::parse(url).map(|address| address.to_string());
-        let places = url.split_whitespace().filter_map(place).collect::<Vec<_>>().join(", ");
-        let several = url.split_whitespace().count() > 1
-            && url.split_once(':').is_some_and(|(name, _)| name.contains('='));
-        let database = if several { places } else { alone.unwrap_or(places) };
+        // One without a name may be a file whose path has spaces.
+        let places = || url.split_whitespace().filter_map(place).collect::<Vec<_>>().join(", ");
+        let database = Address::parse(url).map_or_else(|_| places(), |address| address.to_string());
         Self { database, by: by.to_owned(), made_at: Utc::now(), explanations: Vec::new() }
     }
 
@@ -227,5 +224,29 @@ fn table(page: &mut Page, slices: &Slices<'_>) {
     } else {
         page.paragraph(&format!("Checks per {each}."));
         page.table(&columns, &rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Imprint;
+
+    #[test]
+    fn a_page_says_of_which_database_it_is_and_no_secret() {
+        for (url, database) in [
+            (
+                "postgres://erin:s3cret@db.example:5432/shop?sslmode=require",
+                "postgres://db.example:5432/shop",
+            ),
+            ("mariadb://erin:s3@cret@one,two/shop?password=s3cret", "mariadb://one,two/shop"),
+            ("sqlite:my ledgers/shop.db?mode=ro", "sqlite:my ledgers/shop.db"),
+            ("a=postgres://u:s3cret@one/x b=mysql://u:s3cret@two/y", "a postgres://one/x, b mysql://two/y"),
+            ("a=sqlite:one.db", "a sqlite:one.db"),
+            ("s3cret", ""),
+        ] {
+            let imprint = Imprint::new(url, "erin");
+            assert_eq!(imprint.database, database, "{url}");
+            assert!(!format!("{imprint:?}").contains("s3cret"), "{imprint:?}");
+        }
     }
 }

@@ -68,23 +68,126 @@ fn the_page_stands_alone_and_shows_what_is_hostile_as_text() {
     assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     assert!(html.contains("&lt;/td&gt;&lt;img src=x&gt;"));
     for markup in ["<script", "<img", "<link", "http://", "https://", "url("] {
-        // The name of the SVG dialect is no address that anything is read from.
-        let html = html.replace("http://www.w3.org/2000/svg", "");
-        assert!(!html.contains(markup), "{markup}");
+        // A pattern of the page itself is read from nowhere else.
+        assert!(!html.replace("url(#", "").contains(markup), "{markup}");
     }
     assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
     // The volumes, the share; the one zone with checks needs no chart of its own.
     assert_eq!(html.matches("<figure>").count(), 2);
-    assert_eq!(
-        html.matches("<rect").count() - html.matches("<rect width=\"11\"").count(),
-        3,
-        "one bar of two parts, one share"
-    );
+    // Sections without rows are not there, and what is there is in the table of contents.
+    assert!(!html.contains("Shadowed most") && !html.contains("Refunds"), "{html}");
+    for heading in
+        ["Over time", "Zones", "Reasons", "Blocked most", "Near the limit", "Actions", "In numbers"]
+    {
+        assert_eq!(html.matches(&format!(">{heading}</")).count(), 2, "{heading}");
+    }
+    // Bars and buckets lead to rows that are there.
+    assert!(html.contains("<a href=\"#at-") && html.contains(": 1 allowed</title>"), "{html}");
+    assert_leads(&html);
 
     // A file that is there is replaced.
     std::fs::write(program.path("report.html"), "x".repeat(1_000_000)).unwrap();
     report(&program, &["--html", "report.html"]);
     assert!(std::fs::metadata(program.path("report.html")).unwrap().len() < 100_000);
+}
+
+/// Every link of a page leads to a place of its own.
+fn assert_leads(html: &str) {
+    let links = html.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for to in links {
+        let id = to.strip_prefix('#').unwrap_or_else(|| panic!("{to} leads out of the page"));
+        assert_eq!(html.matches(&format!(" id=\"{id}\"")).count(), 1, "{to}");
+    }
+}
+
+#[test]
+fn a_page_says_who_made_it_of_what_and_explains_what_it_names() {
+    let program = decided();
+    let page = |args: &[&str]| {
+        report(&program, &[&["--html", "report.html"], args].concat());
+        std::fs::read_to_string(program.path("report.html")).unwrap()
+    };
+    let html = page(&[]);
+    assert!(
+        html.contains("Report of sqlite:tallygate.db") && html.contains(" by tester with tallygate "),
+        "{html}"
+    );
+    assert!(html.contains("nothing is compared"), "{html}");
+    // Of the key that was blocked its last check, of the other one its only one, and the ban.
+    let decisions = program.ok(&["history", "--zone", "login", "--format", "json", "--limit", "100"]);
+    let decisions: Vec<serde_json::Value> =
+        decisions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = decisions.iter().find(|row| row["blocked"] == true).unwrap()["txn_id"].as_str().unwrap();
+    assert!(
+        html.contains(&format!("<a href=\"#txn-{last}\">"))
+            && html.contains(&format!("<h3 id=\"txn-{last}\">")),
+        "{html}"
+    );
+    assert!(
+        html.contains("It was blocked, since nothing was left.")
+            && html.contains("Each transaction that is named above.")
+    );
+    assert_leads(&html);
+
+    let html = page(&["--explain", "1", "--by", "<b>auditor"]);
+    assert!(html.contains("by &lt;b&gt;auditor with"), "{html}");
+    assert!(html.contains("Of the 3 transactions that are named above, 1 are explained here."), "{html}");
+    assert_eq!(html.matches("<h3 id=\"txn-").count(), 1);
+    assert_leads(&html);
+    // The ids are there all the same.
+    let html = page(&["--explain", "0"]);
+    assert!(!html.contains("href=\"#txn-") && !html.contains("Explanations"), "{html}");
+    assert!(html.replace("<wbr>", "").contains(last), "{html}");
+}
+
+#[test]
+fn the_time_before_stands_beside_a_report() {
+    let program = decided();
+    let now = chrono::Utc::now();
+    let time = |seconds: i64| (now + chrono::TimeDelta::seconds(seconds)).to_rfc3339();
+    let (since, until) = (time(60), time(4_000));
+    let of_later = ["audit", "report", "--since", &since, "--until", &until];
+    let json = program.run(&[&of_later[..], &["--format", "json"]].concat()).json();
+    assert_eq!((&json["rows"], &json["before"]["zones"][0]["checks"]), (&0.into(), &8.into()));
+    assert_eq!(json["before"]["until"], json["since"]);
+    let text = program.ok(&of_later);
+    assert!(text.contains("  0 checks  -100 % from 8\n"), "{text}");
+}
+
+/// What a stranger typed changes neither how a page is read nor what a spreadsheet does.
+#[test]
+fn forged_keys_and_notes_harm_no_reader() {
+    const FORGED: [&str; 6] = [
+        "user:admin\u{202e}gpj.exe",
+        "us\u{200b}er\u{feff}",
+        "\"><img src=x onerror=alert(1)>",
+        "</title></style><h1>gone</h1>",
+        "=HYPERLINK(\"http://evil.example\")",
+        "\u{2066}@SUM(1)\u{2069}",
+    ];
+    let program = Program::with_login();
+    for key in FORGED {
+        let lines = format!("{}\n", serde_json::json!({ "zone": "login", "key": key, "cost": 6 })).repeat(2);
+        assert_eq!(program.feed(&["check", "--stdin"], lines).code, 0);
+        program.ok(&["ban", "login", key, "--for", "1h", "--by", key, "--note", key]);
+    }
+    std::fs::write(program.path("a\u{202e}<b>.csv"), "at,key\n0,<i>\u{200b}\n0,<i>\u{200b}\n").unwrap();
+    report(&program, &["--html", "report.html"]);
+    program.ok(&["backtest", "a\u{202e}<b>.csv", "--rate", "1", "--per", "60s", "--html", "backtest.html"]);
+    for page in ["report.html", "backtest.html"] {
+        let html = std::fs::read_to_string(program.path(page)).unwrap();
+        for unseen in ['\u{200b}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{feff}'] {
+            assert!(!html.contains(unseen), "{page}: {unseen:?}");
+        }
+        for markup in ["<img", "<h1>gone", "</title></style>", "<b>.csv", "<i>"] {
+            assert!(!html.contains(markup), "{page}: {markup}");
+        }
+        assert_eq!((html.matches("<h1>").count(), html.matches("</style>").count()), (1, 1));
+        // They are shown all the same, by their numbers.
+        assert!(html.contains("\\u{202e}"), "{page}");
+    }
+    let csv = program.ok(&["history", "--zone", "login", "--format", "csv"]);
+    assert!(csv.contains("\"'=HYPERLINK(") && !csv.contains("\"=HYPERLINK("), "{csv}");
 }
 
 #[test]
