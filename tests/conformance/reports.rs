@@ -226,14 +226,14 @@ async fn recount_before(limiter: &Limiter, on: &ReportOn) -> Before {
     }
 }
 
-/// Slices of the first length with which there are no more than 240.
+/// Slices of the first length with which there are no more than 120.
 fn timeline(decisions: &[&Entry], zones: &[&str]) -> Timeline {
     const MONDAY_US: i64 = 4 * 86_400_000_000;
     let moments = || decisions.iter().map(|row| row.decided_at.timestamp_micros() - MONDAY_US);
     let slice_us =
         [100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000, 3_600_000_000_i64].into_iter().find(|us| {
             let numbers = || moments().map(|moment| moment.div_euclid(*us));
-            numbers().max().unwrap_or(0) - numbers().min().unwrap_or(0) < 240
+            numbers().max().unwrap_or(0) - numbers().min().unwrap_or(0) < 120
         });
     let slice_us = slice_us.unwrap();
     let slice = |row: &Entry| (row.decided_at.timestamp_micros() - MONDAY_US).div_euclid(slice_us);

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::values::{Counts, Timeline, Volume};
 
 /// Slices from the first check to the last, at most.
-const SLICES: i64 = 240;
+const SLICES: i64 = 120;
 
 /// Lengths of a slice, each a whole number of the one before. The last one is doubled where it is too short.
 const LENGTHS_US: [i64; 8] = [

@@ -96,7 +96,7 @@ pub struct Report {
     pub changes: Vec<PolicyChange>,
 }
 
-/// Checks over time, in slices that are as long as fits the time from the first check to the last: at most 240 of them.
+/// Checks over time, in slices that are as long as fits the time from the first check to the last: at most 120 of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Timeline {
