@@ -9,7 +9,8 @@ pub fn text(report: &Report) -> String {
     let time = format!("{} to {} UTC", second(report.since), second(report.until));
     let mut text = paragraph(&format!("{}  {} rows of the ledger", bold(&time), count(report.rows)), 0);
     for figure in report.figures() {
-        let before = if figure.before.is_empty() { String::new() } else { format!("  {}", dim(&figure.before)) };
+        let before =
+            if figure.before.is_empty() { String::new() } else { format!("  {}", dim(&figure.before)) };
         text += &format!("  {} {}{before}\n", figure.number, figure.label);
     }
     for section in report.sections() {
