@@ -21,35 +21,35 @@ pub use plotters;
 pub use text::{by, count, plain, second, short};
 use text::{escape, words};
 
-// What charts are drawn with. An SVG holds the colours of the light page; the style sheet gives those of the dark one.
+// The colours of charts. An SVG holds the colours of the light page; the style sheet gives those of the dark one.
 /// Axes and what is said beside a chart.
 pub const FAINT: RGBColor = RGBColor(98, 107, 115);
 /// Lines behind a chart.
 pub const GRID: RGBColor = RGBColor(222, 222, 216);
-/// What was allowed.
+/// The colour of checks that were allowed.
 pub const GREEN: RGBColor = RGBColor(0, 109, 91);
-/// What was allowed with a warning.
+/// The colour of checks that were allowed with a warning.
 pub const AMBER: RGBColor = RGBColor(201, 138, 0);
-/// What would have been blocked.
+/// The colour of checks that would have been blocked.
 pub const VIOLET: RGBColor = RGBColor(122, 95, 168);
-/// What was not checked.
+/// The colour of calls that were not checked.
 pub const BLUE: RGBColor = RGBColor(74, 124, 155);
-/// What was blocked.
+/// The colour of checks that were blocked.
 pub const RED: RGBColor = RGBColor(196, 60, 48);
-/// What was blocked from memory.
+/// The colour of checks that were blocked from memory.
 pub const ROSE: RGBColor = RGBColor(228, 148, 139);
 
-/// What was allowed.
+/// Checks that were allowed.
 pub const ALLOWED: Mark = Mark { color: GREEN, pattern: Pattern::Solid };
-/// What was allowed with a warning.
+/// Checks that were allowed with a warning.
 pub const SOFT: Mark = Mark { color: AMBER, pattern: Pattern::Lying };
-/// What would have been blocked.
+/// Checks that would have been blocked.
 pub const SHADOWED: Mark = Mark { color: VIOLET, pattern: Pattern::Dotted };
-/// What was not checked.
+/// Calls that were not checked.
 pub const UNCHECKED: Mark = Mark { color: BLUE, pattern: Pattern::Standing };
-/// What was blocked.
+/// Checks that were blocked.
 pub const BLOCKED: Mark = Mark { color: RED, pattern: Pattern::Slanted };
-/// What was blocked from memory.
+/// Checks that were blocked from memory.
 pub const COALESCED: Mark = Mark { color: ROSE, pattern: Pattern::Tinted };
 
 /// The colours of the dark page in place of those.
@@ -66,9 +66,9 @@ const DARK: [(RGBColor, &str); 8] = [
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page in the making. Whatever text it is given is shown as that text, and is never markup.
+/// A page in the making. Any text that it is given is shown as that text, and is never markup.
 ///
-/// What a reader must know first stands above: the title, what it is about, who made it of what, and from three headings on
+/// The facts that a reader needs first stand above: the title, what it is about, who made it of what, and from three headings on
 /// a table of contents.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -92,19 +92,19 @@ impl Page {
         }
     }
 
-    /// Who made it, when and of what, below the title.
+    /// A line below the title: the maker, the time and the source.
     pub fn imprint(&mut self, text: &str) {
         self.imprint = format!("<p class=\"imprint\">{}</p>\n", words(text));
     }
 
-    /// What a part of it is about, in the table of contents too.
+    /// The heading of a part, which the table of contents has too.
     pub fn heading(&mut self, text: &str) {
         let id = format!("part-{}", self.headings.len() + 1);
         self.html += &format!("<h2 id=\"{id}\">{}</h2>\n", words(text));
         self.headings.push((id, text.to_owned()));
     }
 
-    /// What a piece of a part is about, with an id that cells and bars lead to; empty for none.
+    /// The heading of a piece of a part, with an id that cells and bars lead to; empty for none.
     pub fn subheading(&mut self, id: &str, text: &str) {
         self.html += &format!("<h3{}>{}</h3>\n", attribute("id", id), words(text));
     }
@@ -205,7 +205,7 @@ impl Page {
         );
     }
 
-    /// What is put in by `inside` is folded away until it is asked for, or a link leads into it.
+    /// Folds the content that `inside` puts in, until a reader asks for it or a link leads into it.
     pub fn folded(&mut self, summary: &str, inside: impl FnOnce(&mut Self)) {
         self.html += &format!("<details><summary>{}</summary>\n", words(summary));
         inside(self);
@@ -252,22 +252,22 @@ impl Page {
 pub struct Figure<'f> {
     /// The number.
     pub number: String,
-    /// What it counts.
+    /// The thing that it counts.
     pub label: &'f str,
-    /// How it was before; empty where that is not known.
+    /// The same before; empty where that is not known.
     pub before: String,
 }
 
 /// A cell of a table. A text is one that leads nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// What stands in it.
+    /// Its text.
     pub text: String,
     /// Its own id, that others lead to; empty for none.
     pub id: String,
     /// The place in the page that it leads to, by its id; empty for none.
     pub to: String,
-    /// What stands beside the text, less loud.
+    /// A second text beside the first one, less loud.
     pub beside: String,
 }
 

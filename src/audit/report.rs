@@ -1,4 +1,4 @@
-//! What a ledger says about a time: volumes, who was blocked most, who acted, what was changed.
+//! A report of a ledger on a time: volumes, who was blocked most, who acted, what was changed.
 
 mod changes;
 #[cfg(feature = "pages")]
@@ -31,11 +31,11 @@ pub use values::{
     Timeline, Top, Undone, Volume, ZoneReport,
 };
 
-/// What is reported on when no beginning is given.
+/// The length of the time where no beginning is given.
 const DAYS: TimeDelta = TimeDelta::days(30);
 
 impl Auditor {
-    /// What the ledger says about a time, and how it compares with as long a time before.
+    /// Reports on a time, and compares it with as long a time before.
     ///
     /// Each row of both is read once, in pages of 2,000 by the index of the zone's rows. A page is a statement and a
     /// transaction of its own that locks nothing, with the deadline and the retries of any call; the next one goes on from

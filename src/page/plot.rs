@@ -10,7 +10,7 @@ use plotters::style::RGBColor;
 use super::text::escape;
 use super::{FAINT, GRID, hex};
 
-/// How a series looks: a colour, and a pattern by which it is known without colour too.
+/// The look of a series: a colour, and a pattern by which it is known without colour too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Its colour on the light page.
@@ -19,7 +19,7 @@ pub struct Mark {
     pub pattern: Pattern,
 }
 
-/// What a bar is filled with, and how a line is broken.
+/// The filling of a bar, and the dashes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Filled; an unbroken line.
@@ -54,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// What is drawn over a tint of the colour, in a tile, and how the tile is turned.
+    /// The path that is drawn over a tint of the colour, in a tile, and the turn of the tile.
     fn tile(self) -> (&'static str, &'static str) {
         match self {
             Self::Solid => ("M0 0h6v6h-6z", ""),
@@ -116,11 +116,11 @@ pub struct Bar {
     pub at: (f64, f64),
     /// Of each part its series and how high it is, from the bottom up.
     pub parts: Vec<(usize, f64)>,
-    /// What it says in words: the browser shows it over the bar.
+    /// The same in words: the browser shows it over the bar.
     pub title: String,
     /// The place in the page that it leads to, by its id.
     pub to: Option<String>,
-    /// What is written above it; empty for nothing.
+    /// A text above it; empty for nothing.
     pub value: String,
 }
 
@@ -176,7 +176,7 @@ impl Plot {
         plot
     }
 
-    /// How values beside the axis are written. Where nothing is said they are whole numbers.
+    /// Writes the values beside the axis in this way. Where nothing is said they are whole numbers.
     pub fn unit(mut self, unit: fn(f64) -> String) -> Self {
         self.unit = unit;
         self.steps(round_step(self.most));
@@ -366,7 +366,7 @@ mod tests {
                 plot.step
             );
         }
-        // What is counted has no halves.
+        // Counted things have no halves.
         let few = Plot::new("", 100, 2.0);
         assert_eq!((few.top, few.step), (2.0, 1.0));
         assert_eq!(Plot::new("", 100, f64::NAN).top, 1.0);

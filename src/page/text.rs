@@ -18,7 +18,7 @@ fn is_unseen(c: char) -> bool {
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Who did it, as was said, and as whom the session was logged in.
+/// The person who did it, as was said, and the name by which the session was logged in.
 pub fn by(said: &str, login: Option<&str>) -> String {
     let login = login.map(|login| format!(" (login {})", plain(login))).unwrap_or_default();
     format!("{}{login}", plain(said))

@@ -1,4 +1,4 @@
-//! What changed from one version of a zone to the next.
+//! The changes from one version of a zone to the next.
 
 use serde_json::{Map, Value};
 

@@ -20,7 +20,7 @@ const DAY_US: i64 = 86_400_000_000;
 /// A part of a bar: its name, how it looks, and its checks.
 type Part = (&'static str, Mark, fn(&Counts) -> u64);
 
-/// What a bar is made of, from the bottom up. Each check is in one part.
+/// The parts of a bar, from the bottom up. Each check is in one part.
 const PARTS: [Part; 6] = [
     ("allowed", ALLOWED, |c| c.allowed.saturating_sub(c.soft + c.shadowed + c.unchecked)),
     ("soft", SOFT, |c| c.soft),
@@ -30,7 +30,7 @@ const PARTS: [Part; 6] = [
     ("blocked from memory", COALESCED, |c| c.coalesced.min(c.blocked)),
 ];
 
-/// What was decided in a slice of the time.
+/// The checks of a slice of the time.
 pub(super) struct Slice {
     pub starts_at: DateTime<Utc>,
     pub counts: Counts,
@@ -72,7 +72,7 @@ impl<'r> Slices<'r> {
         from > self.report.since || to < self.report.until
     }
 
-    /// How long a slice is: `hour`, `10 minutes`.
+    /// The length of a slice: `hour`, `10 minutes`.
     pub fn each(&self) -> String {
         match self.report.timeline.slice_us {
             60_000_000 => "minute".to_owned(),

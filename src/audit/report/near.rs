@@ -13,7 +13,7 @@ pub(super) struct Near {
     pub limit: i64,
     pub at: DateTime<Utc>,
     pub txn: Uuid,
-    /// How many checks left that part of the limit.
+    /// The number of checks that left that part of the limit.
     pub checks: u64,
 }
 
@@ -31,7 +31,7 @@ impl Near {
 
 /// Keeps the nearest buckets: at least `room` of them, where there are so many, and never more than twice that.
 ///
-/// What is dropped is farther than all that is kept, and a dropped bucket that comes nearer is seen again then. So
+/// A bucket that is dropped is farther than all that are kept, and a dropped bucket that comes nearer is seen again then. So
 /// those that are kept are the right ones.
 pub(super) struct Nearest {
     room: usize,

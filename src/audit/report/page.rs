@@ -17,14 +17,14 @@ const CHARTS: usize = 6;
 /// Rows of the table of slices that are shown at once; more are folded away.
 const UNFOLDED: usize = 31;
 
-/// What a page of a report says besides the report itself: of what it was made, when and by whom, and why some of what it
+/// The facts of a page besides the report itself: of what it was made, when and by whom, and why some of what it
 /// names was decided so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Imprint {
     /// Where the database is, without users, passwords and options.
     pub database: String,
-    /// Who made the page.
+    /// The maker of the page, as was said.
     pub by: String,
     /// When.
     pub made_at: DateTime<Utc>,
@@ -50,7 +50,7 @@ impl Imprint {
                 Some((name, url)) if !name.contains(':') => (format!("{name} "), url),
                 _ => (String::new(), named),
             };
-            // What is no URL may be anything, a secret too.
+            // A text that is no URL may be anything, a secret too.
             Some(format!("{name}{}", Address::parse(url).ok()?))
         };
         // One without a name may be a file whose path has spaces.
@@ -68,7 +68,7 @@ impl Imprint {
 impl Report {
     /// The report as a page of HTML: one file with charts, without a network and without a script.
     ///
-    /// What it has in several places leads to each other: bars to their row, buckets to where they are named first, and
+    /// Things that it names in several places lead to each other: bars to their row, buckets to where they are named first, and
     /// transactions to their explanations, of those that the imprint has.
     pub fn page(&self, imprint: &Imprint) -> String {
         let zones = match self.zones.as_slice() {
@@ -118,7 +118,7 @@ impl Report {
         page.finish("A transaction is explained in full by: tallygate audit explain TXN")
     }
 
-    /// What the figures are compared with.
+    /// The time with which the figures are compared.
     fn compared_with(&self) -> String {
         match &self.before {
             Some(Before { since, until, first_at: Some(first_at), .. }) => {
@@ -172,10 +172,7 @@ impl Report {
         page.heading("Explanations");
         let named = self.transactions().len();
         page.paragraph(&if named > explanations.len() {
-            format!(
-                "Of the {named} transactions that are named above, {} are explained here.",
-                explanations.len()
-            )
+            format!("Explained are {} of the {named} transactions that are named above.", explanations.len())
         } else {
             "Each transaction that is named above.".to_owned()
         });

@@ -16,21 +16,21 @@ use crate::zone::show_duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Section {
-    /// What it is called.
+    /// Its heading.
     pub heading: &'static str,
-    /// What the numbers mean; empty where that is plain.
+    /// The meaning of the numbers; empty where that is plain.
     pub about: String,
     /// Its columns.
     pub columns: Vec<Column>,
     /// Of each row a cell for each column. Their texts are fit for a terminal and for a page; where they lead to, and what stands
     /// beside them, is for a page.
     pub rows: Vec<Vec<Cell>>,
-    /// What is said where there are no rows.
+    /// The text where there are no rows.
     pub none: &'static str,
 }
 
 impl Report {
-    /// What it says, as tables: for a page, a terminal or a letter.
+    /// The report as tables: for a page, a terminal or a letter.
     pub fn sections(&self) -> Vec<Section> {
         let mut keys = Keys::default();
         vec![
@@ -372,7 +372,7 @@ fn actions<'r>(acts: &'r Acts, keys: &mut Keys<'r>) -> Section {
     }
 }
 
-/// What is said of a list that is cut.
+/// The note on a list that is cut.
 fn newest(acts: &Acts) -> String {
     let shown = acts.newest.len() as u64;
     if acts.total > shown { format!(" The newest {shown} of {}.", count(acts.total)) } else { String::new() }
@@ -437,7 +437,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// How a number changed: `+12 %`.
+/// The change of a number: `+12 %`.
 pub(super) fn change(now: u64, before: u64) -> String {
     match (now, before) {
         _ if now == before => "as before".to_owned(),
@@ -466,7 +466,7 @@ impl Report {
         before.zones.iter().find(|before| before.zone == zone)
     }
 
-    /// What it comes to, with how it was before.
+    /// The figures of the whole, beside those of the time before.
     pub fn figures(&self) -> Vec<Figure<'static>> {
         let before = self.before.as_ref().filter(|before| before.first_at.is_some());
         let (now, was) = (total(&self.zones), before.map(|before| total(&before.zones)));

@@ -1,4 +1,4 @@
-//! What comes most often, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi: Efficient computation of
+//! The keys that come most often, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi: Efficient computation of
 //! frequent and top-k elements in data streams, 2005).
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ pub(super) struct Counter {
     pub key: Arc<str>,
     /// Never less than how often the key came.
     pub count: u64,
-    /// How much of that may be too much; 0 for an exact count.
+    /// The part of that which may be too much; 0 for an exact count.
     pub error: u64,
     /// When it came first and last, since it is counted.
     pub first_at: DateTime<Utc>,
@@ -126,7 +126,7 @@ mod tests {
                 prop_assert!(counter.count >= true_count && counter.count - counter.error <= true_count);
                 prop_assert!(counter.error <= total / room as u64);
             }
-            // What came more often than the promised error is there.
+            // A key that came more often than the promised error is there.
             for (key, count) in came {
                 let there = all.iter().any(|counter| *counter.key == *key);
                 prop_assert!(there || count <= total / room as u64);

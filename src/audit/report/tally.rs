@@ -1,4 +1,4 @@
-//! What the rows of one zone come to. Reads each row once, oldest first, in memory that does not grow with their number.
+//! The sums of the rows of one zone. Reads each row once, oldest first, in memory that does not grow with their number.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, VecDeque};
@@ -94,7 +94,7 @@ impl<'z> Tally<'z> {
         }
     }
 
-    /// What is no decision.
+    /// Notes a row that is no decision.
     fn record(&mut self, line: Line) {
         let newest = match line.kind {
             kind if kind.is_undo() => {

@@ -1,4 +1,4 @@
-//! What a report says, as plain values.
+//! A report, as plain values.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::entry::Kind;
 use crate::zone::Policy;
 
-/// What a [`Report`] is about.
+/// The question that a [`Report`] answers.
 ///
 /// ```
 /// use tallygate::audit::report::ReportOn;
@@ -27,7 +27,7 @@ pub struct ReportOn {
     pub since: Option<DateTime<Utc>>,
     /// Rows decided before this time; None for now.
     pub until: Option<DateTime<Utc>>,
-    /// How many buckets the lists name: 1 to 1,000.
+    /// The number of buckets that the lists name: 1 to 1,000.
     pub top: u32,
 }
 
@@ -53,13 +53,13 @@ impl ReportOn {
         Self { until: Some(until), ..self }
     }
 
-    /// How many buckets the lists name: 1 to 1,000.
+    /// The number of buckets that the lists name: 1 to 1,000.
     pub fn top(self, top: u32) -> Self {
         Self { top, ..self }
     }
 }
 
-/// What the ledger says about a time. Checks are counted by [`Entry::checks`](crate::ledger::Entry::checks), so that one row may
+/// The answer of the ledger about a time. Checks are counted by [`Entry::checks`](crate::ledger::Entry::checks), so that one row may
 /// stand for many.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -68,9 +68,9 @@ pub struct Report {
     pub since: DateTime<Utc>,
     /// Rows decided before this time.
     pub until: DateTime<Utc>,
-    /// How many rows were read.
+    /// The number of rows that were read.
     pub rows: u64,
-    /// How long a time each of the volumes is of: a minute for up to 3 hours, an hour for up to 14 days, else a day.
+    /// The length of time that each of the volumes is of: a minute for up to 3 hours, an hour for up to 14 days, else a day.
     pub grain: Grain,
     /// The zones in the order of their names.
     pub zones: Vec<ZoneReport>,
@@ -90,7 +90,7 @@ pub struct Report {
     pub near_limit: Top<NearBucket>,
     /// Bans that blocked checks led to.
     pub bans: Acts,
-    /// What people did: bans, the lifting of bans, overrides and their ends.
+    /// Actions of people: bans, the lifting of bans, overrides and their ends.
     pub actions: Acts,
     /// New versions of zones, oldest first.
     pub changes: Vec<PolicyChange>,
@@ -100,14 +100,14 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Timeline {
-    /// How long a slice is, in microseconds: 0.1, 1 or 10 seconds, a minute, 10 minutes, an hour, a day, a week, or a week doubled
+    /// The length of a slice, in microseconds: 0.1, 1 or 10 seconds, a minute, 10 minutes, an hour, a day, a week, or a week doubled
     /// as often as is needed. Weeks begin on Mondays.
     pub slice_us: i64,
     /// Over time, then by zone. Where no check was decided nothing is written.
     pub slices: Vec<Volume>,
 }
 
-/// What was before, to compare with.
+/// The time before, to compare with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Before {
@@ -175,17 +175,17 @@ pub struct ZoneReport {
     pub undone: BTreeMap<Kind, Undone>,
     /// Bans that blocked checks led to.
     pub bans: u64,
-    /// What people did.
+    /// Actions of people.
     pub actions: u64,
 }
 
-/// How charges ended.
+/// Charges that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Undone {
-    /// How many.
+    /// The number of them.
     pub rows: u64,
-    /// What was given back; of settlements, what they came to.
+    /// The cost that was given back; of settlements, what they came to.
     pub cost: i64,
 }
 
@@ -227,7 +227,7 @@ pub struct BlockedBucket {
     pub zone: String,
     /// The bucket's key.
     pub key: String,
-    /// How many checks were blocked: never less than there were.
+    /// The number of checks that were blocked: never less than there were.
     pub blocked: u64,
     /// By how much `blocked` may be too high: at most a 65,536th of the zone's blocked checks; 0 for an exact number.
     pub error: u64,
@@ -255,15 +255,15 @@ pub struct NearBucket {
     pub decided_at: DateTime<Utc>,
     /// The transaction of that.
     pub txn_id: Uuid,
-    /// How many checks left just as little, as far as they were remembered: all of them, unless the list is not exact.
+    /// The number of checks that left just as little, as far as they were remembered: all of them, unless the list is not exact.
     pub checks: u64,
 }
 
-/// What concerns buckets besides checks.
+/// Events of buckets besides checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Acts {
-    /// How many there were.
+    /// The number of them.
     pub total: u64,
     /// The newest 1,000 of them, newest first.
     pub newest: Vec<Act>,
@@ -287,7 +287,7 @@ pub struct Act {
     pub ends_at: Option<DateTime<Utc>>,
     /// Of overrides and their ends: the most that could be spent from then on.
     pub limit: Option<i64>,
-    /// Who did it, as was said.
+    /// The person who did it, as was said.
     pub actor: Option<String>,
     /// By which name the database knows the session that did it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
@@ -305,13 +305,13 @@ pub struct PolicyChange {
     pub version: i32,
     /// When it came into force.
     pub changed_at: DateTime<Utc>,
-    /// Who made it, as was said.
+    /// The person who made it, as was said.
     pub changed_by: String,
     /// By which name the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
     /// The policy of this version.
     pub policy: Policy,
-    /// What is not as it was before; empty for version 1.
+    /// The fields that are not as they were before; empty for version 1.
     pub fields: Vec<FieldChange>,
 }
 
@@ -321,9 +321,9 @@ pub struct PolicyChange {
 pub struct FieldChange {
     /// Its name.
     pub field: String,
-    /// What it was.
+    /// Its value before.
     pub from: Value,
-    /// What it is.
+    /// Its value now.
     pub to: Value,
 }
 
@@ -340,7 +340,7 @@ pub enum Grain {
 
 impl Grain {
     pub(super) fn for_time(time: TimeDelta) -> Self {
-        // Who asks for the last 3 hours says so a moment before they end.
+        // A caller who asks for the last 3 hours says so a moment before they end.
         match time {
             time if time < TimeDelta::hours(3) + TimeDelta::minutes(1) => Self::Minute,
             time if time < TimeDelta::days(14) + TimeDelta::hours(1) => Self::Hour,

@@ -131,7 +131,7 @@ fn a_page_says_who_made_it_of_what_and_explains_what_it_names() {
 
     let html = page(&["--explain", "1", "--by", "<b>auditor"]);
     assert!(html.contains("by &lt;b&gt;auditor with"), "{html}");
-    assert!(html.contains("Of the 3 transactions that are named above, 1 are explained here."), "{html}");
+    assert!(html.contains("Explained are 1 of the 3 transactions that are named above."), "{html}");
     assert_eq!(html.matches("<h3 id=\"txn-").count(), 1);
     assert_leads(&html);
     // The ids are there all the same.
@@ -154,7 +154,7 @@ fn the_time_before_stands_beside_a_report() {
     assert!(text.contains("  0 checks  -100 % from 8\n"), "{text}");
 }
 
-/// What a stranger typed changes neither how a page is read nor what a spreadsheet does.
+/// Text that a stranger typed changes neither the reading of a page nor the work of a spreadsheet.
 #[test]
 fn forged_keys_and_notes_harm_no_reader() {
     const FORGED: [&str; 6] = [

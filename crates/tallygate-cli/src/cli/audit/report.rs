@@ -43,16 +43,16 @@ pub struct Args {
     /// Decided before this time: a time, or how long ago, like 15m [default: now]
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<DateTime<Utc>>,
-    /// How many buckets to name, 1 to 1000
+    /// The number of buckets to name, 1 to 1000
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     top: u32,
     /// Write a page with charts into this file
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
-    /// How many of the transactions that the page names it explains
+    /// Explain so many of the transactions that the page names
     #[arg(long, value_name = "N", default_value = "20", requires = "html", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     explain: u32,
-    /// Who makes the page, which it says [default: $USER]
+    /// The maker of the page, which it names [default: $USER]
     #[arg(long, value_name = "NAME", requires = "html")]
     by: Option<String>,
     /// How to print

@@ -13,15 +13,12 @@ pub fn page(source: &str, told: &[Told], swept: Option<&str>) -> Result<String> 
     let facts = told.first().map(|first| span(&first.report)).unwrap_or_default();
     let mut page = Page::new(&format!("Back-test of {}", plain(source)), &facts);
     if let Some(name) = swept {
-        let lines = plot::lines(told);
-        let legend: Vec<_> = lines.iter().map(|line| (line.color, line.name)).collect();
-        page.chart(&format!("Blocked share by {name}"), &plot::sweep(&lines)?, &legend);
+        page.plot(&plot::sweep(name, &plot::lines(told)));
     }
     policies(&mut page, told);
     for one in told.iter().filter(|one| one.value.is_none() && one.report.events > 0) {
         page.heading(&plain(&one.name));
-        let legend = [(plot::ALLOWED, "allowed"), (plot::BLOCKED, "blocked")];
-        page.chart(&plot::per_slice(&one.report), &plot::timeline(&one.report)?, &legend);
+        page.plot(&plot::timeline(&one.report));
         keys(&mut page, one);
     }
     let version = env!("CARGO_PKG_VERSION");

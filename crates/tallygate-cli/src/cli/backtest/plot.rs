@@ -7,17 +7,21 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tallygate::backtest::BacktestReport;
 
-use super::told::{Told, percent};
+use super::told::{Told, percent, share};
 use crate::cli::{Failure, Result, duration};
-use tallygate::page::{AMBER, BLUE, FAINT, GREEN, GRID, RED, VIOLET};
+use tallygate::page::{
+    ALLOWED, AMBER, BLOCKED, BLUE, Bar, FAINT, GRID, Mark, Pattern, Plot, RED, VIOLET, second,
+};
 
-pub const ALLOWED: RGBColor = GREEN;
-pub const BLOCKED: RGBColor = RED;
 /// Lines of a sweep, one a policy; from there on they repeat.
-const LINES: [RGBColor; 4] = [RED, BLUE, AMBER, VIOLET];
+const LINES: [Mark; 4] = [
+    Mark { color: RED, pattern: Pattern::Solid },
+    Mark { color: BLUE, pattern: Pattern::Slanted },
+    Mark { color: AMBER, pattern: Pattern::Dotted },
+    Mark { color: VIOLET, pattern: Pattern::Standing },
+];
 
-const WIDTH: u32 = 1000;
-const SIZE: (u32, u32) = (WIDTH, 260);
+const HEIGHT_PX: u32 = 200;
 const LEFT: i32 = 62;
 const RIGHT: i32 = 20;
 const TOP: i32 = 10;
@@ -29,84 +33,84 @@ pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Chart<'c, 'a> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 pub type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// What a bar of the timeline counts.
+/// The title of the timeline.
 pub fn per_slice(report: &BacktestReport) -> String {
     format!("Events per {}", duration::show(report.slice_us))
 }
 
 /// Allowed and blocked over time: a bar a slice, the blocked ones on top.
-pub fn timeline(report: &BacktestReport) -> Result<String> {
-    svg(SIZE, |root| {
-        let step_s = report.slice_us as f64 / 1e6;
-        let bars: Vec<_> = report
-            .timeline
-            .iter()
-            .filter_map(|slice| Some((seconds(slice.from?), slice.allowed as f64, slice.blocked as f64)))
-            .collect();
-        let (Some(first), Some(last)) = (bars.first(), bars.last()) else { return Ok(()) };
-        let (start_s, end_s) = (first.0, last.0 + step_s);
-        let top = bars.iter().map(|(_, allowed, blocked)| allowed + blocked).fold(1.0, f64::max);
-        let mut chart = axes(root, start_s..end_s, top, |count| format!("{count}"))?;
-        // A hair between bars, where they are wide enough for it.
-        let gap_s =
-            (end_s - start_s) / f64::from(WIDTH) * if (end_s - start_s) / step_s > 100.0 { 0.0 } else { 0.5 };
-        let bar = |at_s: f64, from: f64, to: f64, color: RGBColor| {
-            Rectangle::new([(at_s + gap_s, from), (at_s + step_s - gap_s, to)], color.filled())
-        };
-        let filled = |from: f64, to: f64| to > from;
-        chart.draw_series(
-            bars.iter()
-                .filter(|bar| filled(0.0, bar.1))
-                .map(|&(at_s, allowed, _)| bar(at_s, 0.0, allowed, ALLOWED)),
-        )?;
-        chart.draw_series(
-            bars.iter()
-                .filter(|bar| filled(0.0, bar.2))
-                .map(|&(at_s, allowed, blocked)| bar(at_s, allowed, allowed + blocked, BLOCKED)),
-        )?;
-        times(root, &chart, start_s, end_s)
-    })
+pub fn timeline(report: &BacktestReport) -> Plot {
+    let slices = || {
+        let slices = report.timeline.iter();
+        slices.filter_map(|slice| Some((slice.from?, slice.allowed, slice.blocked)))
+    };
+    let most = slices().map(|(_, allowed, blocked)| allowed + blocked).max().unwrap_or(0);
+    let mut plot = Plot::new(&per_slice(report), HEIGHT_PX, most as f64);
+    let step_s = report.slice_us as f64 / 1e6;
+    let (Some((first, ..)), Some((last, ..))) = (slices().next(), slices().last()) else { return plot };
+    let (start_s, end_s) = (seconds(first), seconds(last) + step_s);
+    let part = |at_s: f64| (at_s - start_s) / (end_s - start_s);
+    // A hair between bars, where they are wide enough for it.
+    let gap = if (end_s - start_s) / step_s > 100.0 { 0.0 } else { part(start_s + step_s) * 0.1 };
+    let series = (plot.series("allowed", ALLOWED), plot.series("blocked", BLOCKED));
+    for (at, allowed, blocked) in slices().filter(|(_, allowed, blocked)| allowed + blocked > 0) {
+        let (from, to) = (part(seconds(at)), part(seconds(at) + step_s));
+        plot.bar(Bar {
+            at: (from + gap, to - gap),
+            parts: vec![(series.0, allowed as f64), (series.1, blocked as f64)],
+            title: format!("{}: {allowed} allowed, {blocked} blocked", second(at)),
+            ..Bar::default()
+        });
+    }
+    times(start_s, end_s).iter().for_each(|(at_s, label)| plot.below(part(*at_s), label));
+    plot
 }
 
 /// A line of a sweep: a policy's other terms, and what was found with each value.
 pub struct Line<'t> {
-    pub name: &'t str,
-    pub color: RGBColor,
+    name: &'t str,
+    mark: Mark,
     found: &'t [Told],
 }
 
-/// The lines of a sweep. What is of one line stands together.
+/// The lines of a sweep. Values of one line stand together.
 pub fn lines(told: &[Told]) -> Vec<Line<'_>> {
     told.chunk_by(|a, b| a.series == b.series)
         .zip(LINES.into_iter().cycle())
-        .map(|(found, color)| Line { name: &found[0].series, color, found })
+        .map(|(found, mark)| Line { name: &found[0].series, mark, found })
         .collect()
 }
 
 /// The blocked share over the values that were swept.
-pub fn sweep(lines: &[Line<'_>]) -> Result<String> {
-    let values: Vec<&str> = lines
-        .first()
-        .map_or(&[][..], |line| line.found)
-        .iter()
-        .filter_map(|one| one.value.as_deref())
-        .collect();
-    svg(SIZE, |root| {
-        let top =
-            lines.iter().flat_map(|line| line.found).map(|one| percent(&one.report)).fold(1.0, f64::max);
-        let end = values.len().max(2) as f64 - 0.5;
-        let mut chart = axes(root, -0.5..end, top, |share| format!("{share} %"))?;
-        for Line { color, found, .. } in lines {
-            let points = || found.iter().enumerate().map(|(n, one)| (n as f64, percent(&one.report)));
-            chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
-            chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
-        }
-        let every = values.len().div_ceil(20).max(1);
-        for (n, value) in values.iter().enumerate().step_by(every) {
-            label_below(root, &chart, n as f64, value)?;
-        }
-        Ok(())
-    })
+pub fn sweep(name: &str, lines: &[Line<'_>]) -> Plot {
+    let shares = lines.iter().flat_map(|line| line.found).map(|one| percent(&one.report));
+    let unit = |share: f64| format!("{} %", (share * 10.0).round() / 10.0);
+    let title = format!("Blocked share by {name}");
+    let mut plot = Plot::new(&title, HEIGHT_PX, shares.fold(0.0, f64::max)).unit(unit);
+    let values: Vec<_> =
+        lines.first().map_or(&[][..], |line| line.found).iter().map(|one| one.value.as_deref()).collect();
+    let place = |n: usize| (n as f64 + 0.5) / values.len().max(1) as f64;
+    for line in lines {
+        let series = plot.series(line.name, line.mark);
+        let points: Vec<_> =
+            line.found.iter().enumerate().map(|(n, one)| (place(n), percent(&one.report))).collect();
+        let title = |one: &Told| {
+            let value = one.value.as_deref().unwrap_or_default();
+            format!(
+                "{}, {name} {value}: {} of {} blocked, {}",
+                line.name,
+                one.report.blocked,
+                one.report.events,
+                share(&one.report)
+            )
+        };
+        plot.line(series, &points, &line.found.iter().map(title).collect::<Vec<_>>());
+    }
+    let every = values.len().div_ceil(12).max(1);
+    for (n, value) in values.iter().enumerate().step_by(every) {
+        plot.below(place(n), value.unwrap_or_default());
+    }
+    plot
 }
 
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
@@ -154,8 +158,8 @@ fn round_step(top: f64) -> f64 {
     step
 }
 
-/// Times below the axis, at round ones.
-fn times(root: &Area<'_>, chart: &Chart<'_, '_>, start_s: f64, end_s: f64) -> Drawn {
+/// Round times, in seconds, with their labels.
+fn times(start_s: f64, end_s: f64) -> Vec<(f64, String)> {
     const STEPS_S: [i64; 24] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400,
         172_800, 604_800, 1_209_600, 2_592_000, 7_776_000, 31_536_000,
@@ -164,28 +168,29 @@ fn times(root: &Area<'_>, chart: &Chart<'_, '_>, start_s: f64, end_s: f64) -> Dr
     let fits = |step_s: &&i64| span_s / (**step_s as f64) <= LABELS_MAX as f64;
     let Some(&step_s) = STEPS_S.iter().find(fits) else {
         // More than years: the ends are enough.
-        label_below(root, chart, start_s, &date(start_s, "%Y"))?;
-        return label_below(root, chart, end_s, &date(end_s, "%Y"));
+        return [start_s, end_s].map(|at_s| (at_s, date(at_s, "%Y"))).into();
     };
     let form = match step_s {
         ..60 => "%H:%M:%S",
         60..86_400 => "%H:%M",
-        _ => "%Y-%m-%d",
+        _ => "%-d %b",
     };
     let first = (start_s as i64).div_euclid(step_s) + 1;
     let ticks = (first..).map(|n| (n * step_s) as f64).take_while(|&at_s| at_s <= end_s);
-    let mut day = String::new();
-    for at_s in ticks {
-        // The day is told where it changes.
-        let today = date(at_s, "%m-%d");
+    let mut before = String::new();
+    let label = |at_s: f64| {
+        // The day, or the year, is told where it changes.
+        let around = date(at_s, if step_s < 86_400 { "%-d %b" } else { "%Y" });
         let text = date(at_s, form);
-        let text = if step_s < 86_400 && today != day { format!("{today} {text}") } else { text };
-        day = today;
-        let (x, y) = chart.backend_coord(&(at_s, 0.0));
-        root.draw(&PathElement::new([(x, y), (x, y + 4)], FAINT))?;
-        label_below(root, chart, at_s, &text)?;
-    }
-    Ok(())
+        let label = match (around == before, step_s < 86_400) {
+            (true, _) => text,
+            (false, true) => format!("{around} {text}"),
+            (false, false) => format!("{text} {around}"),
+        };
+        before = around;
+        (at_s, label)
+    };
+    ticks.map(label).collect()
 }
 
 pub fn label_below(root: &Area<'_>, chart: &Chart<'_, '_>, at: f64, text: &str) -> Drawn {
