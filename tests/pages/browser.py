@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 
-# What a page is looked at as: its width and height in pixels, and what the browser says of itself.
+# The looks of a page: its width and height in pixels, and the media that the browser says it is.
 LOOKS = {
     "light": (1280, 900, {"media": "screen", "scheme": "light"}),
     "dark": (1280, 900, {"media": "screen", "scheme": "dark"}),

@@ -1,4 +1,4 @@
-// What is wrong with the page as it is shown now: a list of [kind of fault, where].
+// The faults of the page as it is shown now: a list of [kind of fault, where].
 (() => {
     const LONGEST = 24; // a word of more characters may be broken
     const SMALLEST_PX = 9;
