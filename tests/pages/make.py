@@ -124,6 +124,7 @@ def pages(folder):
     few.run("audit", "report", "--html", "report-sparse.html")
     demo = Ledger(folder, "demo")
     demo.run("demo", "--database", demo.url)
+    demo.at += datetime.timedelta(minutes=1)
     demo.run("audit", "report", "--html", "report-demo.html")
     empty = Ledger(folder, "empty")
     empty.run("migrate")
