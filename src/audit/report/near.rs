@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-/// Where a bucket was nearest to its limit.
+/// The moment at which a bucket was nearest to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Near {
     pub remaining: i64,

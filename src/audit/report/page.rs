@@ -22,17 +22,17 @@ const UNFOLDED: usize = 31;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Imprint {
-    /// Where the database is, without users, passwords and options.
+    /// The place of the database, without users, passwords and options.
     pub database: String,
     /// The maker of the page, as was said.
     pub by: String,
-    /// When.
+    /// The moment at which it was made.
     pub made_at: DateTime<Utc>,
     /// Explanations of transactions that the report names, see [`Report::transactions`].
     pub explanations: Vec<Explanation>,
 }
 
-/// Why a transaction was decided as it was.
+/// The reasons of a decision, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The transaction.

@@ -29,7 +29,7 @@ pub(super) struct Tally<'z> {
     grain: Grain,
     top: usize,
     rows: u64,
-    /// When the first of them was decided.
+    /// The time at which the first of them was decided.
     first_at: Option<DateTime<Utc>>,
     counts: Counts,
     reasons: BTreeMap<&'static str, u64>,

@@ -115,7 +115,7 @@ pub struct Before {
     pub since: DateTime<Utc>,
     /// Rows decided before this time, which is when the report begins.
     pub until: DateTime<Utc>,
-    /// When the first of its rows was decided; None where there are none. Where the ledger began within this time, it is no
+    /// The time at which the first of its rows was decided; None where there are none. Where the ledger began within this time, it is no
     /// measure for what came later.
     pub first_at: Option<DateTime<Utc>>,
     /// The zones in the order of their names.
@@ -193,7 +193,7 @@ pub struct Undone {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Volume {
-    /// When that begins.
+    /// The beginning of that.
     pub starts_at: DateTime<Utc>,
     /// The zone's name.
     pub zone: String,
@@ -231,9 +231,9 @@ pub struct BlockedBucket {
     pub blocked: u64,
     /// By how much `blocked` may be too high: at most a 65,536th of the zone's blocked checks; 0 for an exact number.
     pub error: u64,
-    /// When the first of them was blocked; with an `error`, the first that was counted one by one.
+    /// The time at which the first of them was blocked; with an `error`, the first that was counted one by one.
     pub first_at: DateTime<Utc>,
-    /// When the last one was.
+    /// The time at which the last one was.
     pub last_at: DateTime<Utc>,
     /// The transaction of the last one.
     pub last_txn: Uuid,
@@ -251,7 +251,7 @@ pub struct NearBucket {
     pub remaining: i64,
     /// The limit.
     pub limit: i64,
-    /// When that was so, the last time.
+    /// The last time that was so.
     pub decided_at: DateTime<Utc>,
     /// The transaction of that.
     pub txn_id: Uuid,
@@ -283,15 +283,15 @@ pub struct Act {
     pub key: String,
     /// `ban`, `unban`, `override` or `override_end`.
     pub kind: Kind,
-    /// When it ends by itself.
+    /// The time at which it ends by itself.
     pub ends_at: Option<DateTime<Utc>>,
     /// Of overrides and their ends: the most that could be spent from then on.
     pub limit: Option<i64>,
     /// The person who did it, as was said.
     pub actor: Option<String>,
-    /// By which name the database knows the session that did it, see [`Entry::login`](crate::ledger::Entry::login).
+    /// The name by which the database knows the session that did it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
-    /// Why.
+    /// The reason, as was said.
     pub note: Option<String>,
 }
 
@@ -303,11 +303,11 @@ pub struct PolicyChange {
     pub zone: String,
     /// The new version; 1 when the zone was made.
     pub version: i32,
-    /// When it came into force.
+    /// The time at which it came into force.
     pub changed_at: DateTime<Utc>,
     /// The person who made it, as was said.
     pub changed_by: String,
-    /// By which name the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
+    /// The name by which the database knows the session that made it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
     /// The policy of this version.
     pub policy: Policy,
