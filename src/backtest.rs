@@ -3,17 +3,20 @@
 //! Pure, like the core that it decides with: no clock, no database. Of each bucket's ledger it keeps what can still be
 //! asked about and forgets the rest, so a year of traffic needs no more memory than a window of it.
 
+mod difference;
+mod outcomes;
 mod recent;
+mod report;
 mod simulation;
+mod suggest;
 mod tenants;
 mod timeline;
 mod traffic;
 mod workers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use crate::check::validate_bytes;
 use crate::decide::{self, Ask, Bucket, Charge, Event, Head, Need, Outcome, Undo, Version, decide, happen};
@@ -23,7 +26,11 @@ use crate::zone::{Algorithm, Family, Policy, UNITS_MAX};
 use recent::Recent;
 use timeline::Timeline;
 
+pub use difference::{Changed, ChangedKey, Difference};
+pub use outcomes::Outcomes;
+pub use report::{BacktestReport, BlockedKey, Reserved, TimeSlice};
 pub use simulation::{Got, Point, Simulation, simulate};
+pub use suggest::{Grid, front};
 pub use traffic::{Request, Shape, Traffic};
 
 /// The years 1000 to 9999, which every database can store.
@@ -56,8 +63,13 @@ const TIMES_US: std::ops::RangeInclusive<i64> = -30_610_224_000_000_000..=253_40
 /// # Ok::<(), tallygate::Error>(())
 /// ```
 pub struct Backtest {
-    version: [Version; 1],
+    /// The last of the versions.
+    policy: Policy,
+    /// In order; mostly one.
+    versions: Vec<Version>,
     buckets: HashMap<Box<str>, Tested>,
+    /// Those of which nothing was counted yet.
+    uncounted: HashMap<Box<str>, Tested>,
     timeline: Timeline,
     /// How many checks there were for each reason, in the order of [`Reason::ALL`].
     reasons: [u64; Reason::ALL.len()],
@@ -81,94 +93,52 @@ struct Tested {
     span_us: Option<(i64, i64)>,
 }
 
-/// What a [`Backtest`] found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(not(feature = "testing"), non_exhaustive)]
-pub struct BacktestReport {
-    /// The policy that decided.
-    pub policy: Policy,
-    /// How many checks there were: `allowed` and `blocked` together.
-    pub events: u64,
-    /// How many would have passed.
-    pub allowed: u64,
-    /// How many would have been blocked.
-    pub blocked: u64,
-    /// What those that would have passed asked for, in the zone's unit; at most 2^63 - 1.
-    pub allowed_cost: i64,
-    /// What those that would have been blocked asked for.
-    pub blocked_cost: i64,
-    /// How many there were for each [`Reason`], by its name.
-    pub reasons: BTreeMap<&'static str, u64>,
-    /// How many bans would have begun.
-    pub bans: u64,
-    /// Different keys.
-    pub keys: u64,
-    /// Keys of which something would have been blocked.
-    pub blocked_keys: u64,
-    /// Checks that came with an earlier time than the one before them of the same key. They were decided at that one's
-    /// time, as a database does: time never goes back within a bucket.
-    pub late: u64,
-    /// How far reservations that would have passed were off; None where nothing was reserved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserved: Option<Reserved>,
-    /// The earliest time of a check; None without any.
-    pub first_at: Option<DateTime<Utc>>,
-    /// The latest time of a check.
-    pub last_at: Option<DateTime<Utc>>,
-    /// The keys that would have been blocked most often, most first, then in the order of their bytes.
-    pub top_blocked: Vec<BlockedKey>,
-    /// How long a slice of `timeline` is.
-    pub slice_us: i64,
-    /// What became of the checks over time, in at most 400 slices; those without a check are left out.
-    pub timeline: Vec<TimeSlice>,
-}
-
-/// How far reservations were off what they came to, in units that add up; at most 2^63 - 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(not(feature = "testing"), non_exhaustive)]
-pub struct Reserved {
-    /// What was reserved and not needed.
-    pub over: i64,
-    /// What was needed and not reserved: it was charged without asking for room.
-    pub under: i64,
-}
-
-/// A key that would have been blocked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(not(feature = "testing"), non_exhaustive)]
-pub struct BlockedKey {
-    /// The key.
-    pub key: String,
-    /// How often.
-    pub blocked: u64,
-    /// When first.
-    pub first_at: Option<DateTime<Utc>>,
-    /// When last.
-    pub last_at: Option<DateTime<Utc>>,
-}
-
-/// What became of the checks of a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(not(feature = "testing"), non_exhaustive)]
-pub struct TimeSlice {
-    /// When it begins.
-    pub from: Option<DateTime<Utc>>,
-    /// How many would have passed.
-    pub allowed: u64,
-    /// How many would have been blocked.
-    pub blocked: u64,
-}
-
 impl Backtest {
     /// A test of this policy, with no traffic yet.
     ///
     /// # Errors
     /// Invalid: what [`Policy::validate`] refuses.
     pub fn new(policy: Policy) -> Result<Self> {
-        policy.validate()?;
+        Self::of_versions(vec![Version { version: 1, policy, changed_us: i64::MIN }])
+    }
+
+    /// A test of the policies that a zone had, each from the time on at which it came into force, and of the first before that
+    /// too. A change does to buckets in use what the zone's [`RunningBuckets`](crate::policy::RunningBuckets) said.
+    ///
+    /// # Errors
+    /// Invalid: there is none, they are not in the order of their numbers and times, or what [`Policy::validate`] refuses.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tallygate::backtest::Backtest;
+    /// use tallygate::decide::{Ask, Version};
+    /// use tallygate::Policy;
+    ///
+    /// let of = |version, rate, second: i64| -> tallygate::Result<Version> {
+    ///     let policy = Policy::sliding_log(rate, Duration::from_secs(60))?;
+    ///     Ok(Version { version, policy, changed_us: second * 1_000_000 })
+    /// };
+    /// let mut test = Backtest::of_versions(vec![of(1, 1, 0)?, of(2, 3, 30)?])?;
+    /// for second in [0, 10, 20, 30, 40, 50] {
+    ///     test.check("user:42", &Ask { cost: 1, ..Ask::default() }, second * 1_000_000)?;
+    /// }
+    /// let report = test.report(10);
+    /// assert_eq!((report.allowed, report.blocked), (3, 3));
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    pub fn of_versions(versions: Vec<Version>) -> Result<Self> {
+        let Some(last) = versions.last() else {
+            return Err(Error::invalid("no policy was given to decide by"));
+        };
+        if !versions.is_sorted_by(|a, b| a.version < b.version && a.changed_us <= b.changed_us) {
+            return Err(Error::invalid("the versions of a policy are not in their order; sort them"));
+        }
+        versions.iter().try_for_each(|version| version.policy.validate())?;
         Ok(Self {
-            version: [Version { version: 1, policy, changed_us: i64::MIN }],
+            policy: last.policy,
+            versions,
             buckets: HashMap::new(),
+            uncounted: HashMap::new(),
             timeline: Timeline::default(),
             reasons: [0; Reason::ALL.len()],
             allowed_cost: 0,
@@ -178,6 +148,55 @@ impl Backtest {
             reserved: None,
             span_us: None,
         })
+    }
+
+    /// Counts from here on: what was played stays in the buckets, where windows still ask about it, and is told nowhere.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tallygate::{Policy, backtest::Backtest, decide::Ask};
+    /// let mut test = Backtest::new(Policy::sliding_log(2, Duration::from_secs(60))?)?;
+    /// let login = Ask { cost: 1, ..Ask::default() };
+    /// test.check("203.0.113.7", &login, 0)?;
+    /// test.count_from_here();
+    /// for second in [10, 20] {
+    ///     test.check("203.0.113.7", &login, second * 1_000_000)?;
+    /// }
+    /// assert_eq!((test.report(0).events, test.report(0).blocked), (2, 1));
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    pub fn count_from_here(&mut self) {
+        self.uncounted.extend(self.buckets.drain());
+        for tested in self.uncounted.values_mut() {
+            (tested.blocked, tested.span_us) = (0, None);
+        }
+        self.timeline = Timeline::default();
+        self.reasons = [0; Reason::ALL.len()];
+        (self.allowed_cost, self.blocked_cost, self.bans, self.late) = (0, 0, 0, 0);
+        (self.reserved, self.span_us) = (None, None);
+    }
+
+    /// How long before a check, in microseconds, the policy asks what was: its window and the one before it, or how long an
+    /// empty level takes to be full, and the time in which blocked checks add up to the longest ban. What is decided from then
+    /// on hardly depends on what was before: a bucket of which nothing is known is taken for one that was not in use.
+    pub fn looks_back_us(&self) -> i64 {
+        let back_us = |version: &Version| {
+            let policy = &version.policy;
+            let full_us = i128::from(policy.limit()) * i128::from(policy.window_us())
+                / i128::from(policy.rate().max(1));
+            let window_us = match policy.algorithm().family() {
+                Family::Level => i64::try_from(full_us).unwrap_or(i64::MAX),
+                Family::Window | Family::Held => policy.window_us().saturating_mul(2),
+            };
+            let ban_us = policy.ban().map_or(0, |rule| rule.within_us.saturating_add(rule.longest_us));
+            window_us.saturating_add(ban_us)
+        };
+        self.versions.iter().map(back_us).max().unwrap_or(0)
+    }
+
+    /// How many checks of a key would have been blocked so far.
+    pub fn blocked(&self, key: &str) -> u64 {
+        self.buckets.get(key).map_or(0, |tested| tested.blocked)
     }
 
     /// Decides the next check of `key`, at a time in microseconds since 1970 in UTC.
@@ -223,7 +242,7 @@ impl Backtest {
         shape: Option<&str>,
         at_us: i64,
     ) -> Result<Outcome> {
-        let algorithm = self.version[0].policy.algorithm();
+        let algorithm = self.policy.algorithm();
         if algorithm.family() == Family::Held {
             return Err(Error::invalid(format!("nothing can be reserved in a zone of {algorithm}")));
         }
@@ -240,21 +259,27 @@ impl Backtest {
         reserving: Option<(i64, Option<&str>)>,
         at_us: i64,
     ) -> Result<Outcome> {
-        let policy = &self.version[0].policy;
-        let ask = &Ask { member: ask.member.filter(|_| policy.algorithm() == Algorithm::Distinct), ..*ask };
         validate(ask, at_us)?;
         let mut new = None;
         let tested = match self.buckets.get_mut(key) {
             Some(tested) => tested,
-            None => {
-                validate_bytes("bucket key", "key", key)?;
-                new.insert(Tested::default())
-            }
+            None => match self.uncounted.get_mut(key) {
+                Some(tested) => tested,
+                None => {
+                    validate_bytes("bucket key", "key", key)?;
+                    new.insert(Tested::default())
+                }
+            },
         };
         let recent = &mut tested.recent;
         let late = recent.head.seq > 0 && at_us < recent.head.last_us;
-        recent.advance(policy, at_us);
-        let bucket = Bucket { versions: &self.version, head: &recent.head, holds: &recent.holds };
+        let versions = in_force(&self.versions, &recent.head, at_us);
+        let policy = versions.last().map(|version| &version.policy);
+        let counts_members = policy.is_some_and(|policy| policy.algorithm() == Algorithm::Distinct);
+        let ask = &Ask { member: ask.member.filter(|_| counts_members), ..*ask };
+        ask.member.map_or(Ok(()), |member| validate_bytes("member", "member", member))?;
+        recent.advance(&self.versions, at_us);
+        let bucket = Bucket { versions, head: &recent.head, holds: &recent.holds };
         let known = reserving
             .and_then(|(_, shape)| decide::predict(&tested.shapes, shape?, recent.head.clamp(at_us)));
         let units = reserving.map(|(units, _)| known.map_or(units, decide::Shape::cost));
@@ -271,7 +296,7 @@ impl Backtest {
             }
         }
         if asked.cost > 0 {
-            recent.append(policy, ask, &outcome);
+            recent.append(&self.versions, ask, &outcome);
         }
         let cost = if blocked { &mut self.blocked_cost } else { &mut self.allowed_cost };
         *cost = cost.saturating_add(ask.cost);
@@ -286,48 +311,10 @@ impl Backtest {
         self.timeline.add(at_us, blocked);
         if let Some(new) = new {
             self.buckets.insert(key.into(), new);
+        } else if let Some((key, known)) = self.uncounted.remove_entry(key) {
+            self.buckets.insert(key, known);
         }
         Ok(outcome)
-    }
-
-    /// What was found so far, with so many of the keys that were blocked most often.
-    pub fn report(&self, top: usize) -> BacktestReport {
-        let mut keys: Vec<(&str, &Tested)> = self
-            .buckets
-            .iter()
-            .map(|(key, tested)| (&**key, tested))
-            .filter(|(_, tested)| tested.blocked > 0)
-            .collect();
-        keys.sort_unstable_by(|a, b| b.1.blocked.cmp(&a.1.blocked).then_with(|| a.0.cmp(b.0)));
-        let key = |(key, tested): &(&str, &Tested)| BlockedKey {
-            key: key.to_string(),
-            blocked: tested.blocked,
-            first_at: time(tested.span_us.map(|span| span.0)),
-            last_at: time(tested.span_us.map(|span| span.1)),
-        };
-        let reasons = || Reason::ALL.iter().zip(self.reasons).filter(|(_, count)| *count > 0);
-        let sum =
-            |allows| reasons().filter(|(reason, _)| reason.allows() == allows).map(|(_, count)| count).sum();
-        let (allowed, blocked): (u64, u64) = (sum(true), sum(false));
-        BacktestReport {
-            policy: self.version[0].policy,
-            events: allowed + blocked,
-            allowed,
-            blocked,
-            allowed_cost: self.allowed_cost,
-            blocked_cost: self.blocked_cost,
-            reasons: reasons().map(|(reason, count)| (reason.as_str(), count)).collect(),
-            bans: self.bans,
-            keys: self.buckets.len() as u64,
-            blocked_keys: keys.len() as u64,
-            late: self.late,
-            reserved: self.reserved,
-            first_at: time(self.span_us.map(|span| span.0)),
-            last_at: time(self.span_us.map(|span| span.1)),
-            top_blocked: keys.iter().take(top).map(key).collect(),
-            slice_us: self.timeline.slice_us(),
-            timeline: self.timeline.slices(),
-        }
     }
 }
 
@@ -373,7 +360,18 @@ fn validate(ask: &Ask<'_>, at_us: i64) -> Result<()> {
     if !TIMES_US.contains(&at_us) {
         return Err(Error::invalid(format!("time {at_us} µs is out of range; use the years 1000 to 9999")));
     }
-    ask.member.map_or(Ok(()), |member| validate_bytes("member", "member", member))
+    Ok(())
+}
+
+/// Those of the versions that a bucket has to do with at a time: from the one that decided its last row to the one in force.
+fn in_force<'v>(versions: &'v [Version], head: &Head, at_us: i64) -> &'v [Version] {
+    if versions.len() == 1 {
+        return versions;
+    }
+    let at_us = if head.seq == 0 { at_us } else { head.clamp(at_us) };
+    let end = versions.partition_point(|version| version.changed_us <= at_us).max(1);
+    let decided = versions.partition_point(|version| version.version < head.zone_version);
+    versions.get(decided.min(end - 1)..end).unwrap_or(versions)
 }
 
 /// What is kept answers every question, so there is no other need than an error's.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::decide::{Ask, Head, Hold, Ledger, Need, Outcome, same_as, since};
-use crate::zone::{Family, Policy};
+use crate::decide::{self, Ask, Head, Hold, Ledger, Need, Outcome, Version};
+use crate::zone::Family;
 
 /// Where there is no more than this to search, forgetting would cost more than it saves.
 const SEARCHED_MAX: usize = 4;
@@ -33,32 +33,47 @@ struct Rise {
 
 impl Recent {
     /// Forgets what is of no interest from now on, before it is searched.
-    pub fn advance(&mut self, policy: &Policy, now_us: i64) {
-        if self.spent.rises.len() > SEARCHED_MAX {
-            self.spent.forget(since(policy, self.head.last_us.max(now_us)));
+    pub fn advance(&mut self, versions: &[Version], now_us: i64) {
+        // A change of policy may ask what was when it came into force, however long ago that is.
+        if self.spent.rises.len() > SEARCHED_MAX && versions.len() == 1 {
+            self.spent.forget(since(versions, self.head.last_us.max(now_us)));
         }
     }
 
     /// Keeps what a decision leaves behind.
-    pub fn append(&mut self, policy: &Policy, ask: &Ask<'_>, outcome: &Outcome) {
+    pub fn append(&mut self, versions: &[Version], ask: &Ask<'_>, outcome: &Outcome) {
         let now_us = outcome.decided_us;
-        if outcome.spent > 0 && policy.algorithm().family() == Family::Window {
-            // What counts alike is one: a fixed window remembers one charge, a sliding counter one a slot.
-            let at_us = same_as(policy, now_us);
-            self.spent.rise(at_us, outcome.head.spent_total, || since(policy, now_us));
+        if outcome.spent > 0 && versions.iter().any(|one| one.policy.algorithm().family() == Family::Window) {
+            let at_us = same_as(versions, now_us);
+            self.spent.rise(at_us, outcome.head.spent_total, || since(versions, now_us));
         }
-        if let Some(rule) = policy.ban()
-            && outcome.head.strikes > self.head.strikes
-        {
-            self.strikes.rise(now_us, outcome.head.strikes, || now_us.saturating_sub(rule.within_us));
+        if outcome.head.strikes > self.head.strikes {
+            let within_us = versions.iter().filter_map(|one| one.policy.ban()).map(|rule| rule.within_us);
+            let within_us = within_us.max().unwrap_or(0);
+            self.strikes.rise(now_us, outcome.head.strikes, || now_us.saturating_sub(within_us));
         }
         if let Some(hold) = outcome.hold(ask.member) {
             if self.holds.len() == self.holds.capacity() {
-                self.holds.retain(|hold| hold.ends_us > now_us);
+                let since_us = if versions.len() == 1 { i64::MAX } else { since(versions, now_us) };
+                self.holds.retain(|hold| hold.ends_us > now_us || hold.charged_us >= since_us);
             }
             self.holds.push(hold);
         }
         self.head = outcome.head;
+    }
+}
+
+/// The first time of which one of the versions still asks.
+fn since(versions: &[Version], now_us: i64) -> i64 {
+    versions.iter().map(|one| decide::since(&one.policy, now_us)).min().unwrap_or(now_us)
+}
+
+/// What counts alike is one: a fixed window remembers one charge, a sliding counter one a slot. Where the policy changes,
+/// another one may tell them apart.
+fn same_as(versions: &[Version], at_us: i64) -> i64 {
+    match versions {
+        [one] => decide::same_as(&one.policy, at_us),
+        _ => at_us,
     }
 }
 
@@ -118,8 +133,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::decide::{Bucket, Version, decide};
-    use crate::zone::{Algorithm, BanRule};
+    use crate::decide::{Bucket, decide};
+    use crate::zone::{Algorithm, BanRule, Policy};
 
     #[test]
     fn what_is_kept_does_not_grow_with_the_traffic() {
@@ -137,10 +152,10 @@ mod tests {
             let mut recent = Recent::default();
             for second in 0..20_000 {
                 let (ask, now_us) = (Ask { cost: 1, ..Ask::default() }, second * 1_000_000);
-                recent.advance(&policy, now_us);
+                recent.advance(&versions, now_us);
                 let bucket = Bucket { versions: &versions, head: &recent.head, holds: &recent.holds };
                 let outcome = decide(bucket, &recent, &ask, now_us).unwrap();
-                recent.append(&policy, &ask, &outcome);
+                recent.append(&versions, &ask, &outcome);
             }
             assert!(recent.head.spent_total > 1_000, "{algorithm}");
             let kept = recent.spent.rises.len().max(recent.holds.len());

@@ -59,9 +59,11 @@ pub async fn the_command_tests_another_policy_on_recorded_checks(db: Db) {
         limiter.operator().set_zone(zone, &log(5, 3600), None, "test").await.unwrap();
     }
     // More than a page, refunds among them.
+    let mut recorded_blocked = 0;
     for _ in 0..12 {
         let checks = (0..100).map(|n| Check::new("login", format!("user {}", n % 100))).collect();
         let decisions = limiter.check_many(checks).await.unwrap();
+        recorded_blocked += decisions.iter().filter(|decision| decision.blocked).count();
         if decisions[0].is_allowed() {
             limiter.refund(decisions[0].txn_id).await.unwrap();
         }
@@ -82,7 +84,12 @@ pub async fn the_command_tests_another_policy_on_recorded_checks(db: Db) {
         ]);
         let output = command.output().await.unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let [in_force, report] = [&reports[0], &reports[1]];
+        // Its refunds are not played.
+        assert_eq!((&in_force["name"], &in_force["allowed"]), (&"in force".into(), &500.into()));
+        assert_eq!(in_force["recorded_blocked"], recorded_blocked);
+        assert_eq!(report["freed"]["checks"], allowed - 500);
         assert_eq!((&report["allowed"], &report["blocked"]), (&allowed.into(), &(1_200 - allowed).into()));
         assert_eq!((&report["keys"], &report["blocked_keys"]), (&100.into(), &blocked_keys.into()));
     }

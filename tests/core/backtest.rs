@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tallygate::backtest::Backtest;
-use tallygate::decide::Ask;
+use tallygate::backtest::{Backtest, Difference};
+use tallygate::decide::{Ask, Version};
 use tallygate::policy::{BanRule, Mode};
 use tallygate::{Policy, Reason};
 
 use crate::book::{Asked, Book, ask};
-use crate::input::Step;
+use crate::changes::changing;
+use crate::input::{Step, long_checks};
 use crate::naive::Naive;
 
 const SECOND_US: i64 = 1_000_000;
@@ -69,6 +70,96 @@ fn agree(policy: Policy, steps: &[Step], start_us: i64) -> Result<(), TestCaseEr
     prop_assert_eq!(report.timeline.iter().map(|slice| slice.blocked).sum::<u64>(), report.blocked);
     prop_assert_eq!(report.reasons, counts);
     Ok(())
+}
+
+proptest! {
+    #![proptest_config(crate::cases(500))]
+
+    /// Each change comes between two checks, as it does in a ledger.
+    #[test]
+    fn a_backtest_of_versions_decides_as_a_bucket_whose_policy_changed(
+        policies in proptest::collection::vec(changing(), 2..5), steps in long_checks(),
+        start_us in 1_774_500_000_000_000..1_794_000_000_000_000i64
+    ) {
+        let mut book = Book::new(policies[0]);
+        let mut now_us = start_us;
+        let mut promised_us = None;
+        let mut decided = Vec::new();
+        for (n, step) in steps.iter().enumerate() {
+            if n % 7 == 6 {
+                now_us += 1;
+                book.set(policies[n % policies.len()], now_us);
+            }
+            let policy = book.policy();
+            now_us += step.elapsed_us(policy.window_us(), promised_us);
+            let asked = step.ask(&policy);
+            let outcome = book.check(&asked, now_us);
+            promised_us = outcome.retry_after_us.or(promised_us);
+            decided.push((asked, now_us, outcome));
+        }
+        let mut test = Backtest::of_versions(book.versions).unwrap();
+        for (asked, at_us, expected) in decided {
+            let Ok(outcome) = test.check("a", &asked, at_us) else {
+                prop_assert!(at_us > 253_402_300_799_000_000);
+                return Ok(());
+            };
+            prop_assert_eq!(outcome, expected, "{:?} at {}", asked, at_us);
+        }
+    }
+}
+
+#[test]
+fn versions_out_of_order_are_refused() {
+    let version = |version, changed_us| Version { version, policy: five_a_minute(), changed_us };
+    for (versions, because) in [
+        (vec![], "no policy was given"),
+        (vec![version(2, 0), version(1, 1)], "not in their order"),
+        (vec![version(1, 1), version(2, 0)], "not in their order"),
+    ] {
+        let error = Backtest::of_versions(versions).err().unwrap();
+        assert!(error.is_invalid() && error.to_string().contains(because), "{error}");
+    }
+}
+
+#[test]
+fn what_was_played_before_counting_began_is_looked_back_on_and_told_nowhere() {
+    let mut test = Backtest::new(five_a_minute()).unwrap();
+    for second in 0..7 {
+        test.check("a", &ask(1), second * SECOND_US).unwrap();
+        test.check("b", &ask(1), second * SECOND_US).unwrap();
+    }
+    test.count_from_here();
+    assert_eq!((test.report(9).events, test.report(9).keys, test.blocked("a")), (0, 0, 0));
+    assert!(test.check("a", &ask(-1), 10 * SECOND_US).is_err());
+    assert_eq!(test.report(9).keys, 0, "what is refused is not counted");
+    for second in [10, 59, 60] {
+        test.check("a", &ask(1), second * SECOND_US).unwrap();
+    }
+    let report = test.report(9);
+    assert_eq!((report.allowed, report.blocked, report.keys, report.blocked_keys), (1, 2, 1, 1));
+    assert_eq!((report.first_at.unwrap().timestamp(), test.blocked("a")), (10, 2));
+}
+
+#[test]
+fn a_difference_names_each_key_with_what_both_block_of_it() {
+    let minute = Duration::from_secs(60);
+    let mut tests = [2, 4].map(|rate| Backtest::new(Policy::sliding_log(rate, minute).unwrap()).unwrap());
+    let mut difference = Difference::default();
+    for (key, times) in [("calm", 2), ("loud", 4), ("also loud", 4), ("louder", 9)] {
+        for second in 0..times {
+            let [baseline, laxer] = tests
+                .each_mut()
+                .map(|test| !test.check(key, &ask(1), second * SECOND_US).unwrap().reason.allows());
+            difference.add(key, baseline, laxer);
+        }
+    }
+    let [baseline, laxer] = &tests;
+    let freed = difference.freed(baseline, laxer, 2);
+    let top =
+        freed.top.iter().map(|key| (key.key.as_str(), key.checks, key.blocked_by_baseline, key.blocked));
+    assert_eq!((freed.checks, freed.keys), (6, 3));
+    assert_eq!(top.collect::<Vec<_>>(), [("also loud", 2, 2, 0), ("loud", 2, 2, 0)]);
+    assert_eq!(difference.newly_blocked(baseline, laxer, 2).checks, 0);
 }
 
 fn five_a_minute() -> Policy {

@@ -19,6 +19,7 @@ mod published;
 mod queue;
 mod real;
 mod simulation;
+mod suggested;
 mod undo;
 mod waiting;
 

@@ -2,26 +2,29 @@
 
 pub mod candidates;
 pub mod events;
+mod judge;
+mod ledger;
 mod moment;
 mod page;
 pub mod plot;
 mod told;
+mod trials;
 
+use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tallygate::backtest::Backtest;
-use tallygate::decide::Ask;
-use tallygate::ledger::{History, Kind};
 use tallygate::policy::parse_units;
 
 use super::output::Answer;
 use super::private::Private;
-use super::{Failure, Result, open, url};
-use candidates::{Candidate, Options};
+use super::{Failure, Result, url};
+use candidates::{Candidate, Options, Written};
 use events::Columns;
-use told::Told;
+use judge::Judging;
+use ledger::{Ledger, Part};
+use trials::Trials;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +33,10 @@ Examples:
   tallygate backtest logins.csv --key-column ip --per 10m --sweep rate=3..20 --html logins.html
   tallygate backtest payments.jsonl --key-column card --cost-column cents --zones zones.toml
   tallygate backtest calls.csv --key-column tenant --cost-column tokens --guess 1000 --shape-column route --rate 9000 --per 60s
+  tallygate backtest logins.csv --key-column ip --baseline '5 per 10m' --policy strict='3 per 10m' --policy lax='9 per 10m'
+  tallygate backtest logins.csv --key-column ip --outcome-column outcome --good accepted --per 10m --sweep rate=3..20
   tallygate backtest --from-ledger login --rate 3 --per 60s
+  tallygate backtest --from-ledger payments --key card:9f3c --since 7d --rate 60000 --per 24h
   zcat logins.csv.gz | tallygate backtest - --rate 5 --per 60s --format json
 
 EVENTS is a CSV file with a header, or JSON lines where its name ends in .jsonl, .ndjson or .json, or where standard \
@@ -42,9 +48,6 @@ Nothing is written to the database. A policy in shadow mode counts as blocked wh
 of a policy are those of zone set; those that change no decision (--on-outage, --running-buckets, --durability, \
 --blocked-rows, --description) are taken and change nothing.";
 
-/// Rows that are read from the ledger at a time.
-const PAGE: u32 = 1_000;
-
 /// Shows what a policy would have done to traffic that has been
 #[derive(clap::Args)]
 #[command(
@@ -55,32 +58,30 @@ pub struct Args {
     /// The file of events; - for standard input
     #[arg(required_unless_present = "from_ledger")]
     events: Option<PathBuf>,
-    /// The recorded checks of this zone instead of a file
-    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column", "shape_column"])]
-    from_ledger: Option<String>,
+    #[command(flatten)]
+    ledger: Part,
     #[command(flatten)]
     columns: Columns,
+    #[command(flatten)]
+    judging: Judging,
     /// Play each event as a reservation of so much, settled at once with its cost; with --shape-column once more by prediction
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     guess: Option<i64>,
     #[command(flatten)]
     candidates: Options,
+    /// Show beside it what each policy would change: the name of a policy, or a policy like '5 per 10m'; none for no baseline
+    /// [default: of a ledger the policy that was in force, of a file none]
+    #[arg(long, value_name = "POLICY")]
+    baseline: Option<String>,
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show so many of the keys that were blocked most
+    /// Show so many of the keys that were blocked most, newly or no more
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(0..=10_000), allow_negative_numbers = true)]
     top: u16,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Answer,
-}
-
-/// What a reservation takes: always the same, or what is predicted by its shape.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Fixed,
-    Predicted,
 }
 
 /// One event, wherever it is from.
@@ -92,109 +93,87 @@ pub struct Event<'e> {
     pub critical: bool,
     /// By which its cost is predicted.
     pub shape: Option<&'e str>,
+    /// What came of it.
+    pub outcome: Option<&'e str>,
 }
 
-pub async fn run(database: Option<String>, args: Args) -> Result {
+pub async fn run(database: Option<String>, mut args: Args) -> Result {
     let swept = args.candidates.sweep.as_ref().map(|sweep| sweep.name.clone());
-    let candidates = candidates::all(args.candidates)?;
+    let mut candidates = candidates::all(args.candidates)?;
     args.html.as_deref().map_or(Ok(()), can_be_written)?;
+    args.ledger.is_of_a_ledger()?;
     let has_shapes = args.columns.have_shapes();
     if has_shapes && args.guess.is_none() {
         return Err(Failure::new(
             "--shape-column is for predictions; name with --guess what is reserved where none is known",
         ));
     }
-    let mut tests = Vec::new();
-    for candidate in candidates {
-        let ways: &[_] = if has_shapes { &[Way::Fixed, Way::Predicted] } else { &[Way::Fixed] };
-        for &way in ways {
-            tests.push((candidate.clone(), way, Backtest::new(candidate.policy)?));
-        }
+    let mut baseline = args.baseline.as_deref().map_or(Ok(None), |text| baseline(text, &mut candidates))?;
+    let ledger = match &args.ledger.from_ledger {
+        Some(zone) => Some(Ledger::open(&url(database)?, &zone.clone(), args.ledger).await?),
+        None => None,
+    };
+    if let (Some(ledger), None) = (&ledger, &args.baseline) {
+        baseline = Some(ledger.in_force().await?);
     }
-    let each = |event: &Event<'_>| {
-        let Event { cost, critical, member, shape, .. } = *event;
-        let ask = Ask { cost, critical, member, ..Ask::default() };
-        tests.iter_mut().try_for_each(|(_, way, test)| {
-            let outcome = match args.guess {
-                Some(units) => {
-                    let shape = shape.filter(|_| *way == Way::Predicted);
-                    test.reserve(event.key, &ask, units, shape, event.at_us)
-                }
-                None => test.check(event.key, &ask, event.at_us),
-            };
-            outcome.map(drop)
-        })
-    };
-    let source = match (args.events, args.from_ledger) {
+    have_names_of_their_own(baseline.iter().chain(&candidates))?;
+    args.columns.outcome_column.clone_from(&args.judging.outcome_column);
+    let judge = args.judging.judge();
+    let mut trials = Trials::new(baseline, candidates, args.guess, has_shapes, judge)?;
+    let (source, recorded) = match (args.events, &ledger) {
         (Some(path), _) => {
-            events::read(&path, &args.columns, each)?;
-            path.display().to_string()
+            events::read(&path, &args.columns, |event| trials.play(event))?;
+            (path.display().to_string(), None)
         }
-        (None, zone) => {
-            let zone = zone.unwrap_or_default();
-            ledger(&url(database)?, &zone, each).await?;
-            format!("zone {zone}")
+        (None, Some(ledger)) => (ledger.shown(), Some(ledger.play(&mut trials).await?)),
+        (None, None) => {
+            return Err(Failure::new("there are no events; name a file, or a zone with --from-ledger"));
         }
     };
-    let told = |(candidate, way, test): (Candidate, Way, Backtest)| {
-        let Candidate { name, series, value, .. } = candidate;
-        let way = match (args.guess, way) {
-            (None, _) => String::new(),
-            (Some(units), Way::Fixed) => format!(", guess {units}"),
-            (Some(_), Way::Predicted) => ", predicted".to_owned(),
-        };
-        let report = test.report(usize::from(args.top));
-        Told { name: name + &way, series: series + &way, value, report }
-    };
-    let told: Vec<Told> = tests.into_iter().map(told).collect();
+    trials.have_seen_all()?;
+    let (mut told, most) = trials.told(usize::from(args.top));
+    if let Some(in_force) = told.first_mut().filter(|told| told.versions.is_some()) {
+        in_force.recorded_blocked = recorded;
+    }
     if let Some(path) = &args.html {
         write_page(path, &page::page(&source, &told, swept.as_deref())?)?;
     }
     let text = match args.format {
-        Answer::Text => told::text(&told),
-        Answer::Json => told::json(&told)?,
+        Answer::Text => told::text(&told, &most),
+        Answer::Json => serde_json::to_string(&told)? + "\n",
     };
     stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Plays the recorded checks of a zone, a page at a time. What else was recorded (refunds, bans, …) is left out: it
-/// belongs to the decisions that were made, not to those that would have been.
-async fn ledger(
-    url: &str,
-    zone: &str,
-    mut each: impl FnMut(&Event<'_>) -> tallygate::Result<()>,
-) -> Result<()> {
-    let limiter = open(url).await?;
-    let progress = events::counter(None, "rows");
-    let mut history = History::default().zone(zone).oldest_first().limit(PAGE);
-    loop {
-        let page = limiter.auditor().history(&history).await?;
-        for row in &page.rows {
-            if !row.kind.is_check() {
-                continue;
-            }
-            let event = Event {
-                at_us: row.decided_at.timestamp_micros(),
-                key: &row.key,
-                cost: row.cost,
-                // Of a reservation it is its shape.
-                member: row.member.as_deref().filter(|_| row.kind != Kind::Reserve),
-                critical: row.critical,
-                shape: None,
-            };
-            for _ in 0..row.checks {
-                each(&event).map_err(|error| {
-                    Failure::new(format!("zone {zone:?}, key {:?}, row {}: {error}", row.key, row.seq))
-                })?;
-            }
-        }
-        progress.inc(page.rows.len() as u64);
-        match page.next {
-            Some(next) => history.before = Some(next),
-            None => return Ok(()),
+/// The one of this name, taken from among the candidates, or a policy as it is written; none if so it says.
+fn baseline(text: &str, candidates: &mut Vec<Candidate>) -> Result<Option<Candidate>> {
+    if text == "none" {
+        return Ok(None);
+    }
+    if let Some(place) = candidates.iter().position(|candidate| candidate.name == text) {
+        return Ok(Some(candidates.remove(place)));
+    }
+    let written = text.parse::<Written>().map_err(|remedy| {
+        Failure::new(format!(
+            "--baseline {text:?} is neither the name of one of the policies nor a policy like '5 per 10m': {remedy}"
+        ))
+    })?;
+    written.candidate().map(Some)
+}
+
+/// Names that were given tell policies apart.
+fn have_names_of_their_own<'c>(candidates: impl Iterator<Item = &'c Candidate>) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for candidate in candidates.filter(|candidate| candidate.name != candidate.label) {
+        if !names.insert(&candidate.name) {
+            return Err(Failure::new(format!(
+                "two policies are called {:?}; give each a name of its own",
+                candidate.name
+            )));
         }
     }
+    Ok(())
 }
 
 /// Better known before hours of traffic are read.

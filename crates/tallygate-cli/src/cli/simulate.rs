@@ -96,7 +96,7 @@ pub fn run(args: Args) -> Result {
         None => args.made.traffic(&candidates)?,
     };
     let play = |(traffic, requests): (String, Vec<Request>)| {
-        let told = |Candidate { name, policy, .. }: &Candidate| {
+        let told = |Candidate { label: name, policy, .. }: &Candidate| {
             let figures = simulate(*policy, &requests);
             let figures = figures.map_err(|error| Failure::new(format!("{name}: {error}")))?;
             Ok(Told { name: name.clone(), figures })

@@ -22,6 +22,7 @@ mod sharded;
 mod simulate;
 mod stdin;
 mod terminal;
+mod whatif;
 mod zone;
 
 use std::process::Stdio;

@@ -38,10 +38,16 @@ pub struct Columns {
     /// Where the shape is by which the cost is predicted, in place of --guess
     #[arg(long, value_name = "NAME")]
     shape_column: Option<String>,
+    /// Where it says what came of it. Only a back-test asks.
+    #[arg(skip)]
+    pub outcome_column: Option<String>,
 }
 
+/// How many there are.
+const COLUMNS: usize = 7;
+
 /// What an event says, in the order of [`Columns::names`].
-type Fields<'f> = [Option<Cow<'f, str>>; 6];
+type Fields<'f> = [Option<Cow<'f, str>>; COLUMNS];
 
 /// Reads all events. What `each` refuses, or cannot be read, ends it with its place.
 pub fn read<E: Display>(
@@ -97,7 +103,7 @@ impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
         if header.is_empty() {
             return Err(Failure::new(format!("{} is empty; a CSV file begins with a header", self.shown)));
         }
-        let mut places = [None; 6];
+        let mut places = [None; COLUMNS];
         for (place, name) in places.iter_mut().zip(self.columns.names()) {
             let Some((flag, name)) = name else { continue };
             let mut found = (0..header.len()).filter(|&n| header.get(n) == Some(name.as_bytes()));
@@ -173,7 +179,7 @@ impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
     }
 
     fn one(&mut self, line: u64, fields: &Fields<'_>) -> Result<()> {
-        let [at, key, cost, member, critical, shape] = fields.each_ref().map(Option::as_deref);
+        let [at, key, cost, member, critical, shape, outcome] = fields.each_ref().map(Option::as_deref);
         let wrong = |place: usize, value: &str, remedy: &str| {
             let name = self.columns.names()[place].map_or("", |(_, name)| name);
             self.fault(line, &format!("column {name}: {value:?} cannot be used; {remedy}"))
@@ -187,6 +193,7 @@ impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
             })?,
             member,
             shape,
+            outcome,
             critical: critical.map_or(Ok(false), |text| {
                 flag(text.trim()).ok_or_else(|| wrong(4, text, "use true or false, 1 or 0"))
             })?,
@@ -214,7 +221,7 @@ impl Columns {
     }
 
     /// Each with the flag that names it.
-    fn names(&self) -> [Option<(&'static str, &str)>; 6] {
+    fn names(&self) -> [Option<(&'static str, &str)>; COLUMNS] {
         [
             Some(("--at-column", self.at_column.as_str())),
             Some(("--key-column", self.key_column.as_str())),
@@ -222,6 +229,7 @@ impl Columns {
             self.member_column.as_deref().map(|name| ("--member-column", name)),
             self.critical_column.as_deref().map(|name| ("--critical-column", name)),
             self.shape_column.as_deref().map(|name| ("--shape-column", name)),
+            self.outcome_column.as_deref().map(|name| ("--outcome-column", name)),
         ]
     }
 

@@ -4,7 +4,7 @@ use tallygate::page::Column::{Number, Text, Word};
 use tallygate::page::Page;
 
 use super::plot;
-use super::told::{Told, moment, share, span};
+use super::told::{Told, moment, span};
 use crate::cli::Result;
 use crate::cli::output::plain;
 
@@ -35,17 +35,7 @@ fn policies(page: &mut Page, told: &[Told]) {
         Number("keys"),
         Number("blocked keys"),
     ];
-    let row = |Told { name, report, .. }: &Told| {
-        vec![
-            plain(name),
-            report.allowed.to_string(),
-            report.blocked.to_string(),
-            share(report),
-            report.keys.to_string(),
-            report.blocked_keys.to_string(),
-        ]
-    };
-    page.table(&columns, &told.iter().map(row).collect::<Vec<_>>());
+    page.table(&columns, &told.iter().map(Told::row).collect::<Vec<_>>());
 }
 
 fn keys(page: &mut Page, told: &Told) {

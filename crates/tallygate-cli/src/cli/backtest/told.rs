@@ -2,62 +2,150 @@
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use tallygate::backtest::BacktestReport;
+use tallygate::backtest::{BacktestReport, Changed, ChangedKey};
 use tallygate::page::second;
 
-use crate::cli::Result;
-use crate::cli::output::{bold, plain, render, table};
+use super::judge::{self, JUDGED, Judged};
+use crate::cli::output::{Table, bold, plain, render, table};
 
 /// What was found of one policy.
 #[derive(Serialize)]
 pub struct Told {
     pub name: String,
     #[serde(skip)]
+    pub label: String,
+    #[serde(skip)]
     pub series: String,
     #[serde(skip)]
     pub value: Option<String>,
+    /// Are the others compared with it?
+    pub baseline: bool,
+    /// The numbers of all that it was, where it is the zone's own.
+    pub versions: Option<Vec<i32>>,
+    /// How many of the checks were blocked when they were recorded, beside what the zone's own policy blocks of them by itself.
+    pub recorded_blocked: Option<u64>,
     #[serde(flatten)]
     pub report: BacktestReport,
+    /// What passes by the baseline, and not by this.
+    pub newly_blocked: Option<Changed>,
+    /// What passes by this, and not by the baseline.
+    pub freed: Option<Changed>,
+    /// Whom it hits and whom it stops, where that is known.
+    pub outcomes: Option<Judged>,
 }
 
-/// One object, or a list where there are several.
-pub fn json(told: &[Told]) -> Result<String> {
-    let text = match told {
-        [one] => serde_json::to_string(one)?,
-        several => serde_json::to_string(several)?,
-    };
-    Ok(text + "\n")
+/// The keys that were blocked most, by how many of each policy's checks.
+pub struct Most {
+    /// How many policies there are; the first of them have a number in each row.
+    pub of: usize,
+    pub rows: Vec<(String, Vec<u64>)>,
 }
 
-/// A table of the policies, and for each who was blocked, unless values were swept.
-pub fn text(told: &[Told]) -> String {
+/// A table for each question: what each policy does; whom it would newly block, and whom it would free; who is blocked most.
+pub fn text(told: &[Told], most: &Most) -> String {
+    let mut text = render(&policies(told), 0);
+    if let Some(first) = told.first() {
+        text += &format!("\n{}\n", span(&first.report));
+        text += &recorded(first).map(|sentence| sentence + "\n").unwrap_or_default();
+    }
+    let judged = judged(told);
+    if !judged.is_empty() {
+        let mut outcomes = table(&JUDGED);
+        outcomes.add_rows(judged);
+        text += &format!("\n{}\n{}", bold(judge::TITLE), render(&outcomes, 0));
+    }
+    if told.iter().any(|told| told.value.is_some()) {
+        return text;
+    }
+    for (title, of) in CHANGES {
+        let rows: Vec<_> = told.iter().flat_map(|told| changes(told, of(told))).collect();
+        if !rows.is_empty() {
+            let mut keys = table(&CHANGED);
+            keys.add_rows(rows);
+            text += &format!("\n{}\n{}", bold(title), render(&keys, 0));
+        }
+    }
+    text + &blocked_most(told, most)
+}
+
+/// What each policy does, and how that differs from the baseline.
+fn policies(told: &[Told]) -> Table {
     let has_reserved = told.iter().any(|told| told.report.reserved.is_some());
+    let has_baseline = told.iter().any(|told| told.baseline);
     let off: &[_] = if has_reserved { &["reserved too much", "too little"] } else { &[] };
+    let change: &[_] = if has_baseline { &["newly blocked", "freed"] } else { &[] };
     let mut policies =
-        table(&[&["policy", "allowed", "blocked", "share", "keys", "blocked keys"], off].concat());
-    for Told { name, report, .. } in told {
-        let mut row = vec![
-            plain(name),
+        table(&[&["policy", "allowed", "blocked", "share", "keys", "blocked keys"], change, off].concat());
+    for told in told {
+        let report = &told.report;
+        let mut row = told.row();
+        row.extend(told.change().into_iter().filter(|_| has_baseline));
+        let off = report.reserved.unwrap_or_default();
+        row.extend([off.over, off.under].map(|units| units.to_string()).into_iter().filter(|_| has_reserved));
+        policies.add_row(row);
+    }
+    policies
+}
+
+impl Told {
+    /// What the columns `policy`, `allowed`, `blocked`, `share`, `keys` and `blocked keys` say.
+    pub fn row(&self) -> Vec<String> {
+        let report = &self.report;
+        vec![
+            plain(&self.label),
             report.allowed.to_string(),
             report.blocked.to_string(),
             share(report),
             report.keys.to_string(),
             report.blocked_keys.to_string(),
-        ];
-        let off = report.reserved.unwrap_or_default();
-        row.extend([off.over, off.under].map(|units| units.to_string()).into_iter().filter(|_| has_reserved));
-        policies.add_row(row);
+        ]
     }
-    let mut text = render(&policies, 0);
-    if let Some(first) = told.first() {
-        text += &format!("\n{}\n", span(&first.report));
+
+    /// What the columns `newly blocked` and `freed` say.
+    pub fn change(&self) -> [String; 2] {
+        [&self.newly_blocked, &self.freed].map(|changed| {
+            changed.as_ref().map_or_else(|| "-".to_owned(), |changed| changed.checks.to_string())
+        })
     }
-    for Told { name, report, .. } in told.iter().filter(|told| told.value.is_none()) {
-        if report.top_blocked.is_empty() {
-            continue;
+}
+
+/// A row for each policy, where outcomes are known.
+pub fn judged(told: &[Told]) -> Vec<Vec<String>> {
+    let row = |told: &Told| {
+        let judged = told.outcomes.as_ref()?;
+        Some([plain(&told.label)].into_iter().chain(judged.row()).collect())
+    };
+    told.iter().filter_map(row).collect()
+}
+
+/// The tables of what would change.
+type Change = fn(&Told) -> Option<&Changed>;
+pub const CHANGES: [(&str, Change); 2] = [
+    ("Newly blocked, by key", |told| told.newly_blocked.as_ref()),
+    ("Freed, by key", |told| told.freed.as_ref()),
+];
+
+/// What the columns of [`changes`] are called.
+pub const CHANGED: [&str; 5] = ["policy", "key", "checks", "blocked by baseline", "blocked by policy"];
+
+/// A row for each key of which a policy decided otherwise.
+pub fn changes(told: &Told, changed: Option<&Changed>) -> Vec<Vec<String>> {
+    let row = |key: &ChangedKey| {
+        let [checks, baseline, policy] =
+            [key.checks, key.blocked_by_baseline, key.blocked].map(|count| count.to_string());
+        vec![plain(&told.name), plain(&key.key), checks, baseline, policy]
+    };
+    changed.map_or_else(Vec::new, |changed| changed.top.iter().map(row).collect())
+}
+
+/// When each key was blocked, or by which policy how often.
+fn blocked_most(told: &[Told], most: &Most) -> String {
+    if let [one] = told {
+        if one.report.top_blocked.is_empty() {
+            return String::new();
         }
         let mut keys = table(&["key", "blocked", "first blocked", "last blocked"]);
-        for key in &report.top_blocked {
+        for key in &one.report.top_blocked {
             keys.add_row([
                 plain(&key.key),
                 key.blocked.to_string(),
@@ -65,10 +153,33 @@ pub fn text(told: &[Told]) -> String {
                 moment(key.last_at),
             ]);
         }
-        let title = if told.len() > 1 { format!("{}\n", bold(&plain(name))) } else { String::new() };
-        text += &format!("\n{title}{}", render(&keys, 0));
+        return format!("\n{}", render(&keys, 0));
     }
-    text
+    let Some((_, shown)) = most.rows.first() else { return String::new() };
+    let names: Vec<String> = told.iter().take(shown.len()).map(|told| plain(&told.name)).collect();
+    let mut keys = table(&["key"].into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
+    for (key, blocked) in &most.rows {
+        keys.add_row([plain(key)].into_iter().chain(blocked.iter().map(u64::to_string)));
+    }
+    format!("\n{}\n{}", bold(&most.title()), render(&keys, 0))
+}
+
+impl Most {
+    /// What it tells.
+    pub fn title(&self) -> String {
+        let shown = self.rows.first().map_or(0, |(_, blocked)| blocked.len());
+        let of = if shown < self.of { format!(" of the first {shown} policies") } else { String::new() };
+        format!("Blocked most, by key{of}")
+    }
+}
+
+/// Where the ledger blocked otherwise than its own policy does by itself.
+pub fn recorded(told: &Told) -> Option<String> {
+    let recorded = told.recorded_blocked.filter(|recorded| *recorded != told.report.blocked)?;
+    Some(format!(
+        "When they were recorded, {recorded} were blocked: refunds, bans by people and limits of a bucket's own are not \
+         played, nor is what was long before --since."
+    ))
 }
 
 /// `528 events from … to … (UTC), 3 of them late`.
@@ -83,7 +194,8 @@ pub fn span(report: &BacktestReport) -> String {
         }
     };
     let [first, last] = [report.first_at, report.last_at].map(moment);
-    format!("{} events from {first} to {last} (UTC){late}", report.events)
+    let events = if report.events == 1 { "event" } else { "events" };
+    format!("{} {events} from {first} to {last} (UTC){late}", report.events)
 }
 
 /// The blocked part of all events, in percent.
