@@ -1,4 +1,4 @@
-//! What an explanation says.
+//! The parts of an explanation.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -48,7 +48,8 @@ pub struct ExplainedRow {
     pub bucket_override: Option<Bar>,
     /// The ban that was in force.
     pub ban: Option<Bar>,
-    /// What counted at that moment, where the zone counts charges: those of its window, or what was held.
+    /// The charges that counted at that moment, where the zone counts charges: those of its window, or those
+    /// that were held.
     pub counted: Option<Counted>,
     /// The level at that moment, where the zone has one.
     pub level_was: Option<Level>,
@@ -58,7 +59,7 @@ pub struct ExplainedRow {
     pub predicted: Option<Taught>,
     /// Of a row of a queue: how much was in it before.
     pub queued: Option<Queued>,
-    /// What a check like it could have spent before it; None when rows before it are missing.
+    /// The units that a check like it could have spent before it; None when rows before it are missing.
     pub left_before: Option<i64>,
     /// When the same request would have passed, had nothing else arrived; None when it passed, or never would.
     pub passes_at: Option<DateTime<Utc>>,
@@ -70,7 +71,7 @@ pub struct ExplainedRow {
     pub missing: Option<String>,
 }
 
-/// What a prediction was made from.
+/// The settlements that a prediction was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -98,7 +99,7 @@ pub struct Bar {
     pub ends_at: Option<DateTime<Utc>>,
     /// Why, as people wrote it; None for a ban that blocked checks brought about.
     pub note: Option<String>,
-    /// Who set it, as was said.
+    /// The person who set it, as was said.
     pub actor: Option<String>,
     /// By which name the database knows the session that set it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
@@ -110,20 +111,20 @@ pub struct Bar {
     pub ban_exempt: bool,
 }
 
-/// What counted.
+/// The charges that counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counted {
     /// All of it.
     pub used: i64,
-    /// What was charged at this time or later counted in full; None for what is held, whenever it was charged.
+    /// Charges of this time or later counted in full; None for what is held, whenever it was charged.
     pub from: Option<DateTime<Utc>>,
     /// Of a sliding counter: the slot before that, of which a share counted.
     pub fading: Option<Fade>,
-    /// What counts in place of all charges before a change of policy.
+    /// The sum that counts in place of all charges before a change of policy.
     pub carried: Option<Carry>,
-    /// How many charges there were.
+    /// The number of charges.
     pub transactions: u64,
     /// The newest of them, oldest first: as many as were asked for.
     pub charges: Vec<CountedCharge>,
@@ -136,13 +137,13 @@ pub struct Counted {
 pub struct Fade {
     /// When it began.
     pub from: DateTime<Utc>,
-    /// What was spent in it, and not given back.
+    /// The units that were spent in it, and not given back.
     pub spent: i64,
     /// The share of it that is still in the window: so many microseconds …
     pub part_us: i64,
     /// … of so many.
     pub of_us: i64,
-    /// What of it counted, rounded down.
+    /// The part of it that counted, rounded down.
     pub counts: i64,
 }
 
@@ -153,11 +154,11 @@ pub struct Fade {
 pub struct Carry {
     /// When the policy changed.
     pub at: DateTime<Utc>,
-    /// How much it is.
+    /// The amount of it.
     pub amount: i64,
 }
 
-/// How much was in a queue.
+/// The load of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -168,12 +169,12 @@ pub struct Queued {
     pub away: i64,
 }
 
-/// What a lease was a share of.
+/// The shares that a lease was one of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Leased {
-    /// What it could have, were what the others hold their shares already.
+    /// The share that it could have, were what the others hold their shares already.
     pub share: i64,
     /// Since when the client has had leases that followed each other.
     pub since: DateTime<Utc>,
@@ -188,15 +189,15 @@ pub struct Leased {
 pub struct OtherLease {
     /// Its row in the bucket's ledger.
     pub seq: i64,
-    /// Whose it was.
+    /// The client whose it was.
     pub client: String,
-    /// What it wanted.
+    /// The units that it wanted.
     pub wants: i64,
     /// For how many it stood.
     pub weight: i32,
-    /// How important it was: 0 is the most.
+    /// The importance that it had: 0 is the most.
     pub band: u8,
-    /// What it had.
+    /// The units that it had.
     pub has: i64,
     /// When it was to end.
     pub ends_at: DateTime<Utc>,
@@ -213,9 +214,9 @@ pub struct CountedCharge {
     pub seq: i64,
     /// When it was charged.
     pub at: DateTime<Utc>,
-    /// What it charged.
+    /// The units that it charged.
     pub cost: i64,
-    /// What of that was given back, or had ended by itself.
+    /// The part of that which was given back, or had ended by itself.
     pub given_back: i64,
     /// When the rest was to end by itself: a reservation, a slot, a member.
     pub ends_at: Option<DateTime<Utc>>,
@@ -240,7 +241,7 @@ pub struct Level {
     pub after: Option<i64>,
     /// A full bucket.
     pub capacity: i64,
-    /// What a microsecond adds.
+    /// The units that a microsecond adds.
     pub per_us: i64,
     /// A whole token.
     pub per_token: i64,

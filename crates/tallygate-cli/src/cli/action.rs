@@ -1,4 +1,4 @@
-//! What is done to charges and buckets: `refund`, `settle`, `cancel`, `release`, `ban`, `unban`, `override`.
+//! Acts on charges and buckets: `refund`, `settle`, `cancel`, `release`, `ban`, `unban`, `override`.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -64,7 +64,7 @@ pub struct Of {
     /// Only in this bucket; needs --zone
     #[arg(long, requires = "zone")]
     key: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -92,7 +92,7 @@ pub struct Refund {
 pub struct Settle {
     #[command(flatten)]
     of: Of,
-    /// What it came to
+    /// The cost that it came to
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
 }
@@ -118,16 +118,16 @@ pub struct Release {
 pub struct Bucket {
     /// Name of the zone
     zone: String,
-    /// Who is limited
+    /// The key that is limited
     #[arg(allow_negative_numbers = true)]
     key: String,
     /// Why: kept in the ledger
     #[arg(long, value_name = "TEXT")]
     note: String,
-    /// Who does it [default: $USER]
+    /// The person who does it [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -138,7 +138,7 @@ pub struct Bucket {
 pub struct Ban {
     #[command(flatten)]
     bucket: Bucket,
-    /// How long
+    /// The length of the ban
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     time: Duration,
 }
@@ -163,7 +163,7 @@ pub enum Overrides {
     List {
         /// Name of the zone
         zone: String,
-        /// How to print
+        /// The form of the list
         #[arg(long, default_value = "text")]
         format: Format,
     },
@@ -176,7 +176,7 @@ pub enum Overrides {
 pub struct Set {
     #[command(flatten)]
     bucket: Bucket,
-    /// How much it admits per window [default: as the zone]
+    /// The limit per window [default: as the zone]
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     rate: Option<i64>,
     /// Length of the window [default: as the zone's is now]
@@ -188,7 +188,7 @@ pub struct Set {
     /// Blocked checks do not lead to a ban
     #[arg(long)]
     no_ban: bool,
-    /// How long it holds [default: until it is removed]
+    /// The time for which it holds [default: until it is removed]
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     time: Option<Duration>,
 }

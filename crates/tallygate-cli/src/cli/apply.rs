@@ -45,10 +45,10 @@ pub struct Args {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
-    /// Who changes the zones, for their history [default: $USER]
+    /// The person who changes the zones, for their history [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -124,7 +124,7 @@ impl Difference {
         let before = zone.map(|zone| fields(&zone.policy)).transpose()?.unwrap_or_default();
         for (field, to) in fields(&setting.policy)? {
             let from = before.get(&field).cloned().unwrap_or_default();
-            // How a change treats buckets in use is no change.
+            // The treatment of buckets in use is no change by itself.
             if from != to && (zone.is_none() || field != "running_buckets") {
                 changes.push(Change { field, from, to });
             }

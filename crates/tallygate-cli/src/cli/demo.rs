@@ -44,12 +44,12 @@ pub struct Args {
     /// Name of the column that says who is limited
     #[arg(long, value_name = "NAME", default_value = "key", requires = "events")]
     key_column: String,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
 
-/// What is sent: who tries, in which order.
+/// The attempts that are sent: who tries, in which order.
 struct Attempts {
     keys: Vec<String>,
     story: String,

@@ -28,10 +28,10 @@ pub struct Args {
     /// Why, which is kept: it must not name the person
     #[arg(long, value_name = "TEXT")]
     note: String,
-    /// Who erases it, which is kept [default: $USER]
+    /// The person who erases it, which is kept [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

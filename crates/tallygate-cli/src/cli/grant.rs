@@ -29,16 +29,16 @@ On MySQL and MariaDB a role must be active: set default role, or name the user a
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What it may do
+    /// The role that it gets
     #[arg(value_enum)]
     role: Role,
-    /// Who may: a role or a user that is there; on MySQL and MariaDB a user is NAME@HOST
+    /// The user: a role or a user that is there; on MySQL and MariaDB a user is NAME@HOST
     #[arg(value_name = "NAME")]
     name: String,
     /// Print the SQL; change nothing
     #[arg(long)]
     dry_run: bool,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

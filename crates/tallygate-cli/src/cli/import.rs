@@ -19,7 +19,7 @@ Examples:
 
 What has no equal is told on stderr, a sentence for each, and in JSON as notes. Nothing is written and no database is asked.";
 
-/// What other limiters were told, in the words of this one
+/// Rules of other limiters, in the words of this one
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Prints the mapping and the zones that a file of envoyproxy/ratelimit comes to
@@ -27,7 +27,7 @@ pub enum Command {
     EnvoyRatelimit {
         /// Their file, in YAML
         file: PathBuf,
-        /// How to print
+        /// The form of the answer
         #[arg(long, default_value = "text")]
         format: Answer,
     },

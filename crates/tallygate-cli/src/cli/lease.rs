@@ -38,21 +38,21 @@ pub enum Command {
     List(List),
 }
 
-/// Whose lease of what.
+/// The client of a lease, and the resource.
 #[derive(clap::Args)]
 pub struct Of {
     /// Name of the zone
     zone: String,
-    /// What is shared
+    /// The resource that is shared
     #[arg(allow_negative_numbers = true)]
     resource: String,
-    /// Who asks
+    /// The client that asks
     #[arg(long, value_name = "NAME")]
     client: String,
     /// Only if this is the client's last lease
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -62,13 +62,13 @@ pub struct Of {
 pub struct Get {
     #[command(flatten)]
     of: Of,
-    /// How much it wants
+    /// The units that it wants
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     wants: i64,
     /// For how many it stands
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     weight: i32,
-    /// How important it is: 0, the most, to 255; or critical-plus, critical, sheddable-plus, sheddable
+    /// The importance: 0, the most, to 255; or critical-plus, critical, sheddable-plus, sheddable
     #[arg(long, value_name = "BAND", default_value = "0", value_parser = parse_band, allow_negative_numbers = true)]
     band: u8,
     /// The transaction; the same again is answered as it was [default: a new one]
@@ -81,10 +81,10 @@ pub struct Get {
 pub struct List {
     /// Name of the zone
     zone: String,
-    /// What is shared
+    /// The resource that is shared
     #[arg(allow_negative_numbers = true)]
     resource: String,
-    /// How to print
+    /// The form of the list
     #[arg(long, default_value = "text")]
     format: Format,
 }

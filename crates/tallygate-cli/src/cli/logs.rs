@@ -1,4 +1,4 @@
-//! What goes on inside, told on stderr where `RUST_LOG` asks for it. No key is ever in it.
+//! The log of what goes on inside, told on stderr where `RUST_LOG` asks for it. No key is ever in it.
 
 use std::env::var_os;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use super::{Failure, Result, terminal};
 
-/// How to log.
+/// The forms of the log.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     // Lines for people.
@@ -18,7 +18,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whoever takes the lines, and could take more.
+/// The layer that takes the lines, and could take more.
 pub type Logged = Layered<Box<dyn Layer<Registry> + Send + Sync>, Registry>;
 
 /// Logs, if it is asked for.

@@ -8,7 +8,7 @@ use tallygate::ledger::Entry;
 /// One bucket's charges, read from the newest to the oldest. Keeps no more of them than one window holds.
 #[derive(Default)]
 pub struct Most {
-    /// What was spent within a window after the row that was read last.
+    /// The charges within a window after the row that was read last.
     charges: VecDeque<(DateTime<Utc>, i64)>,
     spent: i64,
     most: i64,

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that has its name when it is whole. What stood there before, a link too, is replaced then.
+/// A file that has its name when it is whole. A file or a link that stood there before is replaced then.
 pub struct Private {
     path: PathBuf,
     partial: PathBuf,

@@ -1,4 +1,4 @@
-//! How far something has come, for whoever looks.
+//! The progress of something, for whoever looks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::terminal;
 
-/// How often it moves while nothing is heard.
+/// The time between two moves while nothing is heard.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Draws a template of indicatif on stderr, where somebody looks at it, and takes it away at the end. Without a length it is

@@ -33,10 +33,10 @@ pub struct Args {
     /// Name of the database of the list that shall have it
     #[arg(long, value_name = "NAME", requires = "key")]
     to: Option<String>,
-    /// How many buckets are moved at the same time
+    /// The number of buckets that are moved at the same time
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

@@ -148,7 +148,7 @@ fn welcome(server: &Server) {
     eprintln!("a zone:  tallygate zone set login --rate 5 --per 60s");
 }
 
-/// What is wrong with a file is told, and the server goes on with what it had.
+/// A fault in a file is told, and the server goes on with what it had.
 async fn again(reload: &Reload) {
     match reload.files().await {
         Ok(()) => eprintln!("the tokens, the zones and the certificates were read again"),

@@ -38,10 +38,10 @@ The flags of a policy are those of backtest. What waits in a queue passes when i
 may at once, and are done with it at once. Slots of concurrency are held for their whole time. Of capacity each client \
 keeps a lease, and lets through what it has. Nothing is written to a database, and none is needed.";
 
-/// So many events of a file are taken; the library simulates no more.
+/// The number of events of a file that are taken; the library simulates no more.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// So many windows of made-up traffic, unless it is said how long.
+/// The number of windows of made-up traffic, unless it is said how long.
 const WINDOWS: i64 = 6;
 
 /// Shows what policies let through of traffic that is made up
@@ -63,7 +63,7 @@ pub struct Args {
     /// Write the charts as one picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -71,16 +71,17 @@ pub struct Args {
 /// Traffic that is made up.
 #[derive(clap::Args)]
 struct Made {
-    /// How traffic comes; may be given more than once [default: all of them]
+    /// The shape in which traffic comes; may be given more than once [default: all of them]
     #[arg(long, value_enum)]
     shape: Vec<Shape>,
-    /// How many requests come in a window of the first policy on the whole [default: twice its rate]
+    /// The number of requests that come in a window of the first policy on the whole [default: twice its
+    /// rate]
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     offer: Option<i64>,
-    /// How long they come [default: six windows of the first policy]
+    /// The time for which they come [default: six windows of the first policy]
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     length: Option<Duration>,
-    /// How many different members they are about, where a policy counts members
+    /// The number of different members that they are about, where a policy counts members
     #[arg(long, value_name = "N", default_value = "20")]
     members: u32,
     /// Another seed, other random times
@@ -143,7 +144,7 @@ impl Made {
     }
 }
 
-/// The requests of a file. What is wrong with one is told with its line.
+/// The requests of a file. A fault of one is told with its line.
 fn recorded(path: &Path, columns: &Columns) -> Result<Vec<Request>> {
     let mut requests = Vec::new();
     events::read(path, columns, |event: &Event<'_>| {

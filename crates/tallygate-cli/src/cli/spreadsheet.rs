@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Failure, Result};
 
-/// A header and a row for each element of a list, by the names of its fields in JSON. What is no single value stands in
-/// its cell as JSON.
+/// A header and a row for each element of a list, by the names of its fields in JSON. A value that is no single one
+/// stands in its cell as JSON.
 pub fn list<T: Serialize>(fields: &[&str], rows: &[T]) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(fields).map_err(unwritten)?;

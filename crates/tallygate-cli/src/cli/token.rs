@@ -38,9 +38,11 @@ pub enum Command {
     /// Makes a token, adds its hash to the file and prints it
     #[command(after_help = ADD_EXAMPLES)]
     Add {
-        /// Who gets it: 1 to 64 letters, digits, '-', '_' and '.'. What it sets is recorded under this name
+        /// The caller who gets it: 1 to 64 letters, digits, '-', '_' and '.'. Its settings are recorded under
+        /// this name
         name: String,
-        /// What it may do: app checks and settles, auditor reads, operator sets zones, bans and overrides
+        /// The roles that it has: app checks and settles, auditor reads, operator sets zones, bans and
+        /// overrides
         #[arg(long = "role", value_name = "ROLE", required = true)]
         roles: Vec<Right>,
         /// In which zones: a name, in which * stands for any characters
@@ -62,14 +64,14 @@ pub enum Command {
         /// The file of tokens
         #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
         file: PathBuf,
-        /// How to print
+        /// The form of the list
         #[arg(long, default_value = "text")]
         format: Format,
     },
     /// Removes a token from the file
     #[command(after_help = REMOVE_EXAMPLES)]
     Remove {
-        /// Whose it is
+        /// The name of the caller
         name: String,
         /// The file of tokens
         #[arg(long, value_name = "FILE", default_value = "tokens.toml")]

@@ -80,7 +80,7 @@ pub enum Command {
     /// Shows every zone
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// How to print
+        /// The form of the list
         #[arg(long, default_value = "text")]
         format: Format,
     },
@@ -89,7 +89,7 @@ pub enum Command {
     Show {
         /// Name of the zone
         name: String,
-        /// How to print
+        /// The form of the answer
         #[arg(long, default_value = "text")]
         format: Answer,
     },
@@ -113,10 +113,10 @@ pub struct SetArgs {
     name: String,
     #[command(flatten)]
     terms: Terms,
-    /// Who changes the zone, for its history [default: $USER]
+    /// The person who changes the zone, for its history [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

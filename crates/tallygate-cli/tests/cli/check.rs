@@ -121,7 +121,7 @@ fn a_reservation_of_a_shape_costs_what_those_before_it_came_to() {
     program
         .run(&["reserve", "llm", "t", "--shape", "*", "--ttl", "1m"])
         .assert_refused("stands for all that are not kept apart");
-    // What it recorded can be played again, though the shapes stand where members would.
+    // The recorded attempts can be played again, though the shapes stand where members would.
     assert_eq!(program.run(&["backtest", "--from-ledger", "llm", "--rate", "5", "--per", "1h"]).code, 0);
 }
 

@@ -20,7 +20,7 @@ pub struct Server {
     /// `127.0.0.1:41234`.
     pub at: String,
     welcome: String,
-    /// What it says after its welcome, to its end.
+    /// The lines that it says after its welcome, to its end.
     log: Option<JoinHandle<String>>,
 }
 

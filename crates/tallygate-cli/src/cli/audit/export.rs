@@ -29,7 +29,7 @@ pub struct Args {
     /// The folder for the files and their manifest
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// How to write the files
+    /// The format of the files
     #[arg(long = "as", value_name = "FORMAT", default_value = "csv")]
     written_as: WrittenAs,
     /// Only this zone
@@ -44,7 +44,7 @@ pub struct Args {
     /// At most so many rows in a file
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
     part_rows: u32,
-    /// How to print what was done
+    /// The form in which the result is printed
     #[arg(long, default_value = "text")]
     format: Answer,
 }

@@ -55,7 +55,7 @@ pub struct Args {
     /// The maker of the page, which it names [default: $USER]
     #[arg(long, value_name = "NAME", requires = "html")]
     by: Option<String>,
-    /// How to print
+    /// The form of the report
     #[arg(long, default_value = "text")]
     format: Format,
 }

@@ -12,10 +12,10 @@ use super::told::Told;
 use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
-/// How often the bar moves.
+/// The time between two moves of the bar.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is sent.
+/// The load that is sent.
 #[derive(Clone)]
 pub struct Load {
     pub zone: &'static str,

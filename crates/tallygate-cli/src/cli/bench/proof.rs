@@ -1,4 +1,4 @@
-//! What the ledger says about a run, beside what the callers were told.
+//! The ledger's word about a run, beside what the callers were told.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::cli::progress::progress;
 /// Rows that are read from the database at a time: as many as it gives.
 const PAGE: u32 = 10_000;
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 pub struct Ledger {
     /// Rows of this run.
@@ -76,7 +76,7 @@ struct Seen {
     last_seq: i64,
     /// Of the row that was read last, and so the oldest.
     seq: i64,
-    /// What the row before it must have as its total.
+    /// The total that the row before it must have.
     total_before: i64,
     digest: Digest,
     most: Most,
@@ -134,7 +134,8 @@ impl<'a> Proof<'a> {
     }
 }
 
-/// How the rows of a bucket differ from what was told about it. A call without an answer may have left a row.
+/// The difference between the rows of a bucket and what was told about it. A call without an answer may have
+/// left a row.
 fn disagreement(seen: &Seen, told: &Bucket) -> Option<String> {
     let (rows, answered) = (seen.rows, told.answered);
     if rows < answered || rows > answered + told.errors {
@@ -198,7 +199,7 @@ mod tests {
         (1..=5).map(row).collect()
     }
 
-    /// What callers were told of these rows.
+    /// The answers that callers had about these rows.
     fn told(rows: &[Entry], errors: u64) -> HashMap<u32, Bucket> {
         let mut bucket = Bucket { answered: rows.len() as u64, errors, ..Bucket::default() };
         bucket.last_seq = rows.iter().map(|row| row.seq).max().unwrap_or_default();

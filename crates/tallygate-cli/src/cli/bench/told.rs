@@ -1,4 +1,4 @@
-//! What the callers were told, in memory that does not grow with the number of decisions.
+//! The answers to the callers, in memory that does not grow with the number of decisions.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::cli::{Failure, Result};
 /// The longest time that is told apart from longer ones: more than any deadline.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// What all callers were told.
+/// The answers to all callers.
 pub struct Told {
     pub allowed: u64,
     pub blocked: u64,
@@ -28,7 +28,7 @@ pub struct Told {
     pub buckets: HashMap<u32, Bucket>,
 }
 
-/// What the callers were told about one bucket.
+/// The answers to the callers about one bucket.
 #[derive(Default)]
 pub struct Bucket {
     pub answered: u64,
@@ -41,7 +41,7 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
-/// What a caller is told of a decision and the ledger keeps of it.
+/// The part of a decision that a caller is told and that the ledger keeps.
 type Content = (Uuid, i64, bool, &'static str, i64, Option<i64>, DateTime<Utc>);
 
 impl Told {

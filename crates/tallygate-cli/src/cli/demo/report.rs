@@ -1,4 +1,4 @@
-//! What the ledger says about a zone since a moment. Nothing here is counted while sending.
+//! The ledger's word about a zone since a moment. Nothing here is counted while sending.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl Report {
     /// Pages through the ledger.
     pub async fn read(limiter: &Limiter, zone: &str, policy: &Policy, start: DateTime<Utc>) -> Result<Self> {
         let window = TimeDelta::microseconds(policy.window_us());
-        // What was spent in the window before still counts at the start.
+        // A charge in the window before still counts at the start.
         let mut history = History::default().zone(zone).since(start - window).limit(1_000);
         let mut counts = BTreeMap::new();
         loop {

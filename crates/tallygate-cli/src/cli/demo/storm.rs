@@ -12,8 +12,8 @@ use crate::cli::output::{green, red};
 use crate::cli::progress::progress;
 use crate::cli::{Failure, Result, terminal};
 
-/// Who tries how often. The attacker guesses; the office is many people behind one address; the others
-/// mistype at most a few times.
+/// The users, and how often each tries. The attacker guesses; the office is many people behind one address;
+/// the others mistype at most a few times.
 const CAST: [(&str, usize); 9] = [
     ("ip:203.0.113.66", 260),
     ("ip:203.0.113.67", 74),
@@ -26,7 +26,7 @@ const CAST: [(&str, usize); 9] = [
     ("user:frank", 1),
 ];
 
-/// How long the storm is drawn out when somebody watches.
+/// The time that the storm is drawn out when somebody watches.
 const WATCHED: Duration = Duration::from_secs(4);
 
 /// The same attempts in the same order every time.

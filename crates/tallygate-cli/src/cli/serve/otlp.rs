@@ -15,11 +15,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use crate::cli::logs::Logged;
 use crate::cli::{Failure, Result};
 
-/// What is sent, if it is.
+/// The sender of traces, if they are sent.
 pub struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
-    /// The collector need not be there. What it does not take in time is let go.
+    /// The collector need not be there. Spans that it does not take in time are let go.
     pub fn begin() -> Result<Self> {
         if [OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT]
             .iter()

@@ -1,4 +1,4 @@
-//! What was offered and what passed over time, as SVG.
+//! The requests that were offered and those that passed over time, as SVG.
 
 use plotters::prelude::*;
 use tallygate::backtest::Point;
@@ -41,7 +41,7 @@ pub fn through(told: &Told, others: &[Told]) -> Result<String> {
     })
 }
 
-/// How long after the first, at round times.
+/// The times after the first, at round numbers.
 fn times(root: &Area<'_>, chart: &Chart<'_, '_>, span_us: i64) -> Drawn {
     const STEPS_S: [i64; 16] = [
         1,

@@ -1,4 +1,4 @@
-//! What got through, for people and for programs.
+//! The requests that got through, for people and for programs.
 
 use serde::Serialize;
 use tallygate::backtest::{Got, Simulation};
@@ -13,7 +13,7 @@ pub struct Played {
     pub policies: Vec<Told>,
 }
 
-/// What a policy let through.
+/// The requests that a policy let through.
 #[derive(Serialize)]
 pub struct Told {
     pub name: String,
@@ -21,7 +21,7 @@ pub struct Told {
     pub figures: Simulation,
 }
 
-/// What the columns of [`Told::row`] are called.
+/// The names of the columns of [`Told::row`].
 pub const HEADER: [&str; 7] = ["policy", "passed", "blocked", "delayed", "wait", "in a window", "in 1s"];
 
 impl Told {
@@ -34,7 +34,7 @@ impl Told {
         [plain(&self.name), passed, blocked, delayed, wait, window, second]
     }
 
-    /// What each client got of what it asked for, and how fair that is.
+    /// The part that each client got of what it asked for, and how fair that is.
     pub fn shares(&self) -> Option<String> {
         let got =
             |(client, got): (&String, &Got)| format!("{} {} of {}", plain(client), got.passed, got.offered);
