@@ -11,6 +11,7 @@ mod decision;
 mod demo;
 mod duration;
 mod erase;
+mod exit;
 mod failure;
 mod grant;
 mod history;
@@ -24,6 +25,7 @@ mod migrate;
 mod moment;
 mod most;
 mod output;
+mod pager;
 mod predict;
 mod private;
 mod progress;
@@ -71,12 +73,11 @@ Examples:
   tallygate bench --database URL                    how many decisions does it carry?
   tallygate serve                                   the same for every language, over HTTP
 
-Exit codes: 0 done or allowed, 1 blocked, something to migrate, or a proof that failed; 2 error; 141 nobody read the \
-output to its end. A verdict that is reached stands also then.";
+";
 
 /// Rate limits in your SQL database: every decision exact, recorded and explained.
 #[derive(Parser)]
-#[command(name = "tallygate", version, after_help = EXAMPLES)]
+#[command(name = "tallygate", version, after_help = format!("{EXAMPLES}{}", exit::MEANINGS))]
 struct Cli {
     /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. Several servers of the same data are named together:
     /// postgres://user@one:5432,two:5432/name?target=primary (or replica, any). A SQLite file is made by

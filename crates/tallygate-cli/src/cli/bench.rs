@@ -6,9 +6,10 @@ mod report;
 mod retries;
 mod told;
 
-use std::io::{Write, stdout};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::time::Duration;
 
+use tallygate::ledger::History;
 use tallygate::{Config, Limiter, Policy};
 use uuid::Uuid;
 
@@ -33,12 +34,12 @@ Examples:
 
 It writes real rows, one for each decision, in the zone \"tallygate bench\" (100 per 60s), and nothing takes \
 them back: use a database of its own, made for this and dropped afterwards, on the server in question. \
-The default is the file tallygate.db.
+It asks before it writes into a ledger that has rows of other zones. The default is the file tallygate.db.
 
 Afterwards the rows are read back and compared with what the callers were told: each answer is a row, no \
 bucket has a gap, and none admitted more than its limit in any window.
 
-Exit codes: 0 the ledger agrees, 1 it does not, 2 error.";
+Exit codes: 0 the ledger agrees, 7 it does not, 2 wrong usage or another error, 3 the database does not answer now.";
 
 /// Measures how many decisions the database carries, and proves from the ledger that they are right
 #[derive(clap::Args)]
@@ -65,6 +66,9 @@ pub struct Args {
     /// Send each check by itself instead of those that wait together in one call
     #[arg(long)]
     no_batch: bool,
+    /// Write into a ledger that is in use, without asking
+    #[arg(long)]
+    yes: bool,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Answer,
@@ -76,6 +80,9 @@ pub async fn run(url: &str, args: Args) -> Result {
     let batch = if args.no_batch { None } else { default.batch };
     let config = Config { connections: args.connections, batch, ..default };
     let limiter = Limiter::connect_with(url, config).await?;
+    if !args.yes && is_in_use(&limiter).await? {
+        consent()?;
+    }
     let policy = Policy::sliding_log(RATE, WINDOW)?;
     limiter.operator().set_zone(ZONE, &policy, Some("made by: tallygate bench"), "tallygate bench").await?;
     // The database's clock, which is not ours.
@@ -106,6 +113,37 @@ pub async fn run(url: &str, args: Args) -> Result {
         Answer::Json => writeln!(stdout(), "{}", serde_json::to_string(&report)?).map_err(Failure::from),
     };
     verdict(told, report.verdict())
+}
+
+/// The ledger has rows that no benchmark made. The newest row of each other zone tells, so it costs a probe for each.
+async fn is_in_use(limiter: &Limiter) -> Result<bool> {
+    for zone in limiter.operator().zones().await? {
+        let newest = History::default().zone(&zone.name).limit(1);
+        if zone.name != ZONE && !limiter.auditor().history(&newest).await?.rows.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Asks whoever sits at the terminal.
+fn consent() -> Result<()> {
+    let refused = |why: &str| {
+        Err(Failure::new(format!(
+            "this ledger is in use, and a benchmark writes rows that nothing takes back{why}; use a database of its own, or \
+             say --yes"
+        )))
+    };
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return refused("");
+    }
+    eprint!("This ledger is in use. Write rows into it that nothing takes back? [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => refused(", which was not wished"),
+    }
 }
 
 /// Which database, and nothing else of its URL, which may hold a password.

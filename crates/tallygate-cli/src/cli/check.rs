@@ -1,7 +1,6 @@
 //! `tallygate check`.
 
 use std::io::{Write, stdout};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use tallygate::capacity::parse_band;
@@ -9,6 +8,7 @@ use tallygate::policy::parse_units;
 use tallygate::{Check, Config};
 use uuid::Uuid;
 
+use super::exit::Exit;
 use super::failure::verdict;
 use super::output::Answer;
 use super::{Failure, Result, decision, duration, open_with, predict, stream};
@@ -25,7 +25,8 @@ Examples:
   printf '%s\\n' '{\"zone\":\"login\",\"key\":\"42\"}' '{\"zone\":\"login\",\"key\":\"43\",\"cost\":2}' |
     tallygate check --stdin
 
-Exit codes: 0 allowed, 1 blocked, 2 error; with --stdin 0 when every line was decided, 2 when one was not.
+Exit codes: 0 allowed, 1 blocked, 2 wrong usage or another error, 3 the database does not answer now, 4 to migrate; with --stdin 0 when \
+every line was decided, 2 when one was not.
 
 The same transaction on the same bucket again gives the recorded decision and spends nothing. \
 Cost 0 is a peek: it is answered and leaves no row.
@@ -48,7 +49,7 @@ Examples:
   tallygate cancel TXN
   tallygate reserve llm tenant:7 --shape chat/small --cost 1000 --ttl 30s
 
-Exit codes: 0 reserved, 1 blocked, 2 error.";
+Exit codes: 0 reserved, 1 blocked, 2 wrong usage or another error, 3 the database does not answer now, 4 to migrate.";
 
 /// How important it is.
 #[derive(clap::Args)]
@@ -200,7 +201,7 @@ async fn several(url: &str, config: Config, first: Check, also: Vec<Check>, form
 }
 
 fn say(line: &str, blocked: bool) -> Result {
-    verdict(writeln!(stdout(), "{line}").map_err(Failure::from), ExitCode::from(u8::from(blocked)))
+    verdict(writeln!(stdout(), "{line}").map_err(Failure::from), Exit::of_blocked(blocked))
 }
 
 /// `ZONE=KEY`, `ZONE=KEY:COST`.

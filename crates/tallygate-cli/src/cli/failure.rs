@@ -1,4 +1,4 @@
-//! Errors as the command line shows them: one line on stderr, exit code 2.
+//! Errors as the command line shows them: one line on stderr, and the exit code that it means.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,49 +6,63 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 
 use super::Result;
+use super::exit::Exit;
 
 /// Why a command did not finish.
 pub enum Failure {
-    /// To be told.
-    Error(String),
+    /// To be told, with what it means to a script.
+    Error(String, Exit),
     /// Whoever read our output has what it wanted (`tallygate history | head`).
     ReaderGone,
 }
 
 impl Failure {
     pub fn new(message: impl Into<String>) -> Self {
-        Self::Error(message.into())
+        Self::Error(message.into(), Exit::Error)
+    }
+
+    /// The same, with another meaning to a script.
+    pub fn meaning(self, exit: Exit) -> Self {
+        match self {
+            Self::Error(message, _) => Self::Error(message, exit),
+            Self::ReaderGone => Self::ReaderGone,
+        }
     }
 
     /// Says what went wrong and gives the exit code.
     pub fn report(self) -> ExitCode {
         self.tell();
-        ExitCode::from(match self {
-            Self::Error(_) => 2,
+        match self {
+            Self::Error(_, exit) => exit.into(),
             // As if by SIGPIPE, which ends other programs there: what was to be told was not.
-            Self::ReaderGone => 141,
-        })
+            Self::ReaderGone => ExitCode::from(141),
+        }
     }
 
     /// Says what went wrong.
     pub fn tell(&self) {
-        if let Self::Error(message) = self {
+        if let Self::Error(message, _) = self {
             eprintln!("error: {}", one_line(message));
         }
     }
 }
 
 /// A verdict that is reached stands also where nobody reads the words.
-pub fn verdict(told: Result<()>, code: ExitCode) -> Result {
+pub fn verdict(told: Result<()>, exit: Exit) -> Result {
     match told {
-        Ok(()) | Err(Failure::ReaderGone) => Ok(code),
+        Ok(()) | Err(Failure::ReaderGone) => Ok(exit.into()),
         Err(failure) => Err(failure),
     }
 }
 
 impl From<tallygate::Error> for Failure {
     fn from(error: tallygate::Error) -> Self {
-        Self::new(error.to_string())
+        let exit = match () {
+            () if error.is_transient() => Exit::Unknown,
+            () if error.is_schema() => Exit::ToMigrate,
+            () => Exit::Error,
+        };
+        Self::new(error.to_string()).meaning(exit)
     }
 }
 

@@ -1,14 +1,16 @@
 //! `tallygate history`.
 
-use std::io::{StdoutLock, Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use tallygate::Reason;
-use tallygate::ledger::{Entry, History};
+use tallygate::ledger::{Cursor, Entry, History};
+use tallygate::{Limiter, Reason};
 use uuid::Uuid;
 
-use super::output::{Format, Table, by, cell, plain, render, table};
+use super::output::{Format, Table, by, cell, plain, render, render_more, table};
+use super::pager::Pager;
+use super::terminal::{self, quoted};
 use super::{Failure, Result, duration, moment, open};
 
 const EXAMPLES: &str = "\
@@ -82,6 +84,12 @@ pub struct Args {
     /// At most so many rows
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
+    /// Only what is older than this place, which the end of a page names
+    #[arg(long, value_name = "PLACE")]
+    before: Option<Cursor>,
+    /// Print it all at once, also where a person looks at a terminal [default: through PAGER, or less -FRX]
+    #[arg(long)]
+    no_pager: bool,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Format,
@@ -93,34 +101,50 @@ pub async fn run(url: &str, args: Args) -> Result {
     (history.zone, history.key, history.txn) = (args.zone, args.key, args.txn);
     history.blocked = (args.blocked || args.allowed).then_some(args.blocked);
     (history.since, history.until) = (args.since, args.until);
+    history.before = args.before;
     let mut printer = None;
     let mut left = args.limit;
     while left > 0 {
         history.limit = PAGE.min(u32::try_from(left).unwrap_or(PAGE));
         let page = limiter.auditor().history(&history).await?;
         // Only now: a request that the library refuses prints nothing.
-        let printer = printer.get_or_insert_with(|| Printer::new(args.format));
+        let printer = printer.get_or_insert_with(|| Printer::new(args.format, !args.no_pager));
         printer.print(&page.rows)?;
         left -= page.rows.len() as u64;
         match page.next {
             Some(next) => history.before = Some(next),
-            None => break,
+            None => {
+                history.before = None;
+                break;
+            }
         }
     }
-    printer.map_or(Ok(()), Printer::finish)?;
+    let more = if args.format == Format::Text && !terminal::is_quiet() {
+        older(&limiter, history).await?
+    } else {
+        None
+    };
+    printer.map_or(Ok(()), |printer| printer.finish(more))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The place in front of which there are older rows, if there are any.
+async fn older(limiter: &Limiter, history: History) -> Result<Option<Cursor>> {
+    let Some(before) = history.before else { return Ok(None) };
+    let next = limiter.auditor().history(&history.limit(1)).await?;
+    Ok(Some(before).filter(|_| !next.rows.is_empty()))
 }
 
 /// Writes page after page, so that a long history needs no more memory than a short one.
 struct Printer {
     format: Format,
-    out: StdoutLock<'static>,
+    out: Pager,
     rows: u64,
 }
 
 impl Printer {
-    fn new(format: Format) -> Self {
-        Self { format, out: stdout().lock(), rows: 0 }
+    fn new(format: Format, paged: bool) -> Self {
+        Self { format, out: Pager::begin(paged && format == Format::Text), rows: 0 }
     }
 
     fn print(&mut self, rows: &[Entry]) -> Result<()> {
@@ -133,23 +157,30 @@ impl Printer {
         Ok(self.out.write_all(text.as_bytes())?)
     }
 
-    fn finish(mut self) -> Result<()> {
+    /// Ends the answer. What was left out since it was too much is named, with the command that shows it.
+    fn finish(mut self, more: Option<Cursor>) -> Result<()> {
         match self.format {
             Format::Text if self.rows == 0 => writeln!(self.out, "no decisions match")?,
             Format::Json if self.rows == 0 => writeln!(self.out, "[]")?,
             Format::Json => writeln!(self.out, "\n]")?,
             _ => {}
         }
-        Ok(())
+        self.out.flush()?;
+        if let Some(before) = more {
+            let command = command_before(std::env::args().skip(1), before);
+            let told = format!("There are older rows. Show them with: {command}");
+            // Beside the rows for whoever pages through them, and apart from them for a program.
+            if self.out.is_paged() { writeln!(self.out, "{told}")? } else { eprintln!("{told}") }
+        }
+        Ok(self.out.end()?)
     }
 
     fn table(&self, rows: &[Entry]) -> String {
         if rows.is_empty() {
             return String::new();
         }
-        let rendered = render(&entries(rows), 0);
-        let header = usize::from(self.rows > 0);
-        rendered.split_inclusive('\n').skip(header).collect()
+        let table = entries(rows);
+        if self.rows == 0 { render(&table, 0) } else { render_more(&table, 0) }
     }
 
     fn json(&self, rows: &[Entry]) -> Result<String> {
@@ -185,6 +216,27 @@ impl Printer {
             .map_err(|error: csv::Error| Failure::new(format!("no CSV could be made: {error}")))?;
         Ok(String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned())
     }
+}
+
+/// The same command, for what is older than this place.
+fn command_before(arguments: impl Iterator<Item = String>, before: Cursor) -> String {
+    let mut words = vec!["tallygate".to_owned()];
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--before" => drop(arguments.next()),
+            // A password may be in it.
+            "--database" => {
+                let url = arguments.next().filter(|url| url.starts_with("sqlite:"));
+                words.extend([argument, url.map_or_else(|| "URL".to_owned(), |url| quoted(&url))]);
+            }
+            _ if argument.starts_with("--before=") => {}
+            _ if argument.starts_with("--database=") => words.push("--database=URL".to_owned()),
+            _ => words.push(quoted(&argument)),
+        }
+    }
+    words.extend(["--before".to_owned(), before.to_string()]);
+    words.join(" ")
 }
 
 /// What a person wants to see of each row.

@@ -35,6 +35,12 @@ pub fn render(table: &Table, indent: usize) -> String {
     table.fit(indent, terminal::width())
 }
 
+/// The rows of a table that goes on from one whose header was shown.
+pub fn render_more(table: &Table, indent: usize) -> String {
+    let [_, rows] = table.fit_parts(indent, terminal::width());
+    rows
+}
+
 /// Sentences, each line `indent` spaces from the edge of the terminal.
 pub fn paragraph(text: &str, indent: usize) -> String {
     fill(text, indent, indent, terminal::width())
@@ -57,6 +63,11 @@ impl Table {
     }
 
     fn fit(&self, indent: usize, width: Option<usize>) -> String {
+        self.fit_parts(indent, width).concat()
+    }
+
+    /// The header, which is empty where each row names the columns, and the rows.
+    fn fit_parts(&self, indent: usize, width: Option<usize>) -> [String; 2] {
         let widest = self.widths(display_width);
         let Some(room) = width.map(|width| width.saturating_sub(indent)) else {
             return self.columns(&widest, indent);
@@ -66,7 +77,9 @@ impl Table {
             shared.filter(|widths| self.rows.iter().all(|row| height(row, widths) <= ROW_LINES_MAX));
         match wrapped {
             Some(widths) => self.columns(&widths, indent),
-            None => self.rows.iter().map(|row| self.record(row, indent, indent + room)).collect(),
+            None => {
+                [String::new(), self.rows.iter().map(|row| self.record(row, indent, indent + room)).collect()]
+            }
         }
     }
 
@@ -80,11 +93,11 @@ impl Table {
             .collect()
     }
 
-    fn columns(&self, widths: &[usize], indent: usize) -> String {
+    fn columns(&self, widths: &[usize], indent: usize) -> [String; 2] {
         let header: String =
             self.lines(&self.names, widths, indent).iter().map(|line| bold(line) + "\n").collect();
         let rows = self.rows.iter().flat_map(|row| self.lines(row, widths, indent));
-        header + &rows.map(|line| line + "\n").collect::<String>()
+        [header, rows.map(|line| line + "\n").collect()]
     }
 
     fn lines(&self, row: &[String], widths: &[usize], indent: usize) -> Vec<String> {

@@ -16,7 +16,7 @@ Examples:
   tallygate maintain --keep 400d --idle 90d
   tallygate maintain --keep 400d --dry-run --format json
 
-For cron, daily. One works at a time: another one says so, and when a run last came to its end, and exits with 2. What a \
+For cron, daily. One works at a time: another one says so, and when a run last came to its end, and ends with 3. What a \
 run that was cut off has left behind, the next one finishes. The role must own the tables.";
 
 /// Makes partitions of the ledger ahead, and removes what is not needed any more

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use tallygate::schema::{Migration, Migrator};
 
+use super::exit::Exit;
 use super::failure::verdict;
 use super::output::{dim, green, red};
-use super::{Failure, Result, open};
+use super::{Failure, Result, open, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +28,7 @@ pub struct Args {
     /// Print the SQL of every migration for this database; connects to nothing
     #[arg(long, conflicts_with_all = ["check", "distribute"])]
     print: bool,
-    /// Change nothing; exit 1 when something is unapplied
+    /// Change nothing, and end with 4 where something is to migrate
     #[arg(long)]
     check: bool,
     /// Spread the schema over the nodes of this extension of PostgreSQL, at its coordinator; buckets by their keys
@@ -94,7 +95,7 @@ async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
     let pending = migrator.pending().await?;
     if pending.is_empty() && undistributed.is_empty() {
         let told = writeln!(stdout(), "{}", up_to_date(migrator));
-        return verdict(told.map_err(Failure::from), ExitCode::SUCCESS);
+        return verdict(told.map_err(Failure::from), Exit::Good);
     }
     let line =
         |migration: &Migration| format!("{}  V{} {}\n", red("unapplied"), migration.version, migration.name);
@@ -105,8 +106,9 @@ async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
     } else {
         "run: tallygate migrate --distribute citus"
     };
-    let told = writeln!(stdout(), "{lines}{}", dim(run));
-    verdict(told.map_err(Failure::from), ExitCode::from(1))
+    let hint = if terminal::is_quiet() { String::new() } else { dim(run) + "\n" };
+    let told = write!(stdout(), "{lines}{hint}");
+    verdict(told.map_err(Failure::from), Exit::ToMigrate)
 }
 
 /// The SQL as a client of that database takes it: `tallygate migrate --print | mysql app` works too.

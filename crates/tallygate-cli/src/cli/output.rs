@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
 pub use tallygate::page::{by, plain};
 
-pub use super::layout::{Table, paragraph, render, table};
+pub use super::layout::{Table, paragraph, render, render_more, table};
 pub use super::spreadsheet::cell;
 use super::terminal;
 

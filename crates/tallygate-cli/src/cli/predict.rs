@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tallygate::{Check, Prediction};
 
+use super::exit::Exit;
 use super::failure::verdict;
 use super::output::{Answer, plain};
 use super::{Failure, Result, decision, duration, open};
@@ -54,8 +55,8 @@ pub async fn reserve(url: &str, check: Check, ttl: Duration, shape: &str, format
         Answer::Text => format!("{}  cost {}", decision::line(&told.decision), told.cost),
         Answer::Json => serde_json::to_string(&told)?,
     };
-    let code = ExitCode::from(u8::from(told.decision.blocked));
-    verdict(writeln!(stdout(), "{line}").map_err(Failure::from), code)
+    let exit = Exit::of_blocked(told.decision.blocked);
+    verdict(writeln!(stdout(), "{line}").map_err(Failure::from), exit)
 }
 
 /// `chat/small  cost 240  from 8 settlements, the last at …`

@@ -10,6 +10,7 @@ use tallygate::policy::parse_units;
 use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken, Work, parse_band};
 use uuid::Uuid;
 
+use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Answer, dim, plain};
 use super::{Result, duration, open, who};
@@ -24,9 +25,6 @@ Examples:
 
 What is taken waits again after its time, unless it is done; a receipt is worth nothing once somebody else has taken the item. \
 An offer that there is no room for, and a take that takes nothing, are answers with the exit code 1.";
-
-/// Nothing was queued, or taken.
-const NOTHING: u8 = 1;
 
 /// Offers items to queues, takes them and works them off
 #[derive(Subcommand)]
@@ -171,7 +169,7 @@ pub async fn run(url: &str, command: Command) -> Result {
             let offer = payload.iter().fold(offer, Offer::payload);
             let offered = queues.offer(txn.into_iter().fold(offer, Offer::txn)).await?;
             say(of.format, &offered, offer_line)?;
-            Ok(ExitCode::from(if offered.blocked { NOTHING } else { 0 }))
+            Ok(Exit::of_blocked(offered.blocked).into())
         }
         Command::Take(Taking { of, visible, most, worker, wait }) => {
             let take = Take::new(&of.zone, &of.queue, visible).most(most);
@@ -181,7 +179,7 @@ pub async fn run(url: &str, command: Command) -> Result {
                 None => queues.take(take).await?,
             };
             say(of.format, &taken, take_lines)?;
-            Ok(ExitCode::from(if taken.items.is_empty() { NOTHING } else { 0 }))
+            Ok(Exit::of_blocked(taken.items.is_empty()).into())
         }
         Command::Extend(Extending { said: Said { of, receipt }, visible }) => {
             say(of.format, &queues.extend(&of.zone, &of.queue, receipt, visible).await?, noted_line)

@@ -1,7 +1,6 @@
 //! `tallygate check --stdin`: a line in, a decision out, in constant memory.
 
 use std::io::{self, IsTerminal, Write, stdin, stdout};
-use std::process::ExitCode;
 
 use futures_util::{StreamExt, stream};
 use indicatif::ProgressBar;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use tallygate::{Check, Config, Decision, Limiter};
 use tokio::sync::mpsc;
 
+use super::exit::Exit;
 use super::lines::{self, LINE_BYTES_MAX, Line};
 use super::progress::progress;
 use super::{Result, open_with};
@@ -49,7 +49,7 @@ pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
     drop(answers);
     limiter.flush().await?;
     counter.finish_and_clear();
-    Ok(ExitCode::from(if refused { 2 } else { 0 }))
+    Ok(if refused { Exit::Error } else { Exit::Good }.into())
 }
 
 /// Reads stdin on a thread of its own: while it waits for input, decisions go on.

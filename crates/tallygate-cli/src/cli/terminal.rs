@@ -42,3 +42,13 @@ pub fn has_colours() -> bool {
 pub fn log_has_colours() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }
+
+/// A word for the shell, as one types it.
+pub fn quoted(word: &str) -> String {
+    let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+    if !word.is_empty() && word.bytes().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -139,7 +139,7 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     );
     program.tamper("update zone_txn set remaining = 2 where seq = 2");
     let changed = program.run(&["audit", "verify"]);
-    assert_eq!((changed.code, changed.err.as_str()), (1, ""), "{}", changed.out);
+    assert_eq!((changed.code, changed.err.as_str()), (5, ""), "{}", changed.out);
     let expected = format!(
         "edited  login / user:42  row 2  txn {}: remaining is 2, the rows before it lead to 0\n\
          faults  1 found in 6 rows of 1 buckets in 1 zones\n",
@@ -147,7 +147,7 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     );
     assert_eq!(changed.out, expected);
     let changed = program.run(&["audit", "verify", "--format", "json"]);
-    assert_eq!(changed.code, 1);
+    assert_eq!(changed.code, 5);
     let found = &changed.json()["found"][0];
     assert_eq!(
         *found,
@@ -161,7 +161,7 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
         })
     );
     let explained = explain(&program, txns[1], &[]);
-    assert_eq!(explained.code, 1);
+    assert_eq!(explained.code, 5);
     assert!(explained.out.contains("NOT the same when derived again"), "{}", explained.out);
 }
 

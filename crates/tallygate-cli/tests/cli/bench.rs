@@ -60,7 +60,7 @@ fn the_text_says_how_many_and_that_they_are_right() {
 }
 
 #[test]
-fn a_ledger_that_lost_a_row_ends_with_1_and_one_line() {
+fn a_ledger_that_lost_a_row_ends_with_7_and_one_line() {
     let program = Program::with_login();
     let url = format!("sqlite:{}", program.path("tallygate.db").display());
     let forget = "create trigger forget after insert on zone_txn when new.seq = 3 \
@@ -70,11 +70,26 @@ fn a_ledger_that_lost_a_row_ends_with_1_and_one_line() {
         connection.execute(forget).await.unwrap();
     });
     let ran = program.run(&["bench", "--seconds", "1", "--hot", "--format", "json"]);
-    assert_eq!((ran.code, ran.err.lines().count()), (1, 1), "{ran:?}");
+    assert_eq!((ran.code, ran.err.lines().count()), (7, 1), "{ran:?}");
     assert!(ran.err.starts_with("the proof failed: before row 4 of bucket "), "{}", ran.err);
     let json = ran.json();
     assert_eq!(json["ledger"]["agrees"], false);
     assert_eq!(json["ledger"]["rows"].as_u64().unwrap() + 1, json["rows"].as_u64().unwrap());
+}
+
+#[test]
+fn a_ledger_that_is_in_use_is_written_into_only_by_who_says_so() {
+    let program = Program::with_login();
+    let bench = ["bench", "--seconds", "1", "--callers", "2"];
+    // A zone that nothing was decided in is no ledger in use.
+    program.ok(&bench);
+    program.ok(&bench);
+    program.ok(&["check", "login", "42"]);
+    let before = program.rows();
+    program.run(&bench).assert_refused("this ledger is in use");
+    assert_eq!(program.rows(), before);
+    program.ok(&[&bench[..], &["--yes"]].concat());
+    assert!(program.rows() > before);
 }
 
 #[test]

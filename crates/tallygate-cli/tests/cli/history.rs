@@ -85,7 +85,7 @@ fn a_history_longer_than_a_page_has_every_row_once() {
     let csv = program.ok(&["history", "--limit", "2100", "--format", "csv"]);
     assert_eq!(csv.lines().filter(|line| *line == HEADER).count(), 1);
     assert_eq!(csv.lines().count(), 2101);
-    let table = program.ok(&["history", "--limit", "2100"]);
+    let table = program.ok(&["history", "--limit", "2100", "--quiet"]);
     assert_eq!(table.lines().filter(|line| line.starts_with("decided at")).count(), 1);
     assert_eq!(table.lines().count(), 2101);
 
@@ -99,13 +99,46 @@ fn a_history_longer_than_a_page_has_every_row_once() {
 
 #[test]
 fn the_table_shows_what_a_person_asks_for() {
-    let table = decided().ok(&["history", "--zone", "login", "--blocked", "--limit", "1"]);
+    let table = decided().ok(&["history", "--zone", "login", "--blocked", "--limit", "1", "--quiet"]);
     let mut lines = table.lines();
     assert!(lines.next().unwrap().starts_with("decided at"));
     let row = lines.next().unwrap();
     for part in ["login", "over_limit", "s  "] {
         assert!(row.contains(part), "{row}");
     }
+}
+
+#[test]
+fn a_page_says_that_there_is_more_and_the_command_that_shows_it() {
+    let program = decided();
+    let page = program.run(&["history", "--zone", "login", "--limit", "4"]);
+    assert_eq!((page.code, page.out.lines().count()), (0, 5), "{}", page.out);
+    let command =
+        page.err.trim_end().strip_prefix("There are older rows. Show them with: tallygate ").unwrap();
+    assert!(command.starts_with("history --zone login --limit 4 --before "), "{command}");
+    let last = program.run(&command.split(' ').collect::<Vec<_>>());
+    assert_eq!((last.out.lines().count(), last.err.as_str()), (3, ""), "{}", last.out);
+    let both = page.out + last.out.split_once('\n').unwrap().1;
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&both), words(&program.ok(&["history", "--zone", "login"])));
+    for silent in [
+        &["--limit", "4", "--quiet"][..],
+        &["--limit", "4", "--format", "json"],
+        &["--limit", "4", "--format", "csv"],
+        &["--limit", "7"],
+    ] {
+        assert_eq!(program.run(&[&["history"], silent].concat()).err, "", "{silent:?}");
+    }
+    program.run(&["history", "--before", "yesterday"]).assert_refused("'yesterday'");
+}
+
+#[test]
+fn a_narrow_history_longer_than_a_page_lacks_no_row() {
+    let program = Program::with_login().env("COLUMNS", "60");
+    let input = "{\"zone\":\"login\",\"key\":\"42\"}\n".repeat(1_001);
+    assert_eq!(program.feed(&["check", "--stdin"], input).code, 0);
+    let text = program.ok(&["history", "--limit", "1001"]);
+    assert_eq!(text.matches("decided at ").count(), 1_001);
 }
 
 /// Keys are what strangers type.

@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod erase;
 mod evidence;
+mod exit;
 mod history;
 mod maintain;
 mod migrate;

@@ -120,10 +120,16 @@ impl Ran {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Asserts that this is how errors look: exit code 2, one line on stderr, nothing on stdout.
+    /// Asserts that it was wrong usage: exit code 2, and the rest as every error.
     #[track_caller]
     pub fn assert_refused(&self, because: &str) {
-        assert_eq!((self.code, self.out.as_str()), (2, ""), "{}", self.err);
+        self.assert_ends(2, because);
+    }
+
+    /// Asserts that this is how errors look: their exit code, one line on stderr, nothing on stdout.
+    #[track_caller]
+    pub fn assert_ends(&self, code: i32, because: &str) {
+        assert_eq!((self.code, self.out.as_str()), (code, ""), "{}", self.err);
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
         assert!(self.err.starts_with("error: ") && self.err.ends_with('\n'), "{}", self.err);
         assert!(self.err.contains(because), "{:?} does not say {because:?}", self.err);

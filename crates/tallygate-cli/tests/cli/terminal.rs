@@ -133,5 +133,5 @@ fn who_is_quiet_tells_the_answer_and_errors() {
     assert!(loud.err.contains(" blocked"), "{}", loud.err);
     let quiet = program.run(&["demo", "--quiet"]);
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
-    program.run(&["--quiet", "zone", "list"]).assert_refused("there is no database");
+    program.run(&["--quiet", "zone", "list"]).assert_ends(4, "there is no database");
 }

@@ -2,12 +2,12 @@
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde::Serialize;
 use tallygate::audit::checkpoint::{Checkpoint, Proof, ProvenRow};
 
 use super::files;
+use crate::cli::exit::Exit;
 use crate::cli::failure::verdict;
 use crate::cli::output::{Answer, plain};
 use crate::cli::{Failure, Result, duration};
@@ -18,7 +18,9 @@ Examples:
   tallygate audit check-proof proof.json monday.json --public-key KEY --format json
 
 Needs no database. Without --public-key it proves only what whoever made the checkpoint says. What it \
-proves are the rows that it tells: that a transaction has no others, nobody can prove by it.";
+proves are the rows that it tells: that a transaction has no others, nobody can prove by it.
+
+Exit codes: 0 it is proven, 6 it is not, 2 a file cannot be used.";
 
 /// Checks a proof with its checkpoint, without a database
 #[derive(clap::Args)]
@@ -51,7 +53,8 @@ struct Shown<'p> {
 pub fn run(args: &Args) -> Result {
     let checkpoint = files::checkpoint(&args.checkpoint, args.public_key.as_deref())?;
     let proof = Proof::parse(&files::read(&args.proof)?).map_err(|error| files::at(&args.proof, &error))?;
-    let rows = proof.check(&checkpoint).map_err(|error| files::at(&args.proof, &error))?;
+    let rows = proof.check(&checkpoint);
+    let rows = rows.map_err(|error| files::at(&args.proof, &error).meaning(Exit::Unproven))?;
     let mut out = stdout().lock();
     let told = match args.format {
         Answer::Text => rows
@@ -69,7 +72,7 @@ pub fn run(args: &Args) -> Result {
             writeln!(out, "{}", serde_json::to_string(&shown)?)
         }
     };
-    verdict(told.map_err(Failure::from), ExitCode::SUCCESS)
+    verdict(told.map_err(Failure::from), Exit::Good)
 }
 
 /// How much is proven. That it is all of a transaction, nothing in a checkpoint says.

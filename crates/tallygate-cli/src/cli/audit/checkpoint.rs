@@ -11,6 +11,7 @@ use tallygate::audit::Auditor;
 use tallygate::audit::checkpoint::{Changed, Checkpoint, Comparison, HeadDifference};
 
 use super::{files, key};
+use crate::cli::exit::Exit;
 use crate::cli::failure::verdict;
 use crate::cli::output::{Answer, plain};
 use crate::cli::{Failure, Result, duration, open};
@@ -28,8 +29,8 @@ a later check names the buckets that were changed, not only their zone. The marg
 from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; that rows are \
 what their hashes say is for verification.
 
-Exit codes: 0 unaltered, 1 something was changed, 2 it could not be compared, 3 rows were dropped by upkeep, so that \
-cannot be told.";
+Exit codes: 0 unaltered, 5 something was changed, 2 it could not be compared, 3 it cannot be told: rows were dropped by upkeep, \
+or the database does not answer now.";
 
 /// Writes down what the ledger is, to find out later whether it was altered
 #[derive(clap::Args)]
@@ -95,7 +96,7 @@ pub async fn run(url: &str, args: Args) -> Result {
         Answer::Text => compared.text(),
         Answer::Json => serde_json::to_string(&compared)? + "\n",
     };
-    verdict(stdout().write_all(text.as_bytes()).map_err(Failure::from), compared.code())
+    verdict(stdout().write_all(text.as_bytes()).map_err(Failure::from), compared.exit())
 }
 
 impl Compared {
@@ -124,12 +125,12 @@ impl Compared {
         })
     }
 
-    /// 0 unaltered, 1 altered, 3 where that cannot be told.
-    pub fn code(&self) -> ExitCode {
+    /// What the comparison means to a script.
+    pub fn exit(&self) -> Exit {
         match (self.unaltered, self.altered) {
-            (true, _) => ExitCode::SUCCESS,
-            (_, true) => ExitCode::from(1),
-            _ => ExitCode::from(3),
+            (true, _) => Exit::Good,
+            (_, true) => Exit::Faults,
+            _ => Exit::Unknown,
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{Write, stdout};
-use std::process::ExitCode;
 
 use serde::Serialize;
 use tallygate::audit::explain::{Counted, Explained, ExplainedRow};
 use uuid::Uuid;
 
+use super::super::exit::Exit;
 use super::super::output::{Answer, bold, by, dim, green, plain, red, render, table};
 use super::super::{Result, duration, open};
 use super::words;
@@ -19,7 +19,7 @@ Examples:
   tallygate audit explain 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --format json
 
 Each bucket that the transaction touched is read from its first row, a page at a time: some 10 µs for each row. Times are \
-the database's, in UTC. Exit code 1 when a row cannot be derived again from the rows before it.";
+the database's, in UTC. Exit code 5 when a row cannot be derived again from the rows before it.";
 
 /// Explains why a transaction was decided as it was
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub async fn run(url: &str, args: Args) -> Result {
         }
     }
     let reproduced = explained.rows.iter().all(|row| row.reproduced == Some(true));
-    Ok(if reproduced { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if reproduced { Exit::Good } else { Exit::Faults }.into())
 }
 
 fn text(explained: &Explained) -> String {

@@ -6,6 +6,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use tallygate::audit::checkpoint::Checkpoint;
 
+use crate::cli::exit::Exit;
 use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
@@ -18,7 +19,7 @@ pub fn read(path: &Path) -> Result<String> {
 pub fn checkpoint(path: &Path, public_key: Option<&str>) -> Result<Checkpoint> {
     let checkpoint = Checkpoint::parse(&read(path)?).map_err(|error| at(path, &error))?;
     if let Some(public_key) = public_key {
-        checkpoint.require_key(public_key).map_err(|error| at(path, &error))?;
+        checkpoint.require_key(public_key).map_err(|error| at(path, &error).meaning(Exit::Unproven))?;
     }
     Ok(checkpoint)
 }

@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use indicatif::{HumanCount, ProgressBar};
 use serde::Serialize;
 use tallygate::Config;
 use tallygate::audit::verify::{Fault, Verified, Verify, Verifying};
 
+use super::super::exit::Exit;
 use super::super::failure::verdict;
 use super::super::output::{Answer, green, paragraph, plain, red};
 use super::super::progress::progress;
@@ -31,8 +31,8 @@ was hashed behind the one before it; that none is missing, inserted or moved; th
 decides the same again, so that no window ever held more than its limit; that heads, holds, overrides and zones are what \
 the rows lead to.
 
-Exit codes: 0 all is well, 1 faults were found, 2 it could not be verified or there are no zones, 3 the checkpoint of --since cannot be compared \
-since rows were dropped.";
+Exit codes: 0 all is well, 5 faults were found, 2 it could not be verified or there are no zones, 3 the database does not answer now, or the \
+checkpoint of --since cannot be compared since rows were dropped.";
 
 /// Verifies that the ledger is as the library left it
 #[derive(clap::Args)]
@@ -101,7 +101,7 @@ pub async fn run(url: &str, args: Args) -> Result {
         _ = tokio::signal::ctrl_c() => return Err(seen.ended(&"interrupted")),
     };
     let verified = match verified {
-        Err(error) if error.is_transient() => return Err(seen.ended(&error)),
+        Err(error) if error.is_transient() => return Err(seen.ended(&error).meaning(Exit::Unknown)),
         verified => verified?,
     };
     seen.bar.finish_and_clear();
@@ -115,12 +115,12 @@ pub async fn run(url: &str, args: Args) -> Result {
             place(url)
         )));
     }
-    let code = match &since {
-        _ if verified.faults > 0 => ExitCode::from(1),
-        Some(since) => since.code(),
-        None => ExitCode::SUCCESS,
+    let exit = match &since {
+        _ if verified.faults > 0 => Exit::Faults,
+        Some(since) => since.exit(),
+        None => Exit::Good,
     };
-    verdict(tell(args.format, verified, &seen.found, &since), code)
+    verdict(tell(args.format, verified, &seen.found, &since), exit)
 }
 
 fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Compared>) -> Result<()> {

@@ -1,12 +1,12 @@
 //! The outcome of a run, for people and for programs.
 
 use std::io::{Write, stdout};
-use std::process::ExitCode;
 
 use serde::Serialize;
 
 use super::proof::Ledger;
 use super::told::Told;
+use crate::cli::exit::Exit;
 use crate::cli::output::{bold, dim, green, plain, red};
 use crate::cli::{Result, duration};
 
@@ -119,12 +119,12 @@ impl<'a> Report<'a> {
     }
 
     /// A ledger that does not agree is said on stderr too, whatever the format.
-    pub fn verdict(&self) -> ExitCode {
+    pub fn verdict(&self) -> Exit {
         match &self.ledger.fault {
-            None => ExitCode::SUCCESS,
+            None => Exit::Good,
             Some(fault) => {
                 eprintln!("the proof failed: {}; please report this", plain(fault));
-                ExitCode::from(1)
+                Exit::Disagrees
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use crate::cli::terminal::quoted;
 use crate::cli::{Failure, Result};
 
 pub struct Place {
@@ -55,14 +56,4 @@ fn anew(path: &Path) -> io::Result<()> {
         }
     }
     OpenOptions::new().write(true).create_new(true).open(path).map(drop)
-}
-
-/// A word for the shell.
-pub fn quoted(word: &str) -> String {
-    let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
-    if !word.is_empty() && word.bytes().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tallygate::Limiter;
 use tallygate::ledger::{Entry, History};
 
-use super::place::{Place, quoted};
+use super::place::Place;
 use super::report::Report;
 use super::{Attempts, RATE, WINDOW};
 use crate::cli::output::{Table, bold, dim, green, plain, red, render, table};
+use crate::cli::terminal::quoted;
 use crate::cli::{Result, duration};
 
 /// Rows of the table of keys.
