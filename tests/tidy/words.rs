@@ -115,7 +115,7 @@ fn headless(path: &str, text: &str) -> Vec<(usize, String)> {
                     .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
             };
             let asks = sentence.trim_end_matches(['*', '"', ')', '`', '_']).ends_with('?');
-            if OPENERS.iter().any(|opener| opens(&opener)) && !asks {
+            if OPENERS.iter().any(opens) && !asks {
                 found.push((line + paragraph[..at].matches('\n').count(), sentence.replace('\n', " ")));
             }
         }
