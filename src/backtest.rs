@@ -71,7 +71,7 @@ pub struct Backtest {
     /// Those of which nothing was counted yet.
     uncounted: HashMap<Box<str>, Tested>,
     timeline: Timeline,
-    /// How many checks there were for each reason, in the order of [`Reason::ALL`].
+    /// The number of checks for each reason, in the order of [`Reason::ALL`].
     reasons: [u64; Reason::ALL.len()],
     allowed_cost: i64,
     blocked_cost: i64,
@@ -176,9 +176,9 @@ impl Backtest {
         (self.reserved, self.span_us) = (None, None);
     }
 
-    /// How long before a check, in microseconds, the policy asks what was: its window and the one before it, or how long an
-    /// empty level takes to be full, and the time in which blocked checks add up to the longest ban. What is decided from then
-    /// on hardly depends on what was before: a bucket of which nothing is known is taken for one that was not in use.
+    /// The time before a check, in microseconds, of which the policy asks: its window and the one before it, or how long an
+    /// empty level takes to be full, and the time in which blocked checks add up to the longest ban. Decisions from then
+    /// on hardly depend on the time before: a bucket of which nothing is known is taken for one that was not in use.
     pub fn looks_back_us(&self) -> i64 {
         let back_us = |version: &Version| {
             let policy = &version.policy;
@@ -194,7 +194,7 @@ impl Backtest {
         self.versions.iter().map(back_us).max().unwrap_or(0)
     }
 
-    /// How many checks of a key would have been blocked so far.
+    /// The number of checks of a key that would have been blocked so far.
     pub fn blocked(&self, key: &str) -> u64 {
         self.buckets.get(key).map_or(0, |tested| tested.blocked)
     }
@@ -374,7 +374,7 @@ fn in_force<'v>(versions: &'v [Version], head: &Head, at_us: i64) -> &'v [Versio
     versions.get(decided.min(end - 1)..end).unwrap_or(versions)
 }
 
-/// What is kept answers every question, so there is no other need than an error's.
+/// The rows that are kept answer every question, so there is no other need than an error's.
 fn failed(need: Need) -> Error {
     match need {
         Need::Failed(error) => error,

@@ -1,4 +1,4 @@
-//! Who would newly be blocked, and who freed.
+//! The keys that would newly be blocked, and those that would be freed.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Backtest;
 
-/// In which checks a policy decided otherwise than the baseline, by key.
+/// The checks in which a policy decides otherwise than the baseline, by key.
 ///
 /// Memory: its name and some 50 bytes for each key of which something was decided otherwise.
 ///
@@ -49,9 +49,9 @@ struct Otherwise {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Changed {
-    /// How many.
+    /// The number of these checks.
     pub checks: u64,
-    /// Of how many different keys.
+    /// The number of different keys that they are of.
     pub keys: u64,
     /// The keys with most of them, most first, then in the order of their bytes.
     pub top: Vec<ChangedKey>,
@@ -63,11 +63,11 @@ pub struct Changed {
 pub struct ChangedKey {
     /// The key.
     pub key: String,
-    /// How many of its checks were decided otherwise.
+    /// The number of its checks that were decided otherwise.
     pub checks: u64,
-    /// How many of its checks the baseline blocks in all.
+    /// The number of its checks that the baseline blocks in all.
     pub blocked_by_baseline: u64,
-    /// How many of its checks the policy blocks in all.
+    /// The number of its checks that the policy blocks in all.
     pub blocked: u64,
 }
 

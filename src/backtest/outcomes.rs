@@ -1,8 +1,9 @@
-//! Whom a policy hits, where it is known who was who.
+//! The attempts that a policy hits, where it is known which ones were legitimate.
 
 use serde::Serialize;
 
-/// How a policy treats attempts of which it is known whether they were legitimate; all others count as an attack.
+/// Attempts of which it is known whether they were legitimate, and how many of either kind a policy blocks. Every attempt that
+/// is not legitimate counts as an attack.
 ///
 /// ```
 /// use tallygate::backtest::Outcomes;
@@ -20,11 +21,11 @@ use serde::Serialize;
 pub struct Outcomes {
     /// Legitimate attempts.
     pub legitimate: u64,
-    /// How many of them the policy blocks.
+    /// The number of them that the policy blocks.
     pub legitimate_hit: u64,
     /// Attempts of attackers.
     pub attacks: u64,
-    /// How many of them the policy blocks.
+    /// The number of them that the policy blocks.
     pub attacks_stopped: u64,
 }
 

@@ -11,7 +11,7 @@ const SEARCHED_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct Recent {
     pub head: Head,
-    /// What has not ended.
+    /// The holds that have not ended.
     pub holds: Vec<Hold>,
     spent: Totals,
     strikes: Totals,
@@ -68,7 +68,7 @@ fn since(versions: &[Version], now_us: i64) -> i64 {
     versions.iter().map(|one| decide::since(&one.policy, now_us)).min().unwrap_or(now_us)
 }
 
-/// What counts alike is one: a fixed window remembers one charge, a sliding counter one a slot. Where the policy changes,
+/// Charges that count alike are one: a fixed window remembers one charge, a sliding counter one a slot. Where the policy changes,
 /// another one may tell them apart.
 fn same_as(versions: &[Version], at_us: i64) -> i64 {
     match versions {

@@ -1,4 +1,4 @@
-//! What a back-test found.
+//! The findings of a back-test.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use super::{Backtest, Tested, time};
 use crate::decision::Reason;
 use crate::zone::Policy;
 
-/// What a [`Backtest`] found.
+/// The findings of a [`Backtest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct BacktestReport {
     /// The policy that decided; the last of them where it changed.
     pub policy: Policy,
-    /// How many checks there were: `allowed` and `blocked` together.
+    /// The number of checks: `allowed` and `blocked` together.
     pub events: u64,
-    /// How many would have passed.
+    /// The number of checks that would have passed.
     pub allowed: u64,
-    /// How many would have been blocked.
+    /// The number of checks that would have been blocked.
     pub blocked: u64,
-    /// What those that would have passed asked for, in the zone's unit; at most 2^63 - 1.
+    /// The costs of those that would have passed, in the zone's unit; at most 2^63 - 1.
     pub allowed_cost: i64,
-    /// What those that would have been blocked asked for.
+    /// The costs of those that would have been blocked.
     pub blocked_cost: i64,
-    /// How many there were for each [`Reason`], by its name.
+    /// The number of checks for each [`Reason`], by its name.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// How many bans would have begun.
+    /// The number of bans that would have begun.
     pub bans: u64,
     /// Different keys.
     pub keys: u64,
@@ -36,7 +36,7 @@ pub struct BacktestReport {
     /// Checks that came with an earlier time than the one before them of the same key. They were decided at that one's
     /// time, as a database does: time never goes back within a bucket.
     pub late: u64,
-    /// How far reservations that would have passed were off; None where nothing was reserved.
+    /// The units by which reservations that would have passed were off; None where nothing was reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Reserved>,
     /// The earliest time of a check; None without any.
@@ -45,19 +45,19 @@ pub struct BacktestReport {
     pub last_at: Option<DateTime<Utc>>,
     /// The keys that would have been blocked most often, most first, then in the order of their bytes.
     pub top_blocked: Vec<BlockedKey>,
-    /// How long a slice of `timeline` is.
+    /// The length of a slice of `timeline`.
     pub slice_us: i64,
-    /// What became of the checks over time, in at most 400 slices; those without a check are left out.
+    /// The checks over time, in at most 400 slices; those without a check are left out.
     pub timeline: Vec<TimeSlice>,
 }
 
-/// How far reservations were off what they came to, in units that add up; at most 2^63 - 1.
+/// The units by which reservations were off their costs, added up; at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Reserved {
-    /// What was reserved and not needed.
+    /// The units that were reserved and not needed.
     pub over: i64,
-    /// What was needed and not reserved: it was charged without asking for room.
+    /// The units that were needed and not reserved: it was charged without asking for room.
     pub under: i64,
 }
 
@@ -67,28 +67,28 @@ pub struct Reserved {
 pub struct BlockedKey {
     /// The key.
     pub key: String,
-    /// How often.
+    /// The number of its checks that would have been blocked.
     pub blocked: u64,
-    /// When first.
+    /// The time of the first of them.
     pub first_at: Option<DateTime<Utc>>,
-    /// When last.
+    /// The time of the last of them.
     pub last_at: Option<DateTime<Utc>>,
 }
 
-/// What became of the checks of a while.
+/// The checks of a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct TimeSlice {
-    /// When it begins.
+    /// Its beginning.
     pub from: Option<DateTime<Utc>>,
-    /// How many would have passed.
+    /// The number of checks that would have passed.
     pub allowed: u64,
-    /// How many would have been blocked.
+    /// The number of checks that would have been blocked.
     pub blocked: u64,
 }
 
 impl Backtest {
-    /// What was found so far, with so many of the keys that were blocked most often.
+    /// The findings so far, with `top` of the keys that were blocked most often.
     pub fn report(&self, top: usize) -> BacktestReport {
         let mut keys: Vec<(&str, &Tested)> = self
             .buckets

@@ -1,4 +1,4 @@
-//! What gets through: one policy, one stretch of traffic, and the figures.
+//! The part of the traffic that gets through: one policy, one stretch of traffic, and the figures.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,20 +17,20 @@ const SECOND_US: i64 = 1_000_000;
 /// Points of a curve.
 const POINTS: i64 = 500;
 
-/// What a policy lets through of some traffic. Amounts are units of cost, which are requests where each costs 1. What waits
+/// The part of some traffic that a policy lets through. Amounts are units of cost, which are requests where each costs 1. Requests that wait
 /// in a queue has passed when its turn comes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Simulation {
     /// The policy that decided.
     pub policy: Policy,
-    /// What was asked for: `passed` and `blocked` together.
+    /// The units that were asked for: `passed` and `blocked` together.
     pub offered: i64,
-    /// What passed.
+    /// The units that passed.
     pub passed: i64,
-    /// What was blocked.
+    /// The units that were blocked.
     pub blocked: i64,
-    /// What of `passed` had to wait for its turn.
+    /// The part of `passed` that had to wait for its turn.
     pub delayed: i64,
     /// The longest wait for a turn.
     pub longest_wait_us: i64,
@@ -41,7 +41,7 @@ pub struct Simulation {
     pub peak_per_second: i64,
     /// Different keys.
     pub keys: usize,
-    /// What each client got, by its name; empty where none has one.
+    /// The share of each client, by its name; empty where none has one.
     pub clients: BTreeMap<String, Got>,
     /// Jain's index of fairness of what the clients got: 1 where all got the same, 1/n where one of n got all. None where
     /// no client got anything. (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for
@@ -51,13 +51,13 @@ pub struct Simulation {
     pub curve: Vec<Point>,
 }
 
-/// What a client got.
+/// The share of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Got {
-    /// What it asked for.
+    /// The units that it asked for.
     pub offered: i64,
-    /// What of that passed.
+    /// The part of them that passed.
     pub passed: i64,
 }
 
@@ -67,9 +67,9 @@ pub struct Got {
 pub struct Point {
     /// When the step begins, in microseconds since 1970 in UTC.
     pub from_us: i64,
-    /// What was offered, of all keys.
+    /// The units that were offered, of all keys.
     pub offered: i64,
-    /// What passed, of all keys.
+    /// The units that passed, of all keys.
     pub passed: i64,
 }
 
@@ -82,7 +82,7 @@ pub struct Point {
 /// [`Tenant`](crate::capacity::Tenant) does. Up to twice the capacity can pass in one such length, as through a token bucket.
 ///
 /// In a queue each request is an item, less important by a band unless it is critical. Workers take what the pace lets through
-/// as soon as it does, and are done with it at once. What is evicted is blocked.
+/// as soon as it does, and are done with it at once. An item that is evicted is blocked.
 ///
 /// Memory: some 100 bytes a request while it runs.
 ///
@@ -214,7 +214,7 @@ fn curve(asked: &Passes, passed: &Passes, window_us: i64) -> Vec<Point> {
     starts_us.map(point).collect()
 }
 
-/// What there was up to each time.
+/// The sum up to each time.
 struct Totals(Passes);
 
 impl Totals {

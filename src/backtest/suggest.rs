@@ -1,4 +1,4 @@
-//! Which policies are worth a look: those of a grid to which no other is better in both.
+//! The policies that are worth a look: those of a grid to which no other is better in both.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ const SLOTS: i32 = 10;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// How they count.
+    /// Their algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// How much they admit in a window.
+    /// Their rates: the units that they admit in a window.
     pub rates: Vec<i64>,
-    /// How long their windows are.
+    /// The lengths of their windows.
     pub windows: Vec<Duration>,
 }
 

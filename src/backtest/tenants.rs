@@ -30,7 +30,7 @@ struct Client {
     has: i64,
     /// When it asks again; None where it has no lease, for want of anything to do.
     again_us: Option<i64>,
-    /// What it has used, as a level that drains by `has` in the length of a lease, in parts of a unit that are as many as the
+    /// The units that it has used, as a level that drains by `has` in the length of a lease, in parts of a unit that are as many as the
     /// length has microseconds; and when that was.
     used: (i128, i64),
 }
@@ -78,7 +78,7 @@ impl Resource {
         let wants = client.asked_for.saturating_add((client.asked_for + 1) / 2).min(UNITS_MAX);
         let claim = Claim { client: name, wants, weight: 1, band: 0 };
         let granted = lease(bucket, standing, &Recent::default(), claim, now_us).map_err(failed)?;
-        // What it used so far it used of the lease before.
+        // The units that it used so far were of the lease before.
         client.drain(now_us, versions[0].policy.window_us());
         client.has = granted.has;
         client.again_us = (claim.wants > 0).then(|| now_us.saturating_add(granted.refresh_us));

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use crate::error::{Error, Result};
 use crate::names::names;
 
-/// So many requests are made at most, and so many are simulated.
+/// The most requests that are made, and that are simulated.
 pub(super) const REQUESTS_MAX: usize = 1_000_000;
 
 /// A hundred years.
@@ -23,15 +23,15 @@ pub struct Request {
     pub key: String,
     /// Units, 0 to 2^40.
     pub cost: i64,
-    /// Whom it is about, where members are counted; left aside elsewhere.
+    /// The member that it is about, where members are counted; left aside elsewhere.
     pub member: Option<String>,
     /// May it take from the reserve?
     pub critical: bool,
-    /// Who asks, where several share one bucket.
+    /// The client that asks, where several share one bucket.
     pub client: Option<String>,
 }
 
-/// How traffic comes.
+/// The way in which traffic comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Shape {
@@ -77,15 +77,15 @@ names!(
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// How it comes.
+    /// The way in which it comes.
     pub shape: Shape,
-    /// How many requests come in a window on the whole, from 1; each costs 1.
+    /// The number of requests in a window on the whole, from 1; each costs 1.
     pub rate: i64,
     /// The window's length in microseconds: 1 to a hundred years.
     pub window_us: i64,
-    /// How long it lasts, in microseconds: 1 to a hundred years.
+    /// Its length in microseconds: 1 to a hundred years.
     pub length_us: i64,
-    /// How many different members the requests are about, from 1.
+    /// The number of different members that the requests are about, from 1.
     pub members: u32,
     /// Another seed, other random times and members.
     pub seed: u64,
@@ -177,13 +177,13 @@ impl Traffic {
         (0..).map(at).take_while(move |at_us| *at_us < us.end)
     }
 
-    /// What the rate is over the whole length.
+    /// The rate over the whole length.
     fn in_all(&self) -> i64 {
         (i128::from(self.rate) * i128::from(self.length_us) / i128::from(self.window_us)) as i64
     }
 }
 
-/// So many times, each anywhere in a span.
+/// A number of times, each anywhere in a span.
 fn random(many: i64, from_us: i64, span_us: i64, rng: &mut Rng) -> Vec<i64> {
     (0..many).map(|_| from_us.saturating_add(rng.i64(0..span_us))).collect()
 }

@@ -20,7 +20,7 @@ pub(super) struct Workers {
 #[derive(Default)]
 struct Queue {
     head: Head,
-    /// What waits, by its band and the row of its offer, and which request it is.
+    /// The items that wait, by their bands and the rows of their offers, and the request of each.
     waiting: BTreeMap<(u8, i64), (Item, usize)>,
     load: Load,
 }

@@ -1,12 +1,14 @@
 //! `tallygate backtest`.
 
 pub mod candidates;
+mod charts;
 pub mod events;
 mod judge;
 mod ledger;
 mod moment;
 mod page;
 pub mod plot;
+mod suggest;
 mod told;
 mod trials;
 
@@ -37,6 +39,7 @@ Examples:
   tallygate backtest logins.csv --key-column ip --outcome-column outcome --good accepted --per 10m --sweep rate=3..20
   tallygate backtest --from-ledger login --rate 3 --per 60s
   tallygate backtest --from-ledger payments --key card:9f3c --since 7d --rate 60000 --per 24h
+  tallygate backtest suggest logins.csv --key-column ip --outcome-column outcome --good accepted
   zcat logins.csv.gz | tallygate backtest - --rate 5 --per 60s --format json
 
 EVENTS is a CSV file with a header, or JSON lines where its name ends in .jsonl, .ndjson or .json, or where standard \
@@ -52,9 +55,14 @@ of a policy are those of zone set; those that change no decision (--on-outage, -
 #[derive(clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "tallygate backtest [OPTIONS] EVENTS\n       tallygate backtest [OPTIONS] --from-ledger ZONE",
+    args_conflicts_with_subcommands = true,
+    override_usage = "tallygate backtest [OPTIONS] EVENTS\n       tallygate backtest [OPTIONS] --from-ledger ZONE\n       \
+                      tallygate backtest suggest [OPTIONS] EVENTS",
+    subcommand_negates_reqs = true,
 )]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The file of events; - for standard input
     #[arg(required_unless_present = "from_ledger")]
     events: Option<PathBuf>,
@@ -84,6 +92,12 @@ pub struct Args {
     format: Answer,
 }
 
+/// Other questions to traffic that has been.
+#[derive(clap::Subcommand)]
+enum Command {
+    Suggest(Box<suggest::Args>),
+}
+
 /// One event, wherever it is from.
 pub struct Event<'e> {
     pub at_us: i64,
@@ -91,13 +105,16 @@ pub struct Event<'e> {
     pub cost: i64,
     pub member: Option<&'e str>,
     pub critical: bool,
-    /// By which its cost is predicted.
+    /// The shape by which its cost is predicted.
     pub shape: Option<&'e str>,
-    /// What came of it.
+    /// The outcome of the attempt.
     pub outcome: Option<&'e str>,
 }
 
 pub async fn run(database: Option<String>, mut args: Args) -> Result {
+    if let Some(Command::Suggest(args)) = args.command {
+        return suggest::run(*args);
+    }
     let swept = args.candidates.sweep.as_ref().map(|sweep| sweep.name.clone());
     let mut candidates = candidates::all(args.candidates)?;
     args.html.as_deref().map_or(Ok(()), can_be_written)?;
@@ -136,7 +153,7 @@ pub async fn run(database: Option<String>, mut args: Args) -> Result {
         in_force.recorded_blocked = recorded;
     }
     if let Some(path) = &args.html {
-        write_page(path, &page::page(&source, &told, swept.as_deref())?)?;
+        write_page(path, &page::page(&source, &told, swept.as_deref()))?;
     }
     let text = match args.format {
         Answer::Text => told::text(&told, &most),

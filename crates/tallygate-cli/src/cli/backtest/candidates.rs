@@ -10,10 +10,10 @@ use tallygate::policy::{Algorithm, Terms};
 use crate::cli::failure::reason;
 use crate::cli::{Failure, Result, apply};
 
-/// So many policies are tried at most.
+/// The most policies that are tried at once.
 pub const CANDIDATES_MAX: usize = 1_000;
 
-/// How policies to try are said.
+/// The flags that say which policies to try.
 #[derive(clap::Args)]
 #[command(
     // A sweep or another policy may say it.
@@ -42,11 +42,11 @@ pub struct Options {
 /// A policy to try.
 #[derive(Clone)]
 pub struct Candidate {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
     /// Its name, and what it admits.
     pub label: String,
-    /// What it is a variant of, where values are swept.
+    /// The policy that it is a variant of, where values are swept.
     pub series: String,
     /// The value that it has of those that are swept.
     pub value: Option<String>,
@@ -58,7 +58,7 @@ pub struct Candidate {
 /// Values to try one after the other: `rate=3..20`, `rate=10..100:10`, `per=30s,60s,5m`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// What is swept.
+    /// The name of the term that is swept.
     pub name: String,
     values: Vec<String>,
 }
@@ -80,13 +80,13 @@ struct Alone {
     terms: Terms,
 }
 
-/// What candidates are made of, before values are swept.
+/// A policy as it was said, before values are swept.
 struct Series {
     /// A name that was given to it.
     name: Option<String>,
-    /// What its line in a chart is called.
+    /// The name of its line in a chart.
     shown: String,
-    /// What stands before an error about it.
+    /// The text before an error about it.
     blamed: Option<String>,
     terms: Terms,
 }
@@ -121,6 +121,14 @@ pub fn all(Options { terms, policy, zones, sweep }: Options) -> Result<Vec<Candi
         many => {
             Err(Failure::new(format!("{many} policies are too many at once; use up to {CANDIDATES_MAX}")))
         }
+    }
+}
+
+impl Candidate {
+    /// A policy without a name of its own.
+    pub fn of(policy: Policy) -> Self {
+        let name = format!("{} {policy}", policy.algorithm());
+        Self { label: name.clone(), series: name.clone(), name, value: None, policy, versions: None }
     }
 }
 
@@ -179,7 +187,7 @@ impl std::str::FromStr for Written {
     }
 }
 
-/// What stands before the first = is a name, unless it is a flag; then what follows are terms, not a value.
+/// The text before the first = is a name, unless it is a flag; then terms follow it, and no value.
 fn named(text: &str) -> (Option<&str>, &str) {
     let Some((name, rest)) = text.split_once('=') else { return (None, text) };
     let first = rest.split(',').next().unwrap_or_default().trim();

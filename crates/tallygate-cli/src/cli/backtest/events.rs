@@ -43,13 +43,13 @@ pub struct Columns {
     pub outcome_column: Option<String>,
 }
 
-/// How many there are.
+/// The number of columns that are known.
 const COLUMNS: usize = 7;
 
-/// What an event says, in the order of [`Columns::names`].
+/// The fields of an event, in the order of [`Columns::names`].
 type Fields<'f> = [Option<Cow<'f, str>>; COLUMNS];
 
-/// Reads all events. What `each` refuses, or cannot be read, ends it with its place.
+/// Reads all events. An event that `each` refuses, or that cannot be read, ends it with its place.
 pub fn read<E: Display>(
     path: &Path,
     columns: &Columns,

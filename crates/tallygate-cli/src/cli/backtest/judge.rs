@@ -7,13 +7,13 @@ use tallygate::backtest::Outcomes;
 
 use crate::cli::{Failure, Result};
 
-/// So many different outcomes are told where none of them is a good one.
+/// The most different outcomes that an error names.
 const TOLD_MAX: usize = 8;
 
-/// Where the outcome is, and which ones are good.
+/// The column of outcomes, and the good ones.
 #[derive(clap::Args)]
 pub struct Judging {
-    /// Where it says what came of an attempt; with --good it tells whom a policy hits, and whom it stops
+    /// Where the outcome of an attempt is; with --good it tells the attempts that a policy hits and those that it stops
     #[arg(long, value_name = "NAME", requires = "good")]
     pub outcome_column: Option<String>,
     /// The outcome of a legitimate attempt; may be given more than once. Every other one is an attack, an empty one unknown
@@ -30,7 +30,7 @@ pub struct Judge {
     others: BTreeSet<String>,
 }
 
-/// What was found of one policy, with what follows from it.
+/// The outcomes of one policy, as counts and as parts.
 #[derive(Serialize)]
 pub struct Judged {
     #[serde(flatten)]
@@ -84,7 +84,7 @@ impl From<Outcomes> for Judged {
 }
 
 impl Judged {
-    /// What the columns of [`JUDGED`] say behind the name of the policy.
+    /// The cells of the columns of [`JUDGED`] behind the name of the policy.
     pub fn row(&self) -> [String; 5] {
         let Outcomes { legitimate, legitimate_hit, attacks, attacks_stopped, .. } = self.outcomes;
         [
@@ -97,7 +97,7 @@ impl Judged {
     }
 }
 
-/// What a table of outcomes is called, and its columns.
+/// The title of a table of outcomes, and its columns.
 pub const TITLE: &str = "Legitimate attempts that are hit, attacks that are stopped";
 pub const JUDGED: [&str; 6] = ["policy", "hit", "of legitimate", "stopped", "of attacks", "precision"];
 

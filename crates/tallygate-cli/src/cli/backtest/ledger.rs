@@ -1,4 +1,4 @@
-//! What a zone's ledger has: its checks as events, and the policies by which they were decided.
+//! The content of a zone's ledger: its checks as events, and the policies by which they were decided.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tallygate::Limiter;
@@ -13,11 +13,11 @@ use crate::cli::{Failure, Result, duration, moment, open};
 /// Rows that are read from the ledger at a time.
 const PAGE: u32 = 1_000;
 
-/// What is decided depends on what was decided before, and that on what was before it. Where counting begins later than the
-/// ledger, so many times what the policies look back on are played first: nearly all of that is forgotten then.
+/// Each decision depends on those before it, and they on earlier ones. Where counting begins later than the
+/// ledger, this many times the time that the policies look back on is played first: nearly all of that is forgotten then.
 const LOOKED_BACK: i64 = 5;
 
-/// What is played of the ledger.
+/// The part of the ledger that is played.
 #[derive(clap::Args)]
 pub struct Part {
     /// The recorded checks of this zone instead of a file, beside the policy that was in force
@@ -35,7 +35,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// What a file knows nothing of is refused beside one.
+    /// Refuses flags that mean nothing for a file beside one.
     pub fn is_of_a_ledger(&self) -> Result<()> {
         let flags = [
             ("--key", self.key.is_some()),
@@ -88,7 +88,7 @@ impl Ledger {
         Ok(Self { limiter, zone, key, since, until })
     }
 
-    /// What was played, for people: `zone payments, key card:9f3c`.
+    /// The source of the checks, for people: `zone payments, key card:9f3c`.
     pub fn shown(&self) -> String {
         let key = self.key.iter().map(|key| format!(", key {key}"));
         format!("zone {}{}", self.zone.name, key.collect::<String>())
@@ -119,8 +119,8 @@ impl Ledger {
         })
     }
 
-    /// Plays the recorded checks, and tells how many of those that count were blocked when they were recorded. What else was
-    /// recorded (refunds, bans, …) is left out: it belongs to the decisions that were made, not to those that would have been.
+    /// Plays the recorded checks, and tells how many of those that count were blocked when they were recorded. Other rows
+    /// (refunds, bans, …) are left out: they belong to the decisions that were made, not to those that would have been.
     pub async fn play(&self, trials: &mut Trials) -> Result<u64> {
         let mut played = Played { trials, zone: &self.zone.name, since: self.since, blocked: 0 };
         if self.since.is_some() {

@@ -5,7 +5,7 @@ use chrono::Utc;
 const REMEDY: &str = "use RFC 3339 like 2026-01-31T08:00:00Z, 2026-01-31 08:00:00 for UTC, or Unix time in seconds, \
                       milliseconds or microseconds";
 
-/// Microseconds since 1970 in UTC. What is finer is cut off.
+/// Microseconds since 1970 in UTC. Finer parts are cut off.
 ///
 /// A bare number is Unix time: up to 11 digits are seconds, which may have a fraction; 12 to 14 are milliseconds; 15 to
 /// 17 are microseconds. So milliseconds and microseconds are recognised from March 1973 to the year 5138.

@@ -1,27 +1,15 @@
-//! The charts of a back-test, as SVG.
+//! Axes of charts, and drawings as SVG.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use tallygate::backtest::BacktestReport;
 
-use super::told::{Told, percent, share};
-use crate::cli::{Failure, Result, duration};
-use tallygate::page::{
-    ALLOWED, AMBER, BLOCKED, BLUE, Bar, FAINT, GRID, Mark, Pattern, Plot, RED, VIOLET, second,
-};
+use tallygate::page::{FAINT, GRID};
 
-/// Lines of a sweep, one a policy; from there on they repeat.
-const LINES: [Mark; 4] = [
-    Mark { color: RED, pattern: Pattern::Solid },
-    Mark { color: BLUE, pattern: Pattern::Slanted },
-    Mark { color: AMBER, pattern: Pattern::Dotted },
-    Mark { color: VIOLET, pattern: Pattern::Standing },
-];
+use crate::cli::{Failure, Result};
 
-const HEIGHT_PX: u32 = 200;
 const LEFT: i32 = 62;
 const RIGHT: i32 = 20;
 const TOP: i32 = 10;
@@ -32,86 +20,6 @@ const LABELS_MAX: usize = 7;
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Chart<'c, 'a> = ChartContext<'c, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 pub type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
-
-/// The title of the timeline.
-pub fn per_slice(report: &BacktestReport) -> String {
-    format!("Events per {}", duration::show(report.slice_us))
-}
-
-/// Allowed and blocked over time: a bar a slice, the blocked ones on top.
-pub fn timeline(report: &BacktestReport) -> Plot {
-    let slices = || {
-        let slices = report.timeline.iter();
-        slices.filter_map(|slice| Some((slice.from?, slice.allowed, slice.blocked)))
-    };
-    let most = slices().map(|(_, allowed, blocked)| allowed + blocked).max().unwrap_or(0);
-    let mut plot = Plot::new(&per_slice(report), HEIGHT_PX, most as f64);
-    let step_s = report.slice_us as f64 / 1e6;
-    let (Some((first, ..)), Some((last, ..))) = (slices().next(), slices().last()) else { return plot };
-    let (start_s, end_s) = (seconds(first), seconds(last) + step_s);
-    let part = |at_s: f64| (at_s - start_s) / (end_s - start_s);
-    // A hair between bars, where they are wide enough for it.
-    let gap = if (end_s - start_s) / step_s > 100.0 { 0.0 } else { part(start_s + step_s) * 0.1 };
-    let series = (plot.series("allowed", ALLOWED), plot.series("blocked", BLOCKED));
-    for (at, allowed, blocked) in slices().filter(|(_, allowed, blocked)| allowed + blocked > 0) {
-        let (from, to) = (part(seconds(at)), part(seconds(at) + step_s));
-        plot.bar(Bar {
-            at: (from + gap, to - gap),
-            parts: vec![(series.0, allowed as f64), (series.1, blocked as f64)],
-            title: format!("{}: {allowed} allowed, {blocked} blocked", second(at)),
-            ..Bar::default()
-        });
-    }
-    times(start_s, end_s).iter().for_each(|(at_s, label)| plot.below(part(*at_s), label));
-    plot
-}
-
-/// A line of a sweep: a policy's other terms, and what was found with each value.
-pub struct Line<'t> {
-    name: &'t str,
-    mark: Mark,
-    found: &'t [Told],
-}
-
-/// The lines of a sweep. Values of one line stand together.
-pub fn lines(told: &[Told]) -> Vec<Line<'_>> {
-    told.chunk_by(|a, b| a.series == b.series)
-        .zip(LINES.into_iter().cycle())
-        .map(|(found, mark)| Line { name: &found[0].series, mark, found })
-        .collect()
-}
-
-/// The blocked share over the values that were swept.
-pub fn sweep(name: &str, lines: &[Line<'_>]) -> Plot {
-    let shares = lines.iter().flat_map(|line| line.found).map(|one| percent(&one.report));
-    let unit = |share: f64| format!("{} %", (share * 10.0).round() / 10.0);
-    let title = format!("Blocked share by {name}");
-    let mut plot = Plot::new(&title, HEIGHT_PX, shares.fold(0.0, f64::max)).unit(unit);
-    let values: Vec<_> =
-        lines.first().map_or(&[][..], |line| line.found).iter().map(|one| one.value.as_deref()).collect();
-    let place = |n: usize| (n as f64 + 0.5) / values.len().max(1) as f64;
-    for line in lines {
-        let series = plot.series(line.name, line.mark);
-        let points: Vec<_> =
-            line.found.iter().enumerate().map(|(n, one)| (place(n), percent(&one.report))).collect();
-        let title = |one: &Told| {
-            let value = one.value.as_deref().unwrap_or_default();
-            format!(
-                "{}, {name} {value}: {} of {} blocked, {}",
-                line.name,
-                one.report.blocked,
-                one.report.events,
-                share(&one.report)
-            )
-        };
-        plot.line(series, &points, &line.found.iter().map(title).collect::<Vec<_>>());
-    }
-    let every = values.len().div_ceil(12).max(1);
-    for (n, value) in values.iter().enumerate().step_by(every) {
-        plot.below(place(n), value.unwrap_or_default());
-    }
-    plot
-}
 
 pub fn svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
     let mut svg = String::new();
@@ -159,7 +67,7 @@ fn round_step(top: f64) -> f64 {
 }
 
 /// Round times, in seconds, with their labels.
-fn times(start_s: f64, end_s: f64) -> Vec<(f64, String)> {
+pub fn times(start_s: f64, end_s: f64) -> Vec<(f64, String)> {
     const STEPS_S: [i64; 24] = [
         1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400,
         172_800, 604_800, 1_209_600, 2_592_000, 7_776_000, 31_536_000,
@@ -200,10 +108,6 @@ pub fn label_below(root: &Area<'_>, chart: &Chart<'_, '_>, at: f64, text: &str) 
 
 pub fn style<'s>(size: i32, color: &'s RGBColor, h: HPos) -> TextStyle<'s> {
     ("sans-serif", size).into_font().color(color).pos(Pos::new(h, VPos::Center))
-}
-
-fn seconds(at: DateTime<Utc>) -> f64 {
-    at.timestamp_micros() as f64 / 1e6
 }
 
 fn date(at_s: f64, form: &str) -> String {

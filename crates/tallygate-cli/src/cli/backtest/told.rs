@@ -1,4 +1,4 @@
-//! What a back-test found, for people and for programs.
+//! The findings of a back-test, for people and for programs.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use tallygate::page::second;
 use super::judge::{self, JUDGED, Judged};
 use crate::cli::output::{Table, bold, plain, render, table};
 
-/// What was found of one policy.
+/// The findings about one policy.
 #[derive(Serialize)]
 pub struct Told {
     pub name: String,
@@ -22,26 +22,27 @@ pub struct Told {
     pub baseline: bool,
     /// The numbers of all that it was, where it is the zone's own.
     pub versions: Option<Vec<i32>>,
-    /// How many of the checks were blocked when they were recorded, beside what the zone's own policy blocks of them by itself.
+    /// The number of checks that were blocked when they were recorded, beside those that the zone's own policy blocks by itself.
     pub recorded_blocked: Option<u64>,
     #[serde(flatten)]
     pub report: BacktestReport,
-    /// What passes by the baseline, and not by this.
+    /// The checks that pass by the baseline, and not by this.
     pub newly_blocked: Option<Changed>,
-    /// What passes by this, and not by the baseline.
+    /// The checks that pass by this, and not by the baseline.
     pub freed: Option<Changed>,
-    /// Whom it hits and whom it stops, where that is known.
+    /// The attempts that it hits and stops, where outcomes are known.
     pub outcomes: Option<Judged>,
 }
 
 /// The keys that were blocked most, by how many of each policy's checks.
 pub struct Most {
-    /// How many policies there are; the first of them have a number in each row.
+    /// The number of policies, of which the first have a number in each row.
     pub of: usize,
     pub rows: Vec<(String, Vec<u64>)>,
 }
 
-/// A table for each question: what each policy does; whom it would newly block, and whom it would free; who is blocked most.
+/// A table for each question: the policies; the keys that each would newly block, and those that it would free; the keys that are
+/// blocked most.
 pub fn text(told: &[Told], most: &Most) -> String {
     let mut text = render(&policies(told), 0);
     if let Some(first) = told.first() {
@@ -68,7 +69,7 @@ pub fn text(told: &[Told], most: &Most) -> String {
     text + &blocked_most(told, most)
 }
 
-/// What each policy does, and how that differs from the baseline.
+/// A row for each policy, with its differences from the baseline.
 fn policies(told: &[Told]) -> Table {
     let has_reserved = told.iter().any(|told| told.report.reserved.is_some());
     let has_baseline = told.iter().any(|told| told.baseline);
@@ -88,7 +89,7 @@ fn policies(told: &[Told]) -> Table {
 }
 
 impl Told {
-    /// What the columns `policy`, `allowed`, `blocked`, `share`, `keys` and `blocked keys` say.
+    /// The cells of the columns `policy`, `allowed`, `blocked`, `share`, `keys` and `blocked keys`.
     pub fn row(&self) -> Vec<String> {
         let report = &self.report;
         vec![
@@ -101,7 +102,7 @@ impl Told {
         ]
     }
 
-    /// What the columns `newly blocked` and `freed` say.
+    /// The cells of the columns `newly blocked` and `freed`.
     pub fn change(&self) -> [String; 2] {
         [&self.newly_blocked, &self.freed].map(|changed| {
             changed.as_ref().map_or_else(|| "-".to_owned(), |changed| changed.checks.to_string())
@@ -125,7 +126,7 @@ pub const CHANGES: [(&str, Change); 2] = [
     ("Freed, by key", |told| told.freed.as_ref()),
 ];
 
-/// What the columns of [`changes`] are called.
+/// The names of the columns of [`changes`].
 pub const CHANGED: [&str; 5] = ["policy", "key", "checks", "blocked by baseline", "blocked by policy"];
 
 /// A row for each key of which a policy decided otherwise.
@@ -165,7 +166,7 @@ fn blocked_most(told: &[Told], most: &Most) -> String {
 }
 
 impl Most {
-    /// What it tells.
+    /// Its title.
     pub fn title(&self) -> String {
         let shown = self.rows.first().map_or(0, |(_, blocked)| blocked.len());
         let of = if shown < self.of { format!(" of the first {shown} policies") } else { String::new() };

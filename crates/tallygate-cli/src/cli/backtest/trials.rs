@@ -9,10 +9,10 @@ use super::judge::{Judge, Judged};
 use super::told::{Most, Told};
 use crate::cli::Result;
 
-/// So many policies have a column in the table of the keys that were blocked most.
+/// The most policies that have a column in the table of the keys that were blocked most.
 const COLUMNS_MAX: usize = 6;
 
-/// All of them. What is asked of one that the others are not asked takes no time of theirs.
+/// All of them. Outcomes and a baseline take time only where they are asked for.
 pub struct Trials {
     /// The baseline is the first.
     trials: Vec<Trial>,
@@ -31,7 +31,7 @@ struct Trial {
     outcomes: Outcomes,
 }
 
-/// What a reservation takes: always the same, or what is predicted by its shape.
+/// The units of a reservation: always the same, or what is predicted by its shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Fixed,
@@ -69,7 +69,7 @@ impl Trials {
         self.trials.iter().map(|trial| trial.test.looks_back_us()).max().unwrap_or(0)
     }
 
-    /// What comes until [`count_from_here`](Self::count_from_here) is only there to be looked back on.
+    /// Every event until [`count_from_here`](Self::count_from_here) is only there to be looked back on.
     pub fn wait_with_counting(&mut self) {
         self.counts = false;
     }
@@ -111,7 +111,7 @@ impl Trials {
         self.judge.as_ref().map_or(Ok(()), Judge::has_seen_all)
     }
 
-    /// What was found of each, with so many keys, and which keys were blocked most.
+    /// The findings about each, with `top` keys, and the keys that were blocked most.
     pub fn told(self, top: usize) -> (Vec<Told>, Most) {
         let reports: Vec<_> = self.trials.iter().map(|trial| trial.test.report(top)).collect();
         let most = self.most(&reports, top);
