@@ -18,7 +18,7 @@ const SECOND_US: i64 = 1_000_000;
 const POINTS: i64 = 500;
 
 /// The part of some traffic that a policy lets through. Amounts are units of cost, which are requests where each costs 1. Requests that wait
-/// in a queue has passed when its turn comes.
+/// in a queue have passed when their turn comes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Simulation {
