@@ -14,7 +14,6 @@ use crate::cli::output::plain;
 pub fn page(source: &str, told: &[Told], swept: Option<&str>) -> String {
     let mut page = begin("Back-test of", source, told);
     page.heading("Policies");
-    policies(&mut page, told);
     let has_events = told.iter().any(|told| told.report.events > 0);
     match swept {
         Some(name) => page.plots(&charts::sweep(told, name)),
@@ -30,6 +29,7 @@ pub fn page(source: &str, told: &[Told], swept: Option<&str>) -> String {
         }
         None => {}
     }
+    policies(&mut page, told);
     let rows = judged(told);
     if !rows.is_empty() {
         page.heading(judge::TITLE);
