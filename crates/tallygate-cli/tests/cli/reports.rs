@@ -65,8 +65,8 @@ fn the_page_stands_alone_and_shows_what_is_hostile_as_text() {
     assert_eq!(report(&program, &["--html", "report.html"]), "wrote report.html\n");
     let html = std::fs::read_to_string(program.path("report.html")).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
-    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
-    assert!(html.contains("&lt;/td&gt;&lt;img src=x&gt;"));
+    assert!(text(&html).contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(text(&html).contains("&lt;/td&gt;&lt;img src=x&gt;"));
     for markup in ["<script", "<img", "<link", "http://", "https://", "url("] {
         // A pattern of the page itself is read from nowhere else.
         assert!(!html.replace("url(#", "").contains(markup), "{markup}");
@@ -82,13 +82,20 @@ fn the_page_stands_alone_and_shows_what_is_hostile_as_text() {
         assert_eq!(html.matches(&format!(">{heading}</")).count(), 2, "{heading}");
     }
     // Bars and buckets lead to rows that are there.
-    assert!(html.contains("<a href=\"#at-") && html.contains(": 1 allowed</title>"), "{html}");
+    assert!(html.contains("<a href=\"#at-") && html.contains(" allowed</title>"), "{html}");
     assert_leads(&html);
 
     // A file that is there is replaced.
     std::fs::write(program.path("report.html"), "x".repeat(1_000_000)).unwrap();
     report(&program, &["--html", "report.html"]);
     assert!(std::fs::metadata(program.path("report.html")).unwrap().len() < 100_000);
+}
+
+/// A page without the marks of where a word may be broken.
+fn text(html: &str) -> String {
+    ["<wbr>", "<span class=\"whole\">", "<span class=\"long\">", "</span>"]
+        .iter()
+        .fold(html.to_owned(), |html, mark| html.replace(mark, ""))
 }
 
 /// Every link of a page leads to a place of its own.
@@ -130,7 +137,7 @@ fn a_page_says_who_made_it_of_what_and_explains_what_it_names() {
     assert_leads(&html);
 
     let html = page(&["--explain", "1", "--by", "<b>auditor"]);
-    assert!(html.contains("by &lt;b&gt;auditor with"), "{html}");
+    assert!(text(&html).contains("by &lt;b&gt;auditor with"), "{html}");
     assert!(html.contains("Explained are 1 of the 3 transactions that are named above."), "{html}");
     assert_eq!(html.matches("<h3 id=\"txn-").count(), 1);
     assert_leads(&html);
