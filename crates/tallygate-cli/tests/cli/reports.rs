@@ -121,10 +121,10 @@ fn a_page_says_who_made_it_of_what_and_explains_what_it_names() {
     );
     assert!(html.contains("nothing is compared"), "{html}");
     // Of the key that was blocked its last check, of the other one its only one, and the ban.
-    let decisions = program.ok(&["history", "--zone", "login", "--format", "json", "--limit", "100"]);
-    let decisions: Vec<serde_json::Value> =
-        decisions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let last = decisions.iter().find(|row| row["blocked"] == true).unwrap()["txn_id"].as_str().unwrap();
+    let decisions = program.run(&["history", "--zone", "login", "--format", "json", "--limit", "100"]).json();
+    let last = decisions.as_array().unwrap().iter().find(|row| row["blocked"] == true).unwrap()["txn_id"]
+        .as_str()
+        .unwrap();
     assert!(
         html.contains(&format!("<a href=\"#txn-{last}\">"))
             && html.contains(&format!("<h3 id=\"txn-{last}\">")),
