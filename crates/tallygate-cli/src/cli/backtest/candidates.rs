@@ -261,16 +261,16 @@ mod tests {
             (
                 "strict=count-blocked,rate=3,per=10m",
                 "strict",
-                "strict: sliding-log 3 per 10m, blocked checks count",
+                "strict: sliding-log 3 per 10m, counts blocked",
             ),
             ("3 per 10m", "sliding-log 3 per 10m", "sliding-log 3 per 10m"),
             ("rate=3,per=10m", "sliding-log 3 per 10m", "sliding-log 3 per 10m"),
             (
                 "count-blocked,rate=3,per=10m",
-                "sliding-log 3 per 10m, blocked checks count",
-                "sliding-log 3 per 10m, blocked checks count",
+                "sliding-log 3 per 10m, counts blocked",
+                "sliding-log 3 per 10m, counts blocked",
             ),
-            ("jobs=concurrency 3 per 30s", "jobs", "jobs: concurrency 3 per 30s"),
+            ("jobs=concurrency 3 per 30s", "jobs", "jobs: concurrency 3 at once, each up to 30s"),
         ] {
             let candidate = text.parse::<Written>().unwrap().candidate().ok().unwrap();
             assert_eq!((candidate.name.as_str(), candidate.label.as_str()), (name, label), "{text}");
