@@ -13,7 +13,6 @@ mod dropped;
 #[cfg(feature = "evidence")]
 mod evidence;
 pub mod explain;
-mod explained;
 #[cfg(feature = "evidence")]
 pub mod export;
 mod fault;

@@ -143,7 +143,7 @@ pub struct Overridden {
 pub struct History {
     /// Only this zone.
     pub zone: Option<String>,
-    /// Only this bucket; needs `zone`, unless `txn` is given.
+    /// Only this key: in all zones, unless one is named.
     pub key: Option<String>,
     /// Only this transaction, in every bucket that it touched.
     pub txn: Option<Uuid>,
@@ -183,7 +183,7 @@ impl History {
         Self { zone: Some(zone.into()), ..self }
     }
 
-    /// Only this bucket; needs a zone, unless a transaction is named.
+    /// Only this key: in all zones, unless one is named.
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
@@ -232,11 +232,6 @@ impl History {
         }
         if let Some(key) = &self.key {
             validate_bytes("bucket key", "key", key)?;
-            if self.zone.is_none() && self.txn.is_none() {
-                return Err(Error::invalid(format!(
-                    "key {key:?} names a bucket only inside a zone; name the zone too"
-                )));
-            }
         }
         if self.oldest_first && (self.zone.is_none() || self.key.is_some() || self.txn.is_some()) {
             return Err(Error::invalid(

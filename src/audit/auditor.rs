@@ -88,12 +88,12 @@ impl Auditor {
 
     /// Reads the ledger, newest row first, a page at a time.
     ///
-    /// By transaction, by bucket (zone and key) or by zone a page is one index range; by nothing at all it is
-    /// one for each zone. Rows that are decided while one pages backwards do not shift the pages. Of [several databases](crate::Limiter::sharded) a
+    /// By transaction, by bucket (zone and key) or by zone a page is one index range; by a key alone, or by nothing at
+    /// all, it is one for each zone. Rows that are decided while one pages backwards do not shift the pages. Of [several databases](crate::Limiter::sharded) a
     /// page has a few rows more where rows of the same time would else be parted.
     ///
     /// # Errors
-    /// Unknown zone. Invalid: a key without its zone, a limit out of range, `since` after `until`. Transient: the
+    /// Unknown zone. Invalid: a key that no bucket can have, a limit out of range, `since` after `until`. Transient: the
     /// database did not answer within the deadline.
     pub async fn history(&self, history: &History) -> Result<Page> {
         history.validate()?;

@@ -119,6 +119,17 @@ impl Book {
         self.steps.range(from..).filter(|step| step.spent > 0)
     }
 
+    /// The blocked checks from a time on that count for a ban, beyond the first so many of all.
+    pub fn strikes(&self, from_us: i64, beyond: i64) -> impl Iterator<Item = &Step> {
+        let from = self.steps.partition_point(|step| step.at_us < from_us);
+        let mut counted = self.before(from_us).1.max(beyond);
+        self.steps.range(from..).filter(move |step| {
+            let counts = step.strikes > counted;
+            counted = counted.max(step.strikes);
+            counts
+        })
+    }
+
     pub fn by_seq(&self, seq: i64) -> Option<&Step> {
         let place = self.steps.partition_point(|step| step.seq < seq);
         self.steps.get(place).filter(|step| step.seq == seq)

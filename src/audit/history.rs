@@ -91,10 +91,11 @@ pub(super) async fn page(store: &Store, history: &History) -> Result<Page> {
             store.history(&Span::new(Of::ZoneUpwards(zone_id), history)).await?
         }
         (None, Some(zone_id), None) => store.history(&Span::new(Of::Zone(zone_id), history)).await?,
-        (None, None, _) => {
+        (None, None, key) => {
             let mut rows = Vec::new();
             for zone in store.zones().await? {
-                rows.extend(store.history(&Span::new(Of::Zone(zone.id), history)).await?);
+                let of = key.as_ref().map_or(Of::Zone(zone.id), |key| Of::Bucket(zone.id, key));
+                rows.extend(store.history(&Span::new(of, history)).await?);
             }
             rows.sort_unstable_by_key(|row| std::cmp::Reverse((row.decided_at, row.id)));
             rows

@@ -28,13 +28,6 @@ pub(super) fn strike(
         BanFrom::Block => now_us,
         BanFrom::Window => now_us.saturating_add(wait_us.unwrap_or(0)),
     };
-    let mut length_us = rule.for_us;
-    for _ in 1..head.bans {
-        if length_us >= rule.longest_us || rule.factor == 1 {
-            break;
-        }
-        length_us = length_us.saturating_mul(i64::from(rule.factor));
-    }
-    head.banned_until_us = Some(from_us.saturating_add(length_us.min(rule.longest_us)));
+    head.banned_until_us = Some(from_us.saturating_add(rule.length_us(head.bans)));
     Ok(head.banned_until_us)
 }

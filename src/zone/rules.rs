@@ -36,6 +36,18 @@ impl BanRule {
         Self { after, within_us: micros(within), for_us, factor: 1, longest_us: for_us, from: BanFrom::Block }
     }
 
+    /// How long the ban lasts that comes as number `bans` of those that followed each other closely.
+    pub(crate) fn length_us(&self, bans: i32) -> i64 {
+        let mut length_us = self.for_us;
+        for _ in 1..bans {
+            if length_us >= self.longest_us || self.factor == 1 {
+                break;
+            }
+            length_us = length_us.saturating_mul(i64::from(self.factor));
+        }
+        length_us.min(self.longest_us)
+    }
+
     pub(super) fn validate(&self) -> Result<()> {
         if self.after < 1 {
             return Err(Error::invalid(format!(

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
+use chrono::DateTime;
 use fastrand::Rng;
 use tallygate::audit::explain::{Explained, ExplainedRow};
-use tallygate::decide::Ask;
+use tallygate::decide::{Ask, Override};
 use tallygate::ledger::{History, Kind};
 use tallygate::policy::{Algorithm, BanRule, CalendarUnit, Durability};
 use tallygate::{Charged, Check, Policy};
@@ -203,4 +204,123 @@ pub async fn a_row_that_was_changed_is_not_reproduced(db: Db) {
     assert_eq!((orphan.rows[0].reproduced, orphan.rows[0].left_before), (None, None));
     assert!(orphan.rows[0].missing.as_ref().unwrap().contains("missing"));
     assert!(limiter.auditor().explain(Uuid::now_v7(), 1).await.unwrap_err().is_invalid());
+}
+
+/// People who ask know a key, and mostly when.
+pub async fn a_decision_is_found_by_its_key_and_a_time(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let (limiter, at) = (&clocked.limiter, |seconds: i64| START_US + seconds * 1_000_000);
+    let time = |us: i64| DateTime::from_timestamp_micros(us).unwrap();
+    clocked.set(START_US).await;
+    for zone in ["login", "card", "empty"] {
+        limiter.operator().set_zone(zone, &log(2, 60), None, "test").await.unwrap();
+    }
+    let mut txns = Vec::new();
+    for seconds in [1, 2, 3, 100] {
+        clocked.set(at(seconds)).await;
+        txns.push(limiter.check(Check::new("login", "a")).await.unwrap().txn_id);
+    }
+    clocked.set(at(101)).await;
+    limiter.refund(txns[3]).await.unwrap();
+    let elsewhere = limiter.check(Check::new("card", "a").cost(3)).await.unwrap().txn_id;
+    let auditor = limiter.auditor();
+    let block = async |zone, key| {
+        let found = auditor.last_block(zone, key).await.unwrap();
+        found.map(|row| (row.zone, row.txn_id))
+    };
+    // A block is found behind what was allowed and recorded since, and in whichever zone it was.
+    assert_eq!(block(Some("login"), "a").await, Some(("login".to_owned(), txns[2])));
+    assert_eq!(block(None, "a").await, Some(("card".to_owned(), elsewhere)));
+    assert_eq!(block(Some("empty"), "a").await, None);
+    assert_eq!(block(None, "nobody").await, None);
+    let decision = async |zone, at_us| {
+        let found = auditor.last_decision(zone, "a", time(at_us)).await.unwrap();
+        found.map(|row| row.txn_id)
+    };
+    for (at_us, found) in [
+        (at(1) - 1, None),
+        (at(1), Some(txns[0])),
+        (at(3) - 1, Some(txns[1])),
+        (at(3), Some(txns[2])),
+        (at(99), Some(txns[2])),
+        // A refund is no decision.
+        (at(500), Some(txns[3])),
+    ] {
+        assert_eq!(decision(Some("login"), at_us).await, found, "{}", at_us - START_US);
+    }
+    assert_eq!(decision(None, at(500)).await, Some(elsewhere));
+    assert_eq!(decision(None, at(100)).await, Some(txns[3]));
+    // More of what is no decision than is read at once.
+    for second in 200..230 {
+        clocked.set(at(second)).await;
+        limiter.operator().ban("login", "a", Duration::from_secs(1), "", "test").await.unwrap();
+    }
+    assert_eq!(decision(Some("login"), at(500)).await, Some(txns[3]));
+    let ban = auditor.last_block(Some("login"), "a").await.unwrap().unwrap();
+    assert_eq!((ban.kind, ban.decided_at), (Kind::Ban, time(at(229))));
+    limiter.operator().unban("login", "a", "", "test").await.unwrap();
+    assert_eq!(block(Some("login"), "a").await, Some(("login".to_owned(), txns[2])));
+    assert!(auditor.last_block(Some("nowhere"), "a").await.unwrap_err().is_unknown_zone());
+    assert!(auditor.last_block(None, "").await.unwrap_err().is_invalid());
+}
+
+/// By its blocked checks and by those before it, and an override by its last check.
+pub async fn a_ban_is_explained_by_the_checks_that_brought_it_about(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let (limiter, at) = (&clocked.limiter, |seconds: i64| START_US + seconds * 1_000_000);
+    let time = |us: i64| DateTime::from_timestamp_micros(us).unwrap();
+    let minute = Duration::from_secs(60);
+    let rule = BanRule { factor: 2, longest_us: 3 * MINUTE_US, ..BanRule::new(3, minute, minute) };
+    clocked.set(START_US).await;
+    let policy = log(1, 3600).with_ban(Some(rule));
+    limiter.operator().set_zone("login", &policy, None, "test").await.unwrap();
+    let mut checked = Vec::new();
+    // Allowed; blocked too early to count; three that count; a ban; three more and a ban, twice.
+    for seconds in [0, 1, 100, 101, 102, 103, 170, 171, 172, 173, 300, 301, 302, 303] {
+        clocked.set(at(seconds)).await;
+        checked.push((seconds, limiter.check(Check::new("login", "a")).await.unwrap()));
+    }
+    let txn = |wanted: i64| checked.iter().find(|(seconds, _)| *seconds == wanted).unwrap().1.txn_id;
+    let ban = async |seconds: i64, listed: usize| {
+        let mut explained = limiter.auditor().explain(txn(seconds), listed).await.unwrap();
+        explained.rows.pop().unwrap().ban.unwrap()
+    };
+    for (led, under, number, length_us, ended) in [
+        ([100, 101, 102], 103, 1, MINUTE_US, None),
+        ([170, 171, 172], 173, 2, 2 * MINUTE_US, Some(162)),
+        ([300, 301, 302], 303, 3, 3 * MINUTE_US, Some(292)),
+    ] {
+        // The same of its own row and of a check under it.
+        for seconds in [led[2], under] {
+            let ban = ban(seconds, 20).await;
+            let cause = ban.cause.clone().unwrap();
+            let found: Vec<_> = cause.checks.iter().map(|check| (check.txn_id, check.at)).collect();
+            assert_eq!(found, led.map(|seconds| (txn(seconds), time(at(seconds)))), "{cause:?}");
+            assert_eq!((cause.rule, cause.blocked), (rule, 3));
+            assert_eq!((cause.number, cause.length_us), (number, length_us));
+            assert_eq!(cause.last_ended_at, ended.map(|seconds| time(at(seconds))));
+            assert_eq!(cause.counts_from, time(at(led[2])));
+            assert_eq!(ban.ends_at, Some(time(at(led[2]) + length_us)));
+        }
+        let short = ban(under, 1).await.cause.unwrap();
+        assert_eq!((short.blocked, short.checks.len(), short.checks[0].txn_id), (3, 1, txn(led[2])));
+    }
+
+    clocked.set(at(1000)).await;
+    let own = Override { limit: None, ban_exempt: true, for_us: Some(MINUTE_US) };
+    limiter.operator().set_override("login", "a", own, "known", "ops").await.unwrap();
+    let row = limiter.auditor().history(&History::default().zone("login").key("a").limit(1)).await.unwrap();
+    let used = async || {
+        let explained = limiter.auditor().explain(row.rows[0].txn_id, 20).await.unwrap();
+        let own = explained.rows[0].bucket_override.clone().unwrap();
+        assert_eq!((own.actor.as_deref(), own.note.as_deref()), (Some("ops"), Some("known")));
+        assert!(own.ban_exempt);
+        own.last_used_at
+    };
+    assert_eq!(used().await, None);
+    for seconds in [1001, 1059, 1060, 1100] {
+        clocked.set(at(seconds)).await;
+        limiter.check(Check::new("login", "a")).await.unwrap();
+    }
+    assert_eq!(used().await, Some(time(at(1059))));
 }

@@ -62,6 +62,8 @@ pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
     let (zone, key) = (Some("a".to_owned()), Some("x".to_owned()));
     assert_eq!(count(History { zone: zone.clone(), ..Default::default() }).await, 8);
     assert_eq!(count(History { zone: zone.clone(), key: key.clone(), ..Default::default() }).await, 4);
+    assert_eq!(count(History { key: key.clone(), ..Default::default() }).await, 8);
+    assert_eq!(count(History { key: key.clone(), blocked: Some(true), ..Default::default() }).await, 4);
     assert_eq!(count(History { txn: Some(txn), ..Default::default() }).await, 3);
     assert_eq!(count(History { txn: Some(txn), zone: zone.clone(), ..Default::default() }).await, 2);
     assert_eq!(count(History { txn: Some(txn), key: key.clone(), ..Default::default() }).await, 2);

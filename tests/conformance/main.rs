@@ -230,6 +230,8 @@ fn main() -> std::process::ExitCode {
         erase::an_erased_bucket_is_closed_and_its_key_begins_anew,
         erase::nothing_of_the_person_is_left_and_every_row_is_still_proven,
         erase::what_maintain_left_of_a_bucket_is_erased_with_it,
+        explain::a_ban_is_explained_by_the_checks_that_brought_it_about,
+        explain::a_decision_is_found_by_its_key_and_a_time,
         explain::a_row_that_was_changed_is_not_reproduced,
         explain::what_counted_is_what_a_plain_count_finds,
         export::what_is_exported_is_the_ledger_and_its_chain_in_every_format,

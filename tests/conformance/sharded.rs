@@ -730,7 +730,15 @@ pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     assert!(rows(of_key.rows).into_iter().eq(1..=count as i64));
     let of_txn = auditor.history(&History { txn: Some(first.txn_id), ..History::default() }).await.unwrap();
     assert_eq!(rows(of_txn.rows).len(), 2);
+    let anywhere = auditor.history(&History::default().key(&key)).await.unwrap();
+    assert!(rows(anywhere.rows).into_iter().eq(1..=count as i64));
     assert_eq!(auditor.explain(first.txn_id, 5).await.unwrap().rows.len(), 2);
+    for zone in [Some("login"), None] {
+        let block = auditor.last_block(zone, &key).await.unwrap().unwrap();
+        assert_eq!(block.seq, count as i64, "the check under the ban");
+        let first = auditor.last_decision(zone, &key, first.decided_at).await.unwrap().unwrap();
+        assert_eq!(first.seq, 1);
+    }
     let of_zone = auditor.history(&History::default().zone("login")).await.unwrap();
     let report = auditor.report(&ReportOn::default(), |_| ()).await.unwrap();
     // The other key was checked twice and given back once.

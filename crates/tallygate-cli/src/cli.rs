@@ -6,6 +6,7 @@ mod audit;
 mod backtest;
 mod bench;
 mod check;
+mod clock;
 mod completions;
 mod decision;
 mod demo;

@@ -2,6 +2,7 @@
 
 mod check_proof;
 mod checkpoint;
+mod customer;
 mod explain;
 mod export;
 mod files;

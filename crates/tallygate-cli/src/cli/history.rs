@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use chrono::{DateTime, Utc};
 use tallygate::ledger::{Cursor, Entry, History};
 use tallygate::{Limiter, Reason};
 use uuid::Uuid;
 
+use super::clock::{Clock, Typed};
 use super::output::{Format, Table, by, cell, plain, render, render_more, table};
 use super::pager::Pager;
 use super::terminal::{self, quoted};
-use super::{Failure, Result, duration, moment, open};
+use super::{Failure, Result, duration, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
   tallygate history --txn 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11
   tallygate history --since 2026-01-01T00:00:00Z --limit 1000000 --format csv > ledger.csv
 
-Newest first. Times are the database's, in UTC.";
+Newest first. Times are the database's.";
 
 /// Rows that are read from the database at a time.
 const PAGE: u32 = 1_000;
@@ -63,7 +63,7 @@ pub struct Args {
     /// Only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Only this bucket; needs --zone or --txn
+    /// Only this key: in all zones, unless one is named
     #[arg(long)]
     key: Option<String>,
     /// Only this transaction
@@ -76,11 +76,14 @@ pub struct Args {
     #[arg(long)]
     allowed: bool,
     /// Decided at this time or later: a time, or how long ago, like 1h
-    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
-    since: Option<DateTime<Utc>>,
+    #[arg(long, value_name = "TIME")]
+    since: Option<Typed>,
     /// Decided before this time: a time, or how long ago, like 15m
-    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
-    until: Option<DateTime<Utc>>,
+    #[arg(long, value_name = "TIME")]
+    until: Option<Typed>,
+    /// The clock by which times are read and shown: UTC, local, or a name like Europe/Berlin. JSON and CSV are in UTC
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    time_zone: Clock,
     /// At most so many rows
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -100,7 +103,9 @@ pub async fn run(url: &str, args: Args) -> Result {
     let mut history = History::default();
     (history.zone, history.key, history.txn) = (args.zone, args.key, args.txn);
     history.blocked = (args.blocked || args.allowed).then_some(args.blocked);
-    (history.since, history.until) = (args.since, args.until);
+    let begin = |typed: Option<Typed>| typed.map(|typed| typed.begin(args.time_zone)).transpose();
+    history.since = begin(args.since).map_err(Failure::new)?;
+    history.until = begin(args.until).map_err(Failure::new)?;
     history.before = args.before;
     let mut printer = None;
     let mut left = args.limit;
@@ -108,7 +113,8 @@ pub async fn run(url: &str, args: Args) -> Result {
         history.limit = PAGE.min(u32::try_from(left).unwrap_or(PAGE));
         let page = limiter.auditor().history(&history).await?;
         // Only now: a request that the library refuses prints nothing.
-        let printer = printer.get_or_insert_with(|| Printer::new(args.format, !args.no_pager));
+        let printer =
+            printer.get_or_insert_with(|| Printer::new(args.format, args.time_zone, !args.no_pager));
         printer.print(&page.rows)?;
         left -= page.rows.len() as u64;
         match page.next {
@@ -138,13 +144,14 @@ async fn older(limiter: &Limiter, history: History) -> Result<Option<Cursor>> {
 /// Writes page after page, so that a long history needs no more memory than a short one.
 struct Printer {
     format: Format,
+    clock: Clock,
     out: Pager,
     rows: u64,
 }
 
 impl Printer {
-    fn new(format: Format, paged: bool) -> Self {
-        Self { format, out: Pager::begin(paged && format == Format::Text), rows: 0 }
+    fn new(format: Format, clock: Clock, paged: bool) -> Self {
+        Self { format, clock, out: Pager::begin(paged && format == Format::Text), rows: 0 }
     }
 
     fn print(&mut self, rows: &[Entry]) -> Result<()> {
@@ -179,7 +186,7 @@ impl Printer {
         if rows.is_empty() {
             return String::new();
         }
-        let table = entries(rows);
+        let table = entries(rows, self.clock);
         if self.rows == 0 { render(&table, 0) } else { render_more(&table, 0) }
     }
 
@@ -240,7 +247,7 @@ fn command_before(arguments: impl Iterator<Item = String>, before: Cursor) -> St
 }
 
 /// What a person wants to see of each row.
-pub fn entries(rows: &[Entry]) -> Table {
+fn entries(rows: &[Entry], clock: Clock) -> Table {
     let mut table = table(&[
         "decided at",
         "zone",
@@ -254,11 +261,11 @@ pub fn entries(rows: &[Entry]) -> Table {
     ]);
     for row in rows {
         table.add_row([
-            duration::show_moment(row.decided_at),
+            clock.show(row.decided_at),
             plain(&row.zone),
             plain(&row.key),
             row.seq.to_string(),
-            decision(row),
+            decision(row, clock),
             row.cost.to_string(),
             row.remaining.to_string(),
             row.retry_after_us.map(duration::show_wait).unwrap_or_default(),
@@ -269,9 +276,9 @@ pub fn entries(rows: &[Entry]) -> Table {
 }
 
 /// `within_limit`; `over_limit, 17 checks` where one row stands for many; `ban until … by alice: why`.
-fn decision(row: &Entry) -> String {
+fn decision(row: &Entry, clock: Clock) -> String {
     if row.reason == Reason::Recorded {
-        let until = row.ends_at.map(|at| format!(" until {}", duration::show_moment(at))).unwrap_or_default();
+        let until = row.ends_at.map(|at| format!(" until {}", clock.show_end(at))).unwrap_or_default();
         let note = row.note.as_ref().map(|note| format!(": {}", plain(note))).unwrap_or_default();
         let by = row.actor.as_ref().map(|actor| format!(" by {}", by(actor, row.login.as_deref())));
         return format!("{}{until}{}{note}", row.kind, by.unwrap_or_default());
@@ -285,6 +292,7 @@ fn decision(row: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
     use tallygate::ledger::Kind;
 
     use super::*;

@@ -61,6 +61,11 @@ impl FromStr for Moment {
 
 /// A time of a calendar, which means the same whenever it is read: with its offset, or by a clock on a wall.
 pub fn written(text: &str) -> Option<Moment> {
+    if let Some(Moment::Wall(wall)) = text.strip_suffix(" UTC").and_then(written) {
+        return Some(Moment::Instant(wall.and_utc()));
+    }
+    // As the clock of a place is shown that has no name for its time.
+    let text = &text.replacen(" +", "+", 1).replacen(" -", "-", 1);
     if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
         return Some(Moment::Instant(instant.to_utc()));
     }
@@ -104,6 +109,9 @@ mod tests {
             ("2026-11-22T03:00:05.25", "2026-11-22T03:00:05.25Z"),
             ("2026-11-22T03:00:05+01:00", "2026-11-22T02:00:05Z"),
             ("2026-11-22 03:00:05Z", "2026-11-22T03:00:05Z"),
+            ("2026-11-22 03:00:05 UTC", "2026-11-22T03:00:05Z"),
+            ("2026-11-22 03:00 UTC", "2026-11-22T03:00:00Z"),
+            ("2026-11-22 03:00:05 +01:00", "2026-11-22T02:00:05Z"),
         ] {
             assert_eq!(parse(text), Ok(utc(means)), "{text}");
             assert_eq!(parse_written(text), Ok(utc(means)), "{text}");

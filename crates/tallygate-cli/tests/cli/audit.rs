@@ -71,7 +71,7 @@ fn an_explanation_as_json_has_what_it_was_decided_from() {
     program.ok(&["refund", &txns[1].to_string()]);
     let explained = explain(&program, txns[2], &["--format", "json"]).json();
     let fields: Vec<_> = explained.as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["binding", "in_words", "rows", "txn_id"]);
+    assert_eq!(fields, ["binding", "for_customer", "in_words", "rows", "txn_id"]);
     let row = &explained["rows"][0];
     for (field, value) in [
         ("zone", Value::from("login")),

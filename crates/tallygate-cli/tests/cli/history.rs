@@ -44,6 +44,33 @@ fn rows_are_found_by_zone_bucket_outcome_transaction_and_time_newest_first() {
     assert_eq!(seqs(&program, &["--zone", "login", "--key", "a", "--until", at]), [3, 2, 1]);
 }
 
+/// A person who asks where somebody is known does not know the zone.
+#[test]
+fn a_key_alone_is_looked_for_in_all_zones() {
+    let program = decided();
+    let rows = program.run(&["history", "--key", "a", "--format", "json"]).json();
+    let zones: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["zone"].as_str().unwrap()).collect();
+    assert_eq!(zones, ["other", "login", "login", "login", "login", "login"]);
+    assert_eq!(seqs(&program, &["--key", "a", "--blocked"]), [5, 4]);
+    assert_eq!(seqs(&program, &["--key", "nobody"]).len(), 0);
+    assert!(program.ok(&["history", "--key", "a"]).lines().nth(1).unwrap().contains("other"));
+}
+
+#[test]
+fn times_are_read_and_shown_by_the_clock_of_a_place() {
+    let program = decided();
+    let table = program.ok(&["history", "--limit", "1"]);
+    assert!(table.lines().nth(1).unwrap()[19..].starts_with(" UTC  "), "{table}");
+    let there = program.ok(&["history", "--limit", "1", "--time-zone", "Asia/Kathmandu"]);
+    let row = there.lines().nth(1).unwrap();
+    assert!(row[19..].starts_with(" +0545  "), "{there}");
+    // A time that is shown there is read there.
+    assert_eq!(seqs(&program, &["--until", &row[..16], "--time-zone", "Asia/Kathmandu"]).len(), 0);
+    assert_eq!(seqs(&program, &["--since", &row[..16], "--time-zone", "Asia/Kathmandu"]).len(), 7);
+    assert_eq!(seqs(&program, &["--since", &row[..16]]).len(), 0);
+    assert_eq!(seqs(&program, &["--since", "yesterday"]).len(), 7);
+}
+
 #[test]
 fn json_and_csv_have_the_same_fields() {
     let program = decided();

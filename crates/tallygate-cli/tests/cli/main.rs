@@ -8,13 +8,16 @@ mod demo;
 mod erase;
 mod evidence;
 mod exit;
+mod explain;
 mod history;
 mod maintain;
 mod migrate;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod past;
 mod policies;
 mod program;
+mod questions;
 mod refused;
 mod reports;
 mod secrets;

@@ -416,7 +416,7 @@ fn items_are_offered_taken_worked_off_and_explained() {
         (&first, "It had to make room for what transaction"),
         (&second, "It was next, and was taken by w1 for time 1 until "),
         (&second, "It was given back, to be taken again from "),
-        (&evicting, "Who had taken it keeps it until "),
+        (&evicting, "The worker that had taken it keeps it until "),
         (&evicting, "It was worked off; 3 of the backlog were left."),
         (&evicting, "Derived again from the rows before it: the same."),
     ] {

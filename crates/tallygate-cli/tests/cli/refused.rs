@@ -100,12 +100,14 @@ fn a_bad_zone_is_one_error_line_and_writes_nothing() {
 fn a_bad_question_to_the_ledger_is_one_error_line() {
     let program = Program::with_login();
     for (args, because) in [
-        (&["--key", "42"][..], "name the zone too"),
-        (&["--zone", "nowhere"], "nowhere"),
+        (&["--zone", "nowhere"][..], "nowhere"),
+        (&["--key", ""], "key"),
         (&["--limit", "0"], "'0'"),
         (&["--limit", "-1"], "-1"),
         (&["--since", "noon"], "yesterday"),
         (&["--since", "10"], "like 15m"),
+        (&["--since", "2026-03-29 02:30", "--time-zone", "Europe/Berlin"], "was left out"),
+        (&["--time-zone", "Mars"], "Europe/Berlin"),
         (&["--since", "1h", "--until", "2h"], "swap them"),
         (&["--blocked", "--allowed"], "--allowed"),
         (&["--txn", "7"], "--txn"),

@@ -3,37 +3,76 @@
 use std::fmt::Write as _;
 use std::io::{Write, stdout};
 
+use clap::ValueEnum;
 use serde::Serialize;
-use tallygate::audit::explain::{Counted, Explained, ExplainedRow};
+use tallygate::audit::explain::{Cause, Counted, Explained, ExplainedRow};
+use tallygate::ledger::Kind;
+use tallygate::{Limiter, Reason};
 use uuid::Uuid;
 
-use super::super::exit::Exit;
-use super::super::output::{Answer, bold, by, dim, green, plain, red, render, table};
-use super::super::{Result, duration, open};
-use super::words;
+use super::customer;
+use super::words::Words;
+use crate::cli::clock::{Clock, Typed};
+use crate::cli::exit::Exit;
+use crate::cli::output::{Answer, bold, by, dim, green, paragraph, plain, red, render, table};
+use crate::cli::{Failure, Result, open};
 
 const EXAMPLES: &str = "\
 Examples:
   tallygate audit explain 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11
-  tallygate audit explain 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --limit 100
-  tallygate audit explain 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --format json
+  tallygate audit explain --key card:9f3c                          its last block, in whichever zone
+  tallygate audit explain --zone login --key user:42 --at '2026-11-22 03:00'
+  tallygate audit explain --zone login --key user:42 --at 2h --time-zone Europe/Berlin
+  tallygate audit explain --key card:9f3c --for customer           one sentence that may be read to the customer
+  tallygate audit explain 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --limit 100 --format json
 
-Each bucket that the transaction touched is read from its first row, a page at a time: some 10 µs for each row. Times are \
-the database's, in UTC. Exit code 5 when a row cannot be derived again from the rows before it.";
+With --at it is the last decision at that time or before it; a day, a minute or a second stands for all of it. Each bucket \
+that the transaction touched is read from its first row, a page at a time: some 10 µs for each row. Times are the \
+database's. Exit code 5 when a row cannot be derived again from the rows before it.";
 
 /// Explains why a transaction was decided as it was
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The transaction
-    #[arg(value_name = "TXN")]
-    txn: Uuid,
+    #[arg(value_name = "TXN", required_unless_present = "key", conflicts_with = "key")]
+    txn: Option<Uuid>,
+    /// The key whose last block is explained, of all zones or of --zone
+    #[arg(long)]
+    key: Option<String>,
+    /// Only this zone
+    #[arg(long, requires = "key")]
+    zone: Option<String>,
+    /// The last decision by this time instead: RFC 3339, "2026-01-31 08:00", 2026-01-31, yesterday, or how long ago
+    #[arg(long, value_name = "TIME", requires = "key")]
+    at: Option<Typed>,
+    /// The reader
+    #[arg(long = "for", value_name = "READER", default_value = "auditor")]
+    reader: Reader,
+    /// By whose clock times are read and shown: UTC, local, or a name like Europe/Berlin. JSON is in UTC
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    time_zone: Clock,
     /// List at most so many of the charges that counted
     #[arg(long, value_name = "N", default_value = "20")]
     limit: u32,
     /// How to print
     #[arg(long, default_value = "text")]
     format: Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Reader {
+    // All that it was decided from.
+    Auditor,
+    // One sentence, without limits, counts and whatever else an answer over HTTP does not tell.
+    Customer,
+}
+
+/// The sentence for a customer, as JSON shows it.
+#[derive(Serialize)]
+struct Told {
+    txn_id: Uuid,
+    for_customer: String,
 }
 
 /// An explanation, as JSON shows it.
@@ -43,23 +82,75 @@ struct Shown<'e> {
     explained: &'e Explained,
     /// Of each row, in order.
     in_words: Vec<Vec<String>>,
+    /// The sentence that may be read to a customer.
+    for_customer: String,
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let explained = open(url).await?.auditor().explain(args.txn, args.limit as usize).await?;
+    let limiter = open(url).await?;
+    let txn = match args.txn {
+        Some(txn) => txn,
+        None => find(&limiter, &args).await?,
+    };
+    let explained = limiter.auditor().explain(txn, args.limit as usize).await?;
+    let words = Words { all: &explained, clock: args.time_zone };
     let mut out = stdout().lock();
-    match args.format {
-        Answer::Text => out.write_all(text(&explained).as_bytes())?,
-        Answer::Json => {
-            let in_words = explained.rows.iter().map(|row| words::sentences(row, &explained)).collect();
-            writeln!(out, "{}", serde_json::to_string(&Shown { explained: &explained, in_words })?)?;
+    match (args.format, args.reader) {
+        (Answer::Text, Reader::Auditor) => out.write_all(text(words).as_bytes())?,
+        (Answer::Text, Reader::Customer) => {
+            let sentence = customer::sentence(&explained, args.time_zone);
+            out.write_all(paragraph(&sentence, 0).as_bytes())?;
+        }
+        (Answer::Json, reader) => {
+            let words = Words { clock: Clock::UTC, ..words };
+            let in_words = explained.rows.iter().map(|row| words.sentences(row)).collect();
+            let for_customer = customer::sentence(&explained, Clock::UTC);
+            let json = match reader {
+                Reader::Auditor => {
+                    serde_json::to_string(&Shown { explained: &explained, in_words, for_customer })?
+                }
+                Reader::Customer => serde_json::to_string(&Told { txn_id: explained.txn_id, for_customer })?,
+            };
+            writeln!(out, "{json}")?;
         }
     }
     let reproduced = explained.rows.iter().all(|row| row.reproduced == Some(true));
     Ok(if reproduced { Exit::Good } else { Exit::Faults }.into())
 }
 
-fn text(explained: &Explained) -> String {
+/// The transaction that somebody asks about who knows a key.
+async fn find(limiter: &Limiter, args: &Args) -> Result<Uuid> {
+    let (auditor, zone) = (limiter.auditor(), args.zone.as_deref());
+    let key = args.key.as_deref().unwrap_or_default();
+    let place = match zone {
+        Some(zone) => format!("key \"{}\" in zone \"{}\"", plain(key), plain(zone)),
+        None => format!("key \"{}\" in any zone", plain(key)),
+    };
+    // The key itself may be what no shell should read.
+    let elsewhere = "see what there is with: tallygate history --key KEY";
+    match args.at {
+        Some(typed) => {
+            let at = typed.end(args.time_zone).map_err(Failure::new)?;
+            let found = auditor.last_decision(zone, key, at).await?;
+            let until = args.time_zone.show(at);
+            let none =
+                || Failure::new(format!("nothing was decided about {place} up to {until}; {elsewhere}"));
+            found.map(|row| row.txn_id).ok_or_else(none)
+        }
+        None => {
+            let found = auditor.last_block(zone, key).await?;
+            let none = || {
+                Failure::new(format!(
+                    "nothing was ever blocked of {place}; name a time with --at, or {elsewhere}"
+                ))
+            };
+            found.map(|row| row.txn_id).ok_or_else(none)
+        }
+    }
+}
+
+fn text(words: Words<'_>) -> String {
+    let (explained, clock) = (words.all, words.clock);
     let mut text = format!("Transaction {}\n", explained.txn_id);
     for row in &explained.rows {
         let told = &row.row;
@@ -69,31 +160,45 @@ fn text(explained: &Explained) -> String {
             (true, false) => green("ALLOWED"),
         };
         let bucket = format!("{} / {}", plain(&told.zone), plain(&told.key));
-        let at = duration::show_micros(told.decided_at);
+        let at = clock.show(told.decided_at);
         let _ = writeln!(text, "\n{}  {verdict}  {at}  {}", bold(&bucket), dim(&format!("row {}", told.seq)));
         if let Some(version) = &row.policy {
-            let _ = writeln!(
-                text,
-                "  Policy: {}, {}; version {}, by {} since {}.",
+            let policy = format!(
+                "Policy: {}, {}; version {}, by {} since {}.",
                 version.policy,
                 version.policy.algorithm(),
                 version.version,
                 by(&version.changed_by, version.login.as_deref()),
-                duration::show_moment(version.changed_at),
+                clock.show(version.changed_at),
             );
+            text += &paragraph(&policy, 2);
         }
-        for sentence in words::sentences(row, explained) {
-            let _ = writeln!(text, "  {sentence}");
-        }
-        if let Some(counted) = row.counted.as_ref().filter(|counted| !counted.charges.is_empty()) {
-            text += &charges(row, counted);
-        }
+        words.sentences(row).iter().for_each(|sentence| text += &paragraph(sentence, 2));
+        let is_about_a_ban = told.kind == Kind::Ban || told.reason == Reason::Banned;
+        let cause = row.ban.as_ref().and_then(|ban| ban.cause.as_ref()).filter(|_| is_about_a_ban);
+        let counted = row.counted.as_ref().filter(|counted| !counted.charges.is_empty() && !is_about_a_ban);
+        text += &cause.map(|cause| blocked_checks(cause, clock)).unwrap_or_default();
+        text += &counted.map(|counted| charges(row, counted, clock)).unwrap_or_default();
     }
     text
 }
 
+/// The blocked checks that brought about a ban, in columns.
+fn blocked_checks(cause: &Cause, clock: Clock) -> String {
+    let mut table = table(&["blocked at", "transaction"]);
+    for check in &cause.checks {
+        table.add_row([clock.show(check.at), check.txn_id.to_string()]);
+    }
+    let more = cause.blocked - cause.checks.len() as u64;
+    format!("  The checks that brought it about:\n{}{}", render(&table, 4), older(more))
+}
+
+fn older(more: u64) -> String {
+    if more == 0 { String::new() } else { format!("    and {more} older; list more with --limit\n") }
+}
+
 /// The charges that counted, in columns.
-fn charges(row: &ExplainedRow, counted: &Counted) -> String {
+fn charges(row: &ExplainedRow, counted: &Counted, clock: Clock) -> String {
     let held = counted.from.is_none();
     let named = counted.charges.iter().any(|charge| charge.member.is_some());
     let mut header =
@@ -105,12 +210,12 @@ fn charges(row: &ExplainedRow, counted: &Counted) -> String {
     for charge in &counted.charges {
         let txn = charge.txn_id.map_or_else(|| format!("row {}", charge.seq), |txn| txn.to_string());
         let mut cells = vec![
-            duration::show_moment(charge.at),
+            clock.show(charge.at),
             charge.cost.to_string(),
             if charge.given_back > 0 { charge.given_back.to_string() } else { String::new() },
         ];
         if held {
-            cells.push(charge.ends_at.map(duration::show_moment).unwrap_or_default());
+            cells.push(charge.ends_at.map(|at| clock.show_end(at)).unwrap_or_default());
         }
         cells.push(match &charge.member {
             Some(member) => plain(member),
@@ -118,11 +223,11 @@ fn charges(row: &ExplainedRow, counted: &Counted) -> String {
         });
         table.add_row(cells);
     }
-    let title = if row.row.blocked || row.is_check() { "What counted:" } else { "What counted then:" };
-    let mut text = format!("  {title}\n{}", render(&table, 4));
+    let title = if row.row.blocked || row.is_check() {
+        "The charges that counted:"
+    } else {
+        "The charges that counted then:"
+    };
     let more = counted.transactions - counted.charges.len() as u64;
-    if more > 0 {
-        let _ = writeln!(text, "    and {more} older; list more with --limit");
-    }
-    text
+    format!("  {title}\n{}{}", render(&table, 4), older(more))
 }

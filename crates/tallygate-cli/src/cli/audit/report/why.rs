@@ -3,8 +3,9 @@
 use tallygate::Limiter;
 use tallygate::audit::report::{Explanation, Report};
 
-use super::super::words;
+use super::super::words::Words;
 use crate::cli::Result;
+use crate::cli::clock::Clock;
 use crate::cli::output::plain;
 use tallygate::page::second;
 
@@ -26,7 +27,7 @@ pub async fn explanations(limiter: &Limiter, report: &Report, most: usize) -> Re
                     let (zone, key, at) = (plain(&told.zone), plain(&told.key), second(told.decided_at));
                     (
                         format!("{zone} / {key}: {kind} at {at}, row {}", told.seq),
-                        words::sentences(row, &explained),
+                        Words { all: &explained, clock: Clock::UTC }.sentences(row),
                     )
                 })
                 .collect(),

@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::compare::Difference;
+use crate::audit::compare::Difference;
 use crate::entry::Entry;
-use crate::zone::{Limit, ZoneVersion};
+use crate::zone::{BanRule, Limit, ZoneVersion};
 
 /// Why a transaction was decided as it was: each of its rows, in every bucket that it touched.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,9 +44,9 @@ pub struct ExplainedRow {
     pub limit: i64,
     /// The zone's policy at the row's version; None when that version is missing.
     pub policy: Option<ZoneVersion>,
-    /// The limit of the bucket's own that was in force.
+    /// The limit of the bucket's own that was in force, or that the row began.
     pub bucket_override: Option<Bar>,
-    /// The ban that was in force.
+    /// The ban that was in force, or that the row began.
     pub ban: Option<Bar>,
     /// The charges that counted at that moment, where the zone counts charges: those of its window, or those
     /// that were held.
@@ -109,6 +109,46 @@ pub struct Bar {
     pub limit: Option<Limit>,
     /// Of an override: True when blocked checks do not lead to a ban.
     pub ban_exempt: bool,
+    /// Of a ban that blocked checks brought about: which, and why it lasts as long as it does. None also where rows before
+    /// it are missing.
+    pub cause: Option<Cause>,
+    /// Of an override whose own row is explained: when a check was last decided by it; None when none was.
+    pub last_used_at: Option<DateTime<Utc>>,
+}
+
+/// The blocked checks that brought about a ban, and why it lasts as long as it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Cause {
+    /// The zone's rule at that moment.
+    pub rule: BanRule,
+    /// How many blocked checks there were within the rule's time, those before the ban before it left out.
+    pub blocked: u64,
+    /// The newest of them, oldest first: as many as were asked for.
+    pub checks: Vec<BlockedCheck>,
+    /// Its number among the bans that followed each other closely, from 1.
+    pub number: i32,
+    /// When the ban before it ended; None for the first.
+    pub last_ended_at: Option<DateTime<Utc>>,
+    /// From when it was counted: the last of the blocked checks, or when that would have passed without a ban.
+    pub counts_from: DateTime<Utc>,
+    /// How long it lasts from then on, in microseconds: the first ban's length times the factor for each ban before it, up
+    /// to the longest.
+    pub length_us: i64,
+}
+
+/// A blocked check that counted for a ban.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct BlockedCheck {
+    /// Its transaction.
+    pub txn_id: Uuid,
+    /// Its row in the bucket's ledger.
+    pub seq: i64,
+    /// When it was blocked.
+    pub at: DateTime<Utc>,
 }
 
 /// The charges that counted.

@@ -1,0 +1,130 @@
+//! Quotas in sentences: leases, queues, predictions.
+
+use tallygate::audit::explain::{ExplainedRow, Leased, OtherLease, Queued};
+use tallygate::ledger::Kind;
+use tallygate::{Policy, Reason};
+
+use super::{Words, many, policy, span};
+use crate::cli::output::plain;
+
+impl Words<'_> {
+    /// The settlements that the cost was predicted from.
+    pub(super) fn predicted(&self, row: &ExplainedRow) -> String {
+        let Some(shape) = row.row.member.as_deref().map(plain) else { return String::new() };
+        match &row.predicted {
+            Some(taught) => {
+                let age = row.row.decided_at.signed_duration_since(taught.learned_at).num_microseconds();
+                format!(
+                    " That was predicted from {} of {}, the last of them {} before.",
+                    many(taught.samples, "settlement"),
+                    if taught.shared {
+                        "shapes that were not kept apart".to_owned()
+                    } else {
+                        format!("the shape {shape}")
+                    },
+                    span(age.unwrap_or_default().max(0))
+                )
+            }
+            None => {
+                format!(" Of the shape {shape} nothing was known, so that was the cost that the caller gave.")
+            }
+        }
+    }
+
+    /// The clients among whom the capacity was shared.
+    pub(super) fn shared(&self, row: &ExplainedRow, leased: &Leased) -> String {
+        let told = &row.row;
+        let sum = |of: fn(&OtherLease) -> i64| leased.others.iter().map(of).sum::<i64>();
+        let [had, wanted] = [sum(|lease| lease.has), sum(|lease| lease.wants)];
+        let others = many(i64::try_from(leased.others.len()).unwrap_or(i64::MAX), "other client");
+        let by =
+            policy(row).and_then(Policy::sharing).map(|sharing| format!(" by the share {}", sharing.share));
+        format!(
+            "{} asked for {}, with a weight of {} in band {}. {others} had {had} of {} and wanted {wanted}. Its share{} was {}.",
+            told.member.as_deref().map(plain).unwrap_or_default(),
+            told.cost,
+            told.checks,
+            told.band.unwrap_or_default(),
+            row.limit,
+            by.unwrap_or_default(),
+            leased.share
+        )
+    }
+
+    /// The lease that was granted.
+    pub(super) fn granted(&self, row: &ExplainedRow) -> String {
+        let told = &row.row;
+        let refresh = told.retry_after_us.map(span).unwrap_or_default();
+        let until = told.ends_at.map_or_else(
+            || "It has nothing any more".to_owned(),
+            |at| format!("It was granted {} until {}", told.spent, self.clock.show_end(at)),
+        );
+        let why = match (&row.ban, told.reason) {
+            (Some(ban), Reason::Banned) => format!(", since the resource was banned: {}", self.set(ban)),
+            (None, Reason::Banned) => ", since the resource was banned".to_owned(),
+            _ if row.leased.as_ref().is_some_and(|leased| told.spent < leased.share) => {
+                ", since others had the rest and had not asked again yet".to_owned()
+            }
+            _ => String::new(),
+        };
+        format!("{until}{why}; {} were left. It was to ask again after {refresh}.", told.remaining)
+    }
+
+    /// The load of the queue.
+    pub(super) fn waited(&self, row: &ExplainedRow, queued: &Queued) -> String {
+        let told = &row.row;
+        let Queued { waiting, away, .. } = *queued;
+        let band = told.band.unwrap_or_default();
+        let backlog = policy(row).and_then(Policy::queueing).map_or(0, |queueing| queueing.backlog);
+        format!(
+            "It was about an item of {} in band {band}. {waiting} waited and {away} were taken, of a backlog of {backlog}.",
+            many(told.cost, "unit")
+        )
+    }
+
+    /// The fate of the item.
+    pub(super) fn worked(&self, row: &ExplainedRow) -> String {
+        let told = &row.row;
+        let end = told.ends_at.map(|at| self.clock.show_end(at)).unwrap_or_default();
+        let left = format!("{} of the backlog were left.", told.remaining);
+        let by = told.member.as_deref().map(|by| format!(" by {}", plain(by))).unwrap_or_default();
+        match (told.kind, told.reason) {
+            (Kind::Offer, Reason::WithinLimit) => {
+                let until = told.ends_at.map(|_| format!(" until {end}")).unwrap_or_default();
+                format!("It was offered, and waited{until}; {left}")
+            }
+            (Kind::Offer, Reason::ExceedsLimit) => {
+                "It was offered, and is dearer than all that can wait or be taken at once: it never will wait."
+                    .to_owned()
+            }
+            (Kind::Offer, reason) => {
+                let why =
+                    if reason == Reason::Banned { "the queue was banned" } else { "there was no room for it" };
+                let wait = told.retry_after_us.map(span).unwrap_or_default();
+                format!("It was offered, and {why}; {left} There could be room after {wait} at the earliest.")
+            }
+            (Kind::Take, _) => format!(
+                "It was next, and was taken{by} for time {} until {}. The pace left {} of {} to be taken.",
+                told.checks,
+                end,
+                told.remaining,
+                row.limit
+            ),
+            (Kind::Extend, _) => format!("The worker that had taken it keeps it until {}; {left}", end),
+            (Kind::Done, _) => format!("It was worked off; {left}"),
+            (Kind::Requeue, _) if told.member.is_some() => {
+                format!("It was dead after take {}, and is tried again{by}; {left}", told.checks)
+            }
+            (Kind::Requeue, _) if told.ends_at.is_none() => {
+                format!("It was given back after take {}, which was the last: it is dead. {left}", told.checks)
+            }
+            (Kind::Requeue, _) => {
+                format!("It was given back, to be taken again from {} on; {left}", end)
+            }
+            _ => format!(
+                "It had to make room for what transaction {} offered; {left}",
+                told.member.as_deref().map(plain).unwrap_or_default()
+            ),
+        }
+    }
+}
