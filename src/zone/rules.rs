@@ -36,7 +36,7 @@ impl BanRule {
         Self { after, within_us: micros(within), for_us, factor: 1, longest_us: for_us, from: BanFrom::Block }
     }
 
-    /// How long the ban lasts that comes as number `bans` of those that followed each other closely.
+    /// The length of the ban that comes as number `bans` of those that followed each other closely.
     pub(crate) fn length_us(&self, bans: i32) -> i64 {
         let mut length_us = self.for_us;
         for _ in 1..bans {

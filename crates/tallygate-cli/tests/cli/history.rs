@@ -59,9 +59,9 @@ fn a_key_alone_is_looked_for_in_all_zones() {
 #[test]
 fn times_are_read_and_shown_by_the_clock_of_a_place() {
     let program = decided();
-    let table = program.ok(&["history", "--limit", "1"]);
+    let table = program.ok(&["history", "--limit", "1", "--quiet"]);
     assert!(table.lines().nth(1).unwrap()[19..].starts_with(" UTC  "), "{table}");
-    let there = program.ok(&["history", "--limit", "1", "--time-zone", "Asia/Kathmandu"]);
+    let there = program.ok(&["history", "--limit", "1", "--quiet", "--time-zone", "Asia/Kathmandu"]);
     let row = there.lines().nth(1).unwrap();
     assert!(row[19..].starts_with(" +0545  "), "{there}");
     // A time that is shown there is read there.
