@@ -40,6 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Each picture with the name of its file.
+///
+/// # Errors
+/// A picture that cannot be drawn.
 pub fn plots() -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let six = |algorithm| Policy::new(algorithm, 6, MINUTE, None);
     let plots = [
