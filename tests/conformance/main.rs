@@ -103,6 +103,16 @@ const READERS: [&str; 17] = [
 /// Topics of rights and of the routines themselves: nobody is given the role of an engine, but by the test itself.
 const ROUTINES: [&str; 6] = ["documented", "gate", "rights", "schema", "seeds", "upgrade"];
 
+/// Runs a test on a thread with more stack than usual: unoptimized, one that makes many calls has large frames.
+fn with_room(test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(16 << 20).spawn_scoped(scope, test);
+        if let Err(panic) = thread.unwrap().join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
 fn main() -> std::process::ExitCode {
     let runtime = Arc::new(Runtime::new().expect("a runtime"));
     if let Some(work) = child::work_of_this_process() {
@@ -149,12 +159,14 @@ fn main() -> std::process::ExitCode {
                         let runtime = Arc::clone(&runtime);
                         let way = if by_engine { format!("{engine}-engine") } else { engine.to_string() };
                         trials.push(Trial::test(format!("{way}::{name}"), move || {
-                            runtime.block_on(async {
-                                let mut db = Db::$create(engine, name).await;
-                                if by_engine {
-                                    db.grant_engine().await;
-                                }
-                                $topic::$test(db).await
+                            with_room(|| {
+                                runtime.block_on(async {
+                                    let mut db = Db::$create(engine, name).await;
+                                    if by_engine {
+                                        db.grant_engine().await;
+                                    }
+                                    $topic::$test(db).await
+                                })
                             });
                             Ok(())
                         }));
