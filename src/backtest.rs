@@ -1,4 +1,4 @@
-//! The back-test: what a policy would have done to traffic that has been.
+//! The back-test: the decisions that a policy would have made about past traffic.
 //!
 //! Pure, like the core that it decides with: no clock, no database. Of each bucket's ledger it keeps what can still be
 //! asked about and forgets the rest, so a year of traffic needs no more memory than a window of it.
@@ -65,10 +65,10 @@ const TIMES_US: std::ops::RangeInclusive<i64> = -30_610_224_000_000_000..=253_40
 pub struct Backtest {
     /// The last of the versions.
     policy: Policy,
-    /// In order; mostly one.
+    /// All of them in order, mostly one.
     versions: Vec<Version>,
     buckets: HashMap<Box<str>, Tested>,
-    /// Those of which nothing was counted yet.
+    /// The buckets of which nothing has been counted yet.
     uncounted: HashMap<Box<str>, Tested>,
     timeline: Timeline,
     /// The number of checks for each reason, in the order of [`Reason::ALL`].
@@ -77,19 +77,19 @@ pub struct Backtest {
     blocked_cost: i64,
     bans: u64,
     late: u64,
-    /// By reservations that passed; None without any.
+    /// The units by which reservations that passed were off; None without any.
     reserved: Option<Reserved>,
-    /// The times of the first event and the last.
+    /// The times of the first event and of the last.
     span_us: Option<(i64, i64)>,
 }
 
-/// A bucket, and what was blocked of it.
+/// A bucket, and its checks that were blocked.
 #[derive(Default)]
 struct Tested {
     recent: Recent,
     shapes: Vec<decide::Shape>,
     blocked: u64,
-    /// The times of the first that was blocked and the last.
+    /// The times of the first check that was blocked and of the last.
     span_us: Option<(i64, i64)>,
 }
 
@@ -102,8 +102,8 @@ impl Backtest {
         Self::of_versions(vec![Version { version: 1, policy, changed_us: i64::MIN }])
     }
 
-    /// A test of the policies that a zone had, each from the time on at which it came into force, and of the first before that
-    /// too. A change does to buckets in use what the zone's [`RunningBuckets`](crate::policy::RunningBuckets) said.
+    /// A test of the policies that a zone had, each from the time when it came into force, and the first one before that too.
+    /// A change does to buckets in use what the zone's [`RunningBuckets`](crate::policy::RunningBuckets) said.
     ///
     /// # Errors
     /// Invalid: there is none, they are not in the order of their numbers and times, or what [`Policy::validate`] refuses.
@@ -150,7 +150,8 @@ impl Backtest {
         })
     }
 
-    /// Counts from here on: what was played stays in the buckets, where windows still ask about it, and is told nowhere.
+    /// Counts from here on: the checks that were played stay in the buckets, where windows still ask about them, and are told
+    /// nowhere.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -176,9 +177,9 @@ impl Backtest {
         (self.reserved, self.span_us) = (None, None);
     }
 
-    /// The time before a check, in microseconds, of which the policy asks: its window and the one before it, or how long an
-    /// empty level takes to be full, and the time in which blocked checks add up to the longest ban. Decisions from then
-    /// on hardly depend on the time before: a bucket of which nothing is known is taken for one that was not in use.
+    /// The time before a check, in microseconds, that the policy asks about: its window and the one before it, or the time that
+    /// an empty level takes to fill, and the time in which blocked checks add up to the longest ban. Decisions from then on
+    /// hardly depend on anything earlier: a bucket of which nothing is known is taken for one that was not in use.
     pub fn looks_back_us(&self) -> i64 {
         let back_us = |version: &Version| {
             let policy = &version.policy;
@@ -213,8 +214,8 @@ impl Backtest {
     }
 
     /// As [`check`](Self::check), by a reservation that is settled at once with the cost that is asked for: of `units`, or, by
-    /// a shape, of what [is predicted](crate::Limiter::reserve_predicted), and of `units` where nothing is known. So it tells
-    /// what a fixed guess and a prediction would have let through, and how far each was off.
+    /// a shape, of the cost that [is predicted](crate::Limiter::reserve_predicted), and of `units` where nothing is known. So it
+    /// tells what a fixed guess and a prediction would have let through, and how far each was off.
     ///
     /// # Errors
     /// Those of [`check`](Self::check). Invalid: the units are out of range, or nothing can be reserved by this policy.
@@ -318,8 +319,8 @@ impl Backtest {
     }
 }
 
-/// A reservation comes to `cost` at the time at which it was made: as if that had been charged in the first place, whether there
-/// was room or not.
+/// Settles a reservation for `cost` at the time when it was made: as if that had been charged in the first place, whether
+/// there was room or not.
 fn settle(bucket: Bucket<'_>, recent: &Recent, outcome: &mut Outcome, cost: i64) -> Result<(), Need> {
     let charge = Charge {
         seq: outcome.seq(),
@@ -363,7 +364,7 @@ fn validate(ask: &Ask<'_>, at_us: i64) -> Result<()> {
     Ok(())
 }
 
-/// Those of the versions that a bucket has to do with at a time: from the one that decided its last row to the one in force.
+/// The versions that matter to a bucket at a time: from the one that decided its last row to the one in force.
 fn in_force<'v>(versions: &'v [Version], head: &Head, at_us: i64) -> &'v [Version] {
     if versions.len() == 1 {
         return versions;
@@ -374,7 +375,7 @@ fn in_force<'v>(versions: &'v [Version], head: &Head, at_us: i64) -> &'v [Versio
     versions.get(decided.min(end - 1)..end).unwrap_or(versions)
 }
 
-/// The rows that are kept answer every question, so there is no other need than an error's.
+/// The error of a need: the rows that are kept answer every question.
 fn failed(need: Need) -> Error {
     match need {
         Need::Failed(error) => error,

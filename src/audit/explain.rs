@@ -1,4 +1,4 @@
-//! Why a transaction was decided as it was.
+//! The explanation of a transaction: why it was decided as it was.
 //!
 //! Each bucket that it touched is replayed from its first row, in pages of keyset reads: so what is said holds, bans and
 //! overrides included, and costs a few microseconds for each row before it. Memory holds what the longest window does.
@@ -36,7 +36,7 @@ struct Explaining<'s> {
     replay: Replay,
     /// The last row that was dropped.
     dropped: Option<StoredHead>,
-    /// How many charges to list.
+    /// The number of charges to list.
     charges: usize,
     /// The last ban, and the last override.
     ban: Option<Bar>,
@@ -48,7 +48,7 @@ struct Explaining<'s> {
 /// Rows that are read at a time.
 const PAGE: u32 = 2_000;
 
-/// In every database that knows the transaction.
+/// Explains the transaction, in every database that knows it.
 pub(crate) async fn explain_all(auditor: &Auditor, txn: Uuid, charges: usize) -> Result<Explained> {
     let mut known: Option<Explained> = None;
     let mut unknown = None;

@@ -8,7 +8,7 @@ use super::Backtest;
 
 /// The checks in which a policy decides otherwise than the baseline, by key.
 ///
-/// Memory: its name and some 50 bytes for each key of which something was decided otherwise.
+/// Memory: the name and some 50 bytes for each key of which something was decided otherwise.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,9 +51,9 @@ struct Otherwise {
 pub struct Changed {
     /// The number of these checks.
     pub checks: u64,
-    /// The number of different keys that they are of.
+    /// The number of different keys among them.
     pub keys: u64,
-    /// The keys with most of them, most first, then in the order of their bytes.
+    /// The keys with the most of them, most first, then in the order of their bytes.
     pub top: Vec<ChangedKey>,
 }
 
@@ -85,13 +85,13 @@ impl Difference {
         otherwise.freed += u64::from(blocked_by_baseline);
     }
 
-    /// The checks that the baseline lets pass and the policy blocks, with so many of their keys. The two tests are those whose
+    /// The checks that the baseline lets pass and the policy blocks, with `top` of their keys. The two tests are those whose
     /// decisions were counted.
     pub fn newly_blocked(&self, baseline: &Backtest, policy: &Backtest, top: usize) -> Changed {
         self.changed(|otherwise| otherwise.newly_blocked, baseline, policy, top)
     }
 
-    /// The checks that the baseline blocks and the policy lets pass, with so many of their keys.
+    /// The checks that the baseline blocks and the policy lets pass, with `top` of their keys.
     pub fn freed(&self, baseline: &Backtest, policy: &Backtest, top: usize) -> Changed {
         self.changed(|otherwise| otherwise.freed, baseline, policy, top)
     }

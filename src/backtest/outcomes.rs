@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// Attempts of which it is known whether they were legitimate, and how many of either kind a policy blocks. Every attempt that
-/// is not legitimate counts as an attack.
+/// Attempts of which it is known whether they were legitimate, and the numbers that a policy blocks of either kind. Every
+/// attempt that is not legitimate counts as an attack.
 ///
 /// ```
 /// use tallygate::backtest::Outcomes;
@@ -46,7 +46,7 @@ impl Outcomes {
         part(self.legitimate_hit, self.legitimate)
     }
 
-    /// The part of what is blocked that is an attack, 0 to 1; None where nothing is blocked.
+    /// The part of the blocked attempts that are attacks, 0 to 1; None where nothing is blocked.
     pub fn precision(&self) -> Option<f64> {
         part(self.attacks_stopped, self.attacks_stopped + self.legitimate_hit)
     }

@@ -1,11 +1,11 @@
-//! A bucket with as much of its ledger as can still be asked about.
+//! A bucket, with the part of its ledger that can still be asked about.
 
 use std::collections::VecDeque;
 
 use crate::decide::{self, Ask, Head, Hold, Ledger, Need, Outcome, Version};
 use crate::zone::Family;
 
-/// Where there is no more than this to search, forgetting would cost more than it saves.
+/// With no more than this to search, forgetting would cost more than it saves.
 const SEARCHED_MAX: usize = 4;
 
 #[derive(Default)]
@@ -17,11 +17,11 @@ pub(super) struct Recent {
     strikes: Totals,
 }
 
-/// A running total at the times at which it rose, the old ones forgotten.
+/// A running total at the times when it rose, without the old ones.
 #[derive(Default)]
 struct Totals {
     rises: VecDeque<Rise>,
-    /// The total before the first of them.
+    /// The total before the first of these times.
     before: i64,
 }
 
@@ -32,15 +32,15 @@ struct Rise {
 }
 
 impl Recent {
-    /// Forgets what is of no interest from now on, before it is searched.
+    /// Forgets the charges that no check asks about from now on, before they are searched.
     pub fn advance(&mut self, versions: &[Version], now_us: i64) {
-        // A change of policy may ask what was when it came into force, however long ago that is.
+        // A change of policy may ask about the time when it came into force, however long ago that is.
         if self.spent.rises.len() > SEARCHED_MAX && versions.len() == 1 {
             self.spent.forget(since(versions, self.head.last_us.max(now_us)));
         }
     }
 
-    /// Keeps what a decision leaves behind.
+    /// Keeps the traces that a decision leaves.
     pub fn append(&mut self, versions: &[Version], ask: &Ask<'_>, outcome: &Outcome) {
         let now_us = outcome.decided_us;
         if outcome.spent > 0 && versions.iter().any(|one| one.policy.algorithm().family() == Family::Window) {
@@ -63,13 +63,13 @@ impl Recent {
     }
 }
 
-/// The first time of which one of the versions still asks.
+/// The first time that one of the versions still asks about.
 fn since(versions: &[Version], now_us: i64) -> i64 {
     versions.iter().map(|one| decide::since(&one.policy, now_us)).min().unwrap_or(now_us)
 }
 
-/// Charges that count alike are one: a fixed window remembers one charge, a sliding counter one a slot. Where the policy changes,
-/// another one may tell them apart.
+/// The time under which a charge is kept. Charges that count alike are one: a fixed window remembers one charge, a sliding
+/// counter one a slot. Where the policy changes, another one may tell them apart.
 fn same_as(versions: &[Version], at_us: i64) -> i64 {
     match versions {
         [one] => decide::same_as(&one.policy, at_us),
@@ -102,14 +102,14 @@ impl Totals {
         later.checked_sub(1).and_then(|last| self.rises.get(last)).map_or(self.before, |rise| rise.total)
     }
 
-    /// When the total was first at least this, as far as that is known.
+    /// The time when the total was first at least this, as far as that is known.
     fn reached(&self, total: i64) -> Option<i64> {
         let first = self.rises.front().filter(|first| first.total >= total);
         let later = || self.rises.get(self.rises.partition_point(|rise| rise.total < total));
         first.or_else(later).map(|rise| rise.at_us)
     }
 
-    /// Before it takes more room, it forgets what was before a time.
+    /// Raises the total. Before that takes more room, it forgets the charges before a time.
     fn rise(&mut self, at_us: i64, total: i64, since_us: impl FnOnce() -> i64) {
         if let Some(last) = self.rises.back_mut().filter(|last| last.at_us == at_us) {
             last.total = total;

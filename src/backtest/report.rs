@@ -21,20 +21,20 @@ pub struct BacktestReport {
     pub allowed: u64,
     /// The number of checks that would have been blocked.
     pub blocked: u64,
-    /// The costs of those that would have passed, in the zone's unit; at most 2^63 - 1.
+    /// The cost of the checks that would have passed, in the zone's unit; at most 2^63 - 1.
     pub allowed_cost: i64,
-    /// The costs of those that would have been blocked.
+    /// The cost of the checks that would have been blocked.
     pub blocked_cost: i64,
     /// The number of checks for each [`Reason`], by its name.
     pub reasons: BTreeMap<&'static str, u64>,
     /// The number of bans that would have begun.
     pub bans: u64,
-    /// Different keys.
+    /// The number of different keys.
     pub keys: u64,
-    /// Keys of which something would have been blocked.
+    /// The number of keys of which something would have been blocked.
     pub blocked_keys: u64,
-    /// Checks that came with an earlier time than the one before them of the same key. They were decided at that one's
-    /// time, as a database does: time never goes back within a bucket.
+    /// The number of checks that came with an earlier time than the one before them of the same key. They were decided at
+    /// that one's time, as a database does: time never goes back within a bucket.
     pub late: u64,
     /// The units by which reservations that would have passed were off; None where nothing was reserved.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct BacktestReport {
     pub top_blocked: Vec<BlockedKey>,
     /// The length of a slice of `timeline`.
     pub slice_us: i64,
-    /// The checks over time, in at most 400 slices; those without a check are left out.
+    /// The checks over time, in at most 400 slices; slices without a check are left out.
     pub timeline: Vec<TimeSlice>,
 }
 
@@ -57,7 +57,7 @@ pub struct BacktestReport {
 pub struct Reserved {
     /// The units that were reserved and not needed.
     pub over: i64,
-    /// The units that were needed and not reserved: it was charged without asking for room.
+    /// The units that were needed and not reserved: they were charged without asking for room.
     pub under: i64,
 }
 
@@ -75,7 +75,7 @@ pub struct BlockedKey {
     pub last_at: Option<DateTime<Utc>>,
 }
 
-/// The checks of a while.
+/// A slice of the time, with its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct TimeSlice {

@@ -14,11 +14,11 @@ use crate::zone::{Algorithm, Policy};
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Points of a curve.
+/// The number of steps of a curve, about.
 const POINTS: i64 = 500;
 
-/// The part of some traffic that a policy lets through. Amounts are units of cost, which are requests where each costs 1. Requests that wait
-/// in a queue have passed when their turn comes.
+/// The part of some traffic that a policy lets through. Amounts are units of cost, which are requests where each costs 1.
+/// Requests that wait in a queue have passed when their turn comes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Simulation {
@@ -39,7 +39,7 @@ pub struct Simulation {
     pub worst_window: i64,
     /// The most that passed in any second.
     pub peak_per_second: i64,
-    /// Different keys.
+    /// The number of different keys.
     pub keys: usize,
     /// The share of each client, by its name; empty where none has one.
     pub clients: BTreeMap<String, Got>,
@@ -47,7 +47,7 @@ pub struct Simulation {
     /// no client got anything. (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for
     /// Resource Allocation in Shared Computer Systems, DEC-TR-301, 1984.)
     pub fairness: Option<f64>,
-    /// Offered and passed over time, in at most 501 steps of the same length.
+    /// The units that were offered and that passed over time, in at most 501 steps of the same length.
     pub curve: Vec<Point>,
 }
 
@@ -65,7 +65,7 @@ pub struct Got {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Point {
-    /// When the step begins, in microseconds since 1970 in UTC.
+    /// The beginning of the step, in microseconds since 1970 in UTC.
     pub from_us: i64,
     /// The units that were offered, of all keys.
     pub offered: i64,
@@ -77,9 +77,10 @@ pub struct Point {
 /// their times. The decisions are those of a [`Backtest`]: to the microsecond those of a zone with this policy. Slots of
 /// concurrency are held for their whole time.
 ///
-/// Of capacity each client of a key (all that name none are one) keeps a lease: it wants half as much again as it was asked for
-/// within one length of a lease, asks again as often as it is told to, and lets through what it has in that length, evenly, as a
-/// [`Tenant`](crate::capacity::Tenant) does. Up to twice the capacity can pass in one such length, as through a token bucket.
+/// Of a capacity each client of a key (all requests that name none are one client's) keeps a lease: it wants half as much again
+/// as it was asked for within one length of a lease, asks again as often as it is told to, and lets through evenly what it has in
+/// that length, as a [`Tenant`](crate::capacity::Tenant) does. Up to twice the capacity can pass in one such length, as through a
+/// token bucket.
 ///
 /// In a queue each request is an item, less important by a band unless it is critical. Workers take what the pace lets through
 /// as soon as it does, and are done with it at once. An item that is evicted is blocked.
@@ -157,7 +158,7 @@ pub fn simulate(policy: Policy, requests: &[Request]) -> Result<Simulation> {
     })
 }
 
-/// When the turn of each request is, None where it is blocked.
+/// The time of each request's turn; None where it is blocked.
 fn turns(policy: Policy, requests: &[Request]) -> Result<Vec<Option<i64>>> {
     match policy.algorithm() {
         Algorithm::Queue => Workers::new(policy)?.turns(requests),
@@ -198,7 +199,8 @@ fn most_within(passes: &Passes, window_us: i64) -> i64 {
     most
 }
 
-/// From the first request until the last of all has left the window, but at most twice as long as it took to come.
+/// The curve from the first request until the last of all has left the window, but at most twice as long as the requests took
+/// to come.
 fn curve(asked: &Passes, passed: &Passes, window_us: i64) -> Vec<Point> {
     let ends = asked.first().zip(asked.last().max(passed.last()));
     let Some(((first_us, _), (last_us, _))) = ends else { return Vec::new() };
@@ -214,7 +216,7 @@ fn curve(asked: &Passes, passed: &Passes, window_us: i64) -> Vec<Point> {
     starts_us.map(point).collect()
 }
 
-/// The sum up to each time.
+/// The sums up to each time.
 struct Totals(Passes);
 
 impl Totals {
@@ -238,7 +240,7 @@ impl Totals {
         self.after(at_us).checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |total| total.1)
     }
 
-    /// The place of the first that is later.
+    /// The place of the first sum that is later.
     fn after(&self, at_us: i64) -> usize {
         self.0.partition_point(|total| total.0 <= at_us)
     }

@@ -1,4 +1,4 @@
-//! The policies that are worth a look: those of a grid to which no other is better in both.
+//! The policies that are worth a look: those of a grid to which no other is better in both numbers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Outcomes;
 use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Policy, show_duration};
 
-/// Slots of a sliding counter in a grid.
+/// The slots of a sliding counter in a grid.
 const SLOTS: i32 = 10;
 
 /// Policies to choose from: each of the algorithms with each of the rates in each of the windows, 308 by default. A sliding
@@ -44,10 +44,10 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// All of them: algorithm by algorithm, in the order of their windows, then of their rates.
+    /// All policies of the grid: algorithm by algorithm, in the order of their windows, then of their rates.
     ///
     /// # Errors
-    /// Invalid: one of them cannot be, with the reason.
+    /// Invalid: one of them is no policy, with the reason.
     pub fn policies(&self) -> Result<Vec<Policy>> {
         let mut policies = Vec::with_capacity(self.algorithms.len() * self.rates.len() * self.windows.len());
         for &algorithm in &self.algorithms {
@@ -72,9 +72,9 @@ impl Grid {
     }
 }
 
-/// The Pareto front of attacks that are stopped against legitimate attempts that are hit: the places of those to which no
-/// other is better in one and at least as good in the other, from those that hit least to those that stop most. Those that do
-/// the same stand together, in their order.
+/// The Pareto front of attacks that are stopped against legitimate attempts that are hit: the places of the outcomes to which
+/// no other is better in one number and at least as good in the other, from those that hit least to those that stop most.
+/// Outcomes that are the same stand together, in their order.
 ///
 /// ```
 /// use tallygate::backtest::{Outcomes, front};
@@ -113,7 +113,7 @@ pub fn front(found: &[Outcomes]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// By the definition, each against each.
+    /// The front by its definition, each against each.
     fn by_definition(found: &[Outcomes]) -> Vec<usize> {
         let better = |a: &Outcomes, b: &Outcomes| {
             a.legitimate_hit <= b.legitimate_hit

@@ -1,4 +1,4 @@
-//! Clients that go by leases of a capacity: what each was granted it uses up evenly, and asks again in time.
+//! Clients that go by leases of a capacity: each uses up evenly what it was granted, and asks again in time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -28,10 +28,10 @@ struct Client {
     asked: VecDeque<(i64, i64)>,
     asked_for: i64,
     has: i64,
-    /// When it asks again; None where it has no lease, for want of anything to do.
+    /// The time when it asks again; None where it has no lease, for want of anything to do.
     again_us: Option<i64>,
-    /// The units that it has used, as a level that drains by `has` in the length of a lease, in parts of a unit that are as many as the
-    /// length has microseconds; and when that was.
+    /// The units that it has used, as a level that drains by `has` in the length of a lease, in parts of a unit, of which there
+    /// are as many as the length has microseconds; and the time of that level.
     used: (i128, i64),
 }
 
@@ -42,7 +42,7 @@ impl Tenants {
         Ok(Self { version: [version], resources: HashMap::new() })
     }
 
-    /// Whether the client of a request goes on with it now.
+    /// Does the client of a request go on with it now?
     pub fn pass(&mut self, request: &Request) -> Result<bool> {
         let Request { at_us, key, cost, client, .. } = request;
         validate(&Ask { cost: *cost, ..Ask::default() }, *at_us)?;
@@ -64,7 +64,7 @@ impl Tenants {
 }
 
 impl Resource {
-    /// The client that asks first, of those whose time has come.
+    /// The client that asks first among those whose time has come.
     fn due(&self, at_us: i64) -> Option<(i64, String)> {
         let due = self.clients.iter().filter_map(|(name, client)| Some((client.again_us?, name)));
         due.filter(|(again_us, _)| *again_us <= at_us).min().map(|(again_us, name)| (again_us, name.clone()))

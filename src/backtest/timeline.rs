@@ -11,7 +11,7 @@ const SLICES_MAX: usize = 400;
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
 
-/// Each is a multiple of the one before. 400 of the last are more than there are years to test.
+/// The lengths of slices. Each is a multiple of the one before. 400 of the last are more than there are years to test.
 const LENGTHS_US: [i64; 18] = [
     1_000,
     10_000,
@@ -35,7 +35,7 @@ const LENGTHS_US: [i64; 18] = [
 
 #[derive(Default)]
 pub(super) struct Timeline {
-    /// Which of the lengths.
+    /// The place of the slices' length among all lengths.
     length: usize,
     /// The number of the first slice, counted from 1970.
     first: i64,
@@ -75,7 +75,7 @@ impl Timeline {
         slices.map(slice).collect()
     }
 
-    /// The place of a time that has none yet.
+    /// Makes a place for a time that has none yet.
     fn make_room(&mut self, at_us: i64) -> i64 {
         loop {
             let number = at_us.div_euclid(self.slice_us());

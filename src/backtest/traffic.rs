@@ -5,23 +5,23 @@ use fastrand::Rng;
 use crate::error::{Error, Result};
 use crate::names::names;
 
-/// The most requests that are made, and that are simulated.
+/// The most requests that are made or simulated.
 pub(super) const REQUESTS_MAX: usize = 1_000_000;
 
 /// A hundred years.
 const LENGTH_US_MAX: i64 = 3_155_760_000_000_000;
 
-/// A flood is so many times the traffic around it.
+/// A flood is this many times the traffic around it.
 const FLOOD: i64 = 10;
 
-/// One who asks.
+/// A request, as a check asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When: microseconds since 1970 in UTC.
+    /// Its time, in microseconds since 1970 in UTC.
     pub at_us: i64,
     /// The bucket that is asked.
     pub key: String,
-    /// Units, 0 to 2^40.
+    /// Its cost in units, 0 to 2^40.
     pub cost: i64,
     /// The member that it is about, where members are counted; left aside elsewhere.
     pub member: Option<String>,
@@ -79,15 +79,15 @@ names!(
 pub struct Traffic {
     /// The way in which it comes.
     pub shape: Shape,
-    /// The number of requests in a window on the whole, from 1; each costs 1.
+    /// The rate that the shape goes by: requests in a window, from 1; each costs 1.
     pub rate: i64,
     /// The window's length in microseconds: 1 to a hundred years.
     pub window_us: i64,
-    /// Its length in microseconds: 1 to a hundred years.
+    /// The traffic's length in microseconds: 1 to a hundred years.
     pub length_us: i64,
     /// The number of different members that the requests are about, from 1.
     pub members: u32,
-    /// Another seed, other random times and members.
+    /// The seed of random times and members: another seed, other ones.
     pub seed: u64,
 }
 
@@ -95,7 +95,7 @@ impl Traffic {
     /// The requests in the order of their times, at most 1,000,000.
     ///
     /// # Errors
-    /// Invalid: a field is out of its range, or they would be too many.
+    /// Invalid: a field is out of its range, or the requests would be too many.
     pub fn requests(&self) -> Result<Vec<Request>> {
         self.validate()?;
         let mut rng = Rng::with_seed(self.seed);
@@ -155,7 +155,7 @@ impl Traffic {
                 return Err(Error::invalid(format!("the traffic's {name} is {value}; use 1 to {most}")));
             }
         }
-        // The most that a shape makes of the rate: a flood is a third of the time.
+        // The most that a shape makes of the rate: a flood lasts a third of the time.
         let times = if self.shape == Shape::Flood { (FLOOD + 2) / 3 } else { 2 };
         let windows = i128::from(self.length_us / self.window_us) + 2;
         let many = i128::from(self.rate) * i128::from(times) * windows;

@@ -1,4 +1,4 @@
-//! Queues whose workers take what they may at once, and are done with it at once.
+//! Queues whose workers take what they may as soon as they may, and are done with it at once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,8 @@ impl Workers {
         Ok(Self { version: [version], queues: HashMap::new() })
     }
 
-    /// When each request is taken; None where there is no room for it, where it is evicted, and where that is never.
+    /// The time when each request is taken; None where there is no room for it, where it is evicted, and where its turn never
+    /// comes.
     pub fn turns(mut self, requests: &[Request]) -> Result<Vec<Option<i64>>> {
         let mut turns = vec![None; requests.len()];
         for (n, request) in requests.iter().enumerate() {
@@ -71,7 +72,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes all whose turn is not later than that.
+    /// Takes all items whose turn is not later than that.
     fn work_off(&mut self, versions: &[Version], until_us: i64, turns: &mut [Option<i64>]) -> Result<()> {
         let mut now_us = self.head.last_us;
         while now_us <= until_us {

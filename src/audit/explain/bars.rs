@@ -1,4 +1,4 @@
-//! Bans and overrides: who set them, or what brought them about, and what came of them.
+//! Bans and overrides: the people who set them or the checks that brought them about, and their effect.
 
 use super::{Bar, BlockedCheck, Cause, Explaining, PAGE, time};
 use crate::audit::book::Book;
@@ -49,7 +49,7 @@ impl Explaining<'_> {
         }))
     }
 
-    /// When a check was last decided by an override: its rows are read until it ends.
+    /// The time when a check was last decided by an override. The bucket's rows are read until the override ends.
     pub(super) async fn last_used(&self, own: &LedgerRow) -> Result<Option<i64>> {
         let (mut last_us, mut after) = (None, (time(own.at_us)?, own.seq));
         loop {

@@ -185,7 +185,7 @@ impl<'s> Explaining<'s> {
 }
 
 impl ExplainedRow {
-    /// `doubt` is what may be why it cannot be derived.
+    /// `doubt` is a reason why it might not be derivable.
     fn replayed(mut self, replayed: Replayed, doubt: Option<&str>) -> Self {
         let replayed = match (replayed, doubt) {
             (Replayed::Differs(_), Some(why)) => Replayed::Impossible(why.to_owned()),

@@ -8,7 +8,7 @@ use crate::audit::compare::Difference;
 use crate::entry::Entry;
 use crate::zone::{BanRule, Limit, ZoneVersion};
 
-/// Why a transaction was decided as it was: each of its rows, in every bucket that it touched.
+/// The explanation of a transaction: each of its rows, in every bucket that it touched.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -32,7 +32,7 @@ pub struct Binding {
     pub key: String,
 }
 
-/// A row, and what it was decided from.
+/// A row, and the facts that it was decided from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -53,21 +53,22 @@ pub struct ExplainedRow {
     pub counted: Option<Counted>,
     /// The level at that moment, where the zone has one.
     pub level_was: Option<Level>,
-    /// Of a lease: what it was a share of.
+    /// Of a lease: the capacity that it was a share of.
     pub leased: Option<Leased>,
-    /// Of a reservation whose cost was to be predicted: what that was predicted from. None also where nothing was known.
+    /// Of a reservation whose cost was to be predicted: the settlements that it was predicted from. None also where nothing
+    /// was known.
     pub predicted: Option<Taught>,
-    /// Of a row of a queue: how much was in it before.
+    /// Of a row of a queue: the load of the queue before it.
     pub queued: Option<Queued>,
     /// The units that a check like it could have spent before it; None when rows before it are missing.
     pub left_before: Option<i64>,
-    /// When the same request would have passed, had nothing else arrived; None when it passed, or never would.
+    /// The time when the same request would have passed, had nothing else arrived; None when it passed, or never would.
     pub passes_at: Option<DateTime<Utc>>,
     /// Do the rows before it lead to exactly this row? None when some of them are missing.
     pub reproduced: Option<bool>,
-    /// Where they do not: what differs.
+    /// The columns in which it differs from the row that they lead to.
     pub differences: Vec<Difference>,
-    /// Why it cannot be derived.
+    /// The reason why it cannot be derived.
     pub missing: Option<String>,
 }
 
@@ -78,11 +79,11 @@ pub struct ExplainedRow {
 pub struct Taught {
     /// The cost that was predicted.
     pub cost: i64,
-    /// From how many settlements.
+    /// The number of settlements.
     pub samples: i64,
-    /// When the last of them was.
+    /// The time of the last of them.
     pub learned_at: DateTime<Utc>,
-    /// True when they were of all shapes together that were not kept apart.
+    /// True when they were those of all the shapes together that were not kept apart.
     pub shared: bool,
 }
 
@@ -93,15 +94,15 @@ pub struct Taught {
 pub struct Bar {
     /// The row that set it.
     pub seq: i64,
-    /// When.
+    /// The time when it was set.
     pub set_at: DateTime<Utc>,
-    /// When it was to end; None for never.
+    /// The time when it was to end; None for never.
     pub ends_at: Option<DateTime<Utc>>,
-    /// Why, as people wrote it; None for a ban that blocked checks brought about.
+    /// The reason, as people wrote it; None for a ban that blocked checks brought about.
     pub note: Option<String>,
     /// The person who set it, as was said.
     pub actor: Option<String>,
-    /// By which name the database knows the session that set it, see [`Entry::login`](crate::ledger::Entry::login).
+    /// The name by which the database knows the session that set it, see [`Entry::login`](crate::ledger::Entry::login).
     pub login: Option<String>,
     /// The transaction that brought it about, or its own.
     pub txn_id: Uuid,
@@ -109,10 +110,10 @@ pub struct Bar {
     pub limit: Option<Limit>,
     /// Of an override: True when blocked checks do not lead to a ban.
     pub ban_exempt: bool,
-    /// Of a ban that blocked checks brought about: which, and why it lasts as long as it does. None also where rows before
-    /// it are missing.
+    /// Of a ban that blocked checks brought about: those checks, and why it lasts as long as it does. None also where rows
+    /// before it are missing.
     pub cause: Option<Cause>,
-    /// Of an override whose own row is explained: when a check was last decided by it; None when none was.
+    /// Of an override whose own row is explained: the time of the last check that was decided by it; None when there was none.
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
@@ -123,18 +124,19 @@ pub struct Bar {
 pub struct Cause {
     /// The zone's rule at that moment.
     pub rule: BanRule,
-    /// How many blocked checks there were within the rule's time, those before the ban before it left out.
+    /// The number of blocked checks within the rule's time, without those before the previous ban.
     pub blocked: u64,
     /// The newest of them, oldest first: as many as were asked for.
     pub checks: Vec<BlockedCheck>,
     /// Its number among the bans that followed each other closely, from 1.
     pub number: i32,
-    /// When the ban before it ended; None for the first.
+    /// The time when the ban before it ended; None for the first.
     pub last_ended_at: Option<DateTime<Utc>>,
-    /// From when it was counted: the last of the blocked checks, or when that would have passed without a ban.
+    /// The time from which its length counts: that of the last of the blocked checks, or the time when that check would have
+    /// passed without a ban.
     pub counts_from: DateTime<Utc>,
-    /// How long it lasts from then on, in microseconds: the first ban's length times the factor for each ban before it, up
-    /// to the longest.
+    /// Its length from then on, in microseconds: the first ban's length times the factor for each ban before it, up to the
+    /// longest.
     pub length_us: i64,
 }
 
@@ -147,7 +149,7 @@ pub struct BlockedCheck {
     pub txn_id: Uuid,
     /// Its row in the bucket's ledger.
     pub seq: i64,
-    /// When it was blocked.
+    /// The time when it was blocked.
     pub at: DateTime<Utc>,
 }
 
@@ -156,7 +158,7 @@ pub struct BlockedCheck {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counted {
-    /// All of it.
+    /// The units that counted in all.
     pub used: i64,
     /// Charges of this time or later counted in full; None for what is held, whenever it was charged.
     pub from: Option<DateTime<Utc>>,
@@ -175,15 +177,15 @@ pub struct Counted {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Fade {
-    /// When it began.
+    /// The time when it began.
     pub from: DateTime<Utc>,
     /// The units that were spent in it, and not given back.
     pub spent: i64,
-    /// The share of it that is still in the window: so many microseconds …
+    /// The part of it that is still in the window, in microseconds.
     pub part_us: i64,
-    /// … of so many.
+    /// Its whole length in microseconds.
     pub of_us: i64,
-    /// The part of it that counted, rounded down.
+    /// The units of it that counted, rounded down.
     pub counts: i64,
 }
 
@@ -192,9 +194,9 @@ pub struct Fade {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Carry {
-    /// When the policy changed.
+    /// The time when the policy changed.
     pub at: DateTime<Utc>,
-    /// The amount of it.
+    /// The units that it stands for.
     pub amount: i64,
 }
 
@@ -209,14 +211,14 @@ pub struct Queued {
     pub away: i64,
 }
 
-/// The shares that a lease was one of.
+/// The share of a client, and the leases of the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Leased {
-    /// The share that it could have, were what the others hold their shares already.
+    /// The share that it could have, if the others held no more than theirs.
     pub share: i64,
-    /// Since when the client has had leases that followed each other.
+    /// The time since which the client has had leases that followed each other.
     pub since: DateTime<Utc>,
     /// The leases of the other clients at that moment, in the order of their rows.
     pub others: Vec<OtherLease>,
@@ -229,17 +231,17 @@ pub struct Leased {
 pub struct OtherLease {
     /// Its row in the bucket's ledger.
     pub seq: i64,
-    /// The client whose it was.
+    /// The client that had it.
     pub client: String,
     /// The units that it wanted.
     pub wants: i64,
-    /// For how many it stood.
+    /// The number of clients that it stood for.
     pub weight: i32,
     /// The importance that it had: 0 is the most.
     pub band: u8,
     /// The units that it had.
     pub has: i64,
-    /// When it was to end.
+    /// The time when it was to end.
     pub ends_at: DateTime<Utc>,
 }
 
@@ -252,13 +254,13 @@ pub struct CountedCharge {
     pub txn_id: Option<Uuid>,
     /// Its row in the bucket's ledger.
     pub seq: i64,
-    /// When it was charged.
+    /// The time when it was charged.
     pub at: DateTime<Utc>,
     /// The units that it charged.
     pub cost: i64,
     /// The part of that which was given back, or had ended by itself.
     pub given_back: i64,
-    /// When the rest was to end by itself: a reservation, a slot, a member.
+    /// The time when the rest was to end by itself, of a reservation, a slot or a member.
     pub ends_at: Option<DateTime<Utc>>,
     /// The member that it stands for.
     pub member: Option<String>,
@@ -269,23 +271,23 @@ pub struct CountedCharge {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Level {
-    /// After the row before; None when the bucket began full.
+    /// The level after the row before it; None when the bucket began full.
     pub before: Option<i64>,
-    /// When that was.
+    /// The time of the row before it.
     pub before_at: Option<DateTime<Utc>>,
-    /// The microseconds since then, times `per_us`: what flowed in, had there been room.
+    /// The microseconds since then, times `per_us`: the inflow, had there been room for it.
     pub flowed_in: i64,
-    /// At the moment of the row.
+    /// The level at the moment of the row.
     pub now: i64,
-    /// After the row.
+    /// The level after the row.
     pub after: Option<i64>,
-    /// A full bucket.
+    /// The level of a full bucket.
     pub capacity: i64,
     /// The units that a microsecond adds.
     pub per_us: i64,
-    /// A whole token.
+    /// The units of a whole token.
     pub per_token: i64,
-    /// True when something else than time changed it since the row before: a change of policy, the end of an override or
+    /// True when something other than time changed it since the row before: a change of policy, the end of an override or
     /// of a reservation.
     pub changed: bool,
 }

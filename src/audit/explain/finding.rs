@@ -20,10 +20,10 @@ enum Wanted {
 impl Auditor {
     /// The last block of a bucket: the row of the last check that was blocked, or of a ban that nothing was decided
     /// after. None when nothing was ever blocked. Without a zone it is the last one of that key in any zone.
-    /// [`explain`](Self::explain) says of its transaction why it was.
+    /// [`explain`](Self::explain) says why its transaction was blocked.
     ///
     /// Takes no lock. Two or three index ranges of the bucket, each a round trip after that which finds the zone; without a
-    /// zone, so many for each zone that knows the key, after those of [`find`](Self::find).
+    /// zone, as many for each zone that knows the key, after those of [`find`](Self::find).
     ///
     /// # Errors
     /// Invalid: a key that no bucket can have. Unknown zone. Transient: the database did not answer within the deadline.
@@ -52,7 +52,7 @@ impl Auditor {
     /// that were given back, are no decisions. None when nothing was decided by then, or upkeep dropped it. Without a zone it
     /// is the last decision of that key in any zone.
     ///
-    /// Takes no lock. A round trip for the zone and mostly one for the bucket, an index range of 20 rows; without a zone, so
+    /// Takes no lock. A round trip for the zone and mostly one for the bucket, an index range of 20 rows; without a zone, as
     /// many for each zone that knows the key, after those of [`find`](Self::find).
     ///
     /// # Errors
