@@ -1,4 +1,4 @@
-//! `tallygate audit …`: what is asked of the ledger afterwards.
+//! `tallygate audit …`: questions to the ledger afterwards.
 
 mod check_proof;
 mod checkpoint;

@@ -47,11 +47,11 @@ input begins with {. Events of a key are to come in the order of their times.
 
 A bare number as a time is Unix time: up to 11 digits are seconds, 12 to 14 milliseconds, 15 to 17 microseconds.
 
-Nothing is written to the database. A policy in shadow mode counts as blocked what it would have blocked. The flags \
-of a policy are those of zone set; those that change no decision (--on-outage, --running-buckets, --durability, \
+Nothing is written to the database. For a policy in shadow mode, the checks that it would have blocked count as blocked. The \
+flags of a policy are those of zone set; those that change no decision (--on-outage, --running-buckets, --durability, \
 --blocked-rows, --description) are taken and change nothing.";
 
-/// Shows what a policy would have done to traffic that has been
+/// Shows what a policy would have done to past traffic
 #[derive(clap::Args)]
 #[command(
     after_help = EXAMPLES,
@@ -72,27 +72,27 @@ pub struct Args {
     columns: Columns,
     #[command(flatten)]
     judging: Judging,
-    /// Play each event as a reservation of so much, settled at once with its cost; with --shape-column once more by prediction
+    /// Play each event as a reservation of N that is settled at once with its cost; with --shape-column once more by prediction
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     guess: Option<i64>,
     #[command(flatten)]
     candidates: Options,
-    /// Show beside it what each policy would change: the name of a policy, or a policy like '5 per 10m'; none for no baseline
-    /// [default: of a ledger the policy that was in force, of a file none]
+    /// Compare each policy with this one: the name of a policy, or a policy like '5 per 10m'; none for no baseline [default: for
+    /// a ledger the policy that was in force, for a file none]
     #[arg(long, value_name = "POLICY")]
     baseline: Option<String>,
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show so many of the keys that were blocked most, newly or no more
+    /// The number of keys to show of those that were blocked most, newly blocked or freed
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(0..=10_000), allow_negative_numbers = true)]
     top: u16,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
 
-/// Other questions to traffic that has been.
+/// Other questions about past traffic.
 #[derive(clap::Subcommand)]
 enum Command {
     Suggest(Box<suggest::Args>),
@@ -163,7 +163,7 @@ pub async fn run(database: Option<String>, mut args: Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one of this name, taken from among the candidates, or a policy as it is written; none if so it says.
+/// The candidate of this name, taken from among them, or a policy as it is written; None where the text says none.
 fn baseline(text: &str, candidates: &mut Vec<Candidate>) -> Result<Option<Candidate>> {
     if text == "none" {
         return Ok(None);
@@ -193,7 +193,7 @@ fn have_names_of_their_own<'c>(candidates: impl Iterator<Item = &'c Candidate>) 
     Ok(())
 }
 
-/// Better known before hours of traffic are read.
+/// Fails where the page could not be written, before hours of traffic are read.
 pub fn can_be_written(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match () {

@@ -34,14 +34,14 @@ steady comes at even distances; burst in the first tenth of every second window;
 window's border; sine swells and ebbs; flood is ten times as much in its middle third; two-clients are a polite one and \
 a greedy one that share one bucket. All are made by a seed, so the same flags print the same.
 
-The flags of a policy are those of backtest. What waits in a queue passes when its turn comes; workers take what they \
-may at once, and are done with it at once. Slots of concurrency are held for their whole time. Of capacity each client \
+The flags of a policy are those of backtest. A request that waits in a queue passes when its turn comes; workers take it as \
+soon as they may, and are done with it at once. Slots of concurrency are held for their whole time. Of a capacity each client \
 keeps a lease, and lets through what it has. Nothing is written to a database, and none is needed.";
 
-/// The number of events of a file that are taken; the library simulates no more.
+/// The most events of a file that are taken; the library simulates no more.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// The number of windows of made-up traffic, unless it is said how long.
+/// The number of windows of made-up traffic, unless its length is given.
 const WINDOWS: i64 = 6;
 
 /// Shows what policies let through of traffic that is made up
@@ -50,7 +50,7 @@ const WINDOWS: i64 = 6;
 pub struct Args {
     #[command(flatten)]
     made: Made,
-    /// The events of this file instead, at most 1,000,000, as backtest takes them; - for standard input
+    /// Play the events of this file instead, at most 1,000,000, as backtest takes them; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "offer", "length", "members", "seed"])]
     events: Option<PathBuf>,
     #[command(flatten)]
@@ -74,8 +74,7 @@ struct Made {
     /// The shape in which traffic comes; may be given more than once [default: all of them]
     #[arg(long, value_enum)]
     shape: Vec<Shape>,
-    /// The number of requests that come in a window of the first policy on the whole [default: twice its
-    /// rate]
+    /// The number of requests in a window of the first policy on the whole [default: twice its rate]
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     offer: Option<i64>,
     /// The time for which they come [default: six windows of the first policy]
@@ -84,7 +83,7 @@ struct Made {
     /// The number of different members that they are about, where a policy counts members
     #[arg(long, value_name = "N", default_value = "20")]
     members: u32,
-    /// Another seed, other random times
+    /// The seed of the random times: another seed, other times
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 }

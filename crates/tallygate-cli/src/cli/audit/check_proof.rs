@@ -17,8 +17,8 @@ Examples:
   tallygate audit check-proof proof.json monday.json
   tallygate audit check-proof proof.json monday.json --public-key KEY --format json
 
-Needs no database. Without --public-key it proves only what whoever made the checkpoint says. What it \
-proves are the rows that it tells: that a transaction has no others, nobody can prove by it.
+The check needs no database. Without --public-key it proves only what the maker of the checkpoint says. It proves \
+the rows that it tells, and not that the transaction has no others.
 
 Exit codes: 0 it is proven, 6 it is not, 2 a file cannot be used.";
 
@@ -26,26 +26,26 @@ Exit codes: 0 it is proven, 6 it is not, 2 a file cannot be used.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What tallygate audit prove wrote
+    /// The proof that tallygate audit prove wrote
     #[arg(value_name = "PROOF")]
     proof: PathBuf,
     /// The checkpoint that it was made with
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: PathBuf,
-    /// Whose signature the checkpoint must have
+    /// The public key whose signature the checkpoint must have
     #[arg(long, value_name = "KEY")]
     public_key: Option<String>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
 
-/// What is proven, as JSON shows it.
+/// The rows that are proven, as JSON shows them.
 #[derive(Serialize)]
 struct Shown<'p> {
     checkpoint: &'p str,
     signed_by: Option<&'p str>,
-    /// In so many buckets. The transaction may have more, and more rows.
+    /// The number of buckets that they are in. The transaction may have more, and more rows.
     buckets: usize,
     rows: &'p [ProvenRow],
 }
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result {
     verdict(told.map_err(Failure::from), Exit::Good)
 }
 
-/// How much is proven. That it is all of a transaction, nothing in a checkpoint says.
+/// The extent of a proof. Nothing in a checkpoint says that it is all of a transaction.
 fn extent(rows: &[ProvenRow], buckets: usize) -> String {
     let many = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     format!(

@@ -18,55 +18,55 @@ use crate::cli::{Failure, Result, duration, open};
 
 const EXAMPLES: &str = "\
 Examples:
-  tallygate audit checkpoint > monday.json                   what the ledger was 15 minutes ago
+  tallygate audit checkpoint > monday.json                   the state of the ledger 15 minutes ago
   tallygate audit checkpoint --key audit.key > monday.json   signed
   tallygate audit checkpoint --heads monday.heads > monday.json
   tallygate audit checkpoint --check monday.json             is the ledger of before still the same?
   tallygate audit checkpoint --check monday.json --heads monday.heads --public-key KEY
 
-Keep checkpoints where the ledger's owner cannot change them. With --heads, 76 bytes for each bucket are written beside, and \
-a later check names the buckets that were changed, not only their zone. The margin must be longer than any transaction takes \
-from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; that rows are \
-what their hashes say is for verification.
+Keep checkpoints where the ledger's owner cannot change them. With --heads, 76 bytes for each bucket are written beside it, \
+and a later check names the buckets that were changed, not only their zone. The margin must be longer than any transaction takes \
+from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; \
+audit verify tells whether rows are what their hashes say.
 
 Exit codes: 0 unaltered, 5 something was changed, 2 it could not be compared, 3 it cannot be told: rows were dropped by upkeep, \
 or the database does not answer now.";
 
-/// Writes down what the ledger is, to find out later whether it was altered
+/// Writes down the state of the ledger, to find out later whether it was altered
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Compare the ledger with this checkpoint
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "margin"])]
     check: Option<PathBuf>,
-    /// The end of each bucket's chain: written, or with --check read
+    /// The file of the ends of the buckets' chains: written, or with --check read
     #[arg(long, value_name = "FILE")]
     heads: Option<PathBuf>,
     /// Sign with this key: see tallygate audit key
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Whose signature the checkpoint must have
+    /// The public key whose signature the checkpoint must have
     #[arg(long, value_name = "KEY", requires = "check")]
     public_key: Option<String>,
-    /// How long before now it ends
+    /// The time between its end and now
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration::parse)]
     margin: Duration,
-    /// How to print the outcome of a check
+    /// The form of the answer to a check
     #[arg(long, default_value = "text", requires = "check")]
     format: Answer,
 }
 
-/// What a comparison with a checkpoint found.
+/// The findings of a comparison with a checkpoint.
 #[derive(Serialize)]
 pub struct Compared {
     unaltered: bool,
-    /// It was changed. Where rows were dropped it may be neither.
+    /// True when it was changed. Where rows were dropped, it may be neither.
     altered: bool,
     checkpoint: String,
     cut_at: String,
     buckets: u64,
     rows: u64,
-    /// How many of these upkeep dropped, before the checkpoint and since.
+    /// The number of these rows that upkeep dropped, before the checkpoint and since.
     rows_dropped: u64,
     rows_dropped_since: u64,
     differences: Vec<HeadDifference>,
@@ -125,7 +125,7 @@ impl Compared {
         })
     }
 
-    /// What the comparison means to a script.
+    /// The meaning of the comparison to a script.
     pub fn exit(&self) -> Exit {
         match (self.unaltered, self.altered) {
             (true, _) => Exit::Good,

@@ -1,7 +1,7 @@
 //! The one sentence that a customer may be told, which gives nothing away that an answer over HTTP would not.
 //!
 //! It names no limit, no count, no zone, no key, no note and nobody who set anything. The time from which it can be
-//! tried again is that of `Retry-After`, in whole minutes: where that is not told, no time is. Nothing is told of zones in
+//! tried again is that of `Retry-After`, in whole minutes; where that is not told, no time is. Nothing is told of zones in
 //! shadow mode and of soft limits.
 
 use chrono::TimeDelta;
@@ -12,10 +12,10 @@ use tallygate::policy::Algorithm;
 
 use crate::cli::clock::Clock;
 
-/// Up to the next whole minute.
+/// Added to a time, it rounds up to the next whole minute.
 const UP: TimeDelta = TimeDelta::microseconds(59_999_999);
 
-/// About the whole transaction.
+/// The sentence about the whole transaction.
 pub fn sentence(explained: &Explained, clock: Clock) -> String {
     let Some(row) = told(explained) else { return set_by_people(explained, clock) };
     let made = format!("Your request of {}", clock.show_minute(row.row.decided_at));

@@ -46,25 +46,25 @@ pub struct Args {
     /// The last decision by this time instead: RFC 3339, "2026-01-31 08:00", 2026-01-31, yesterday, or how long ago
     #[arg(long, value_name = "TIME", requires = "key")]
     at: Option<Typed>,
-    /// The reader
+    /// The reader of the explanation
     #[arg(long = "for", value_name = "READER", default_value = "auditor")]
     reader: Reader,
-    /// By whose clock times are read and shown: UTC, local, or a name like Europe/Berlin. JSON is in UTC
+    /// The clock by which times are read and shown: UTC, local, or a name like Europe/Berlin. JSON is in UTC
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     time_zone: Clock,
-    /// List at most so many of the charges that counted
+    /// List at most this many of the charges that counted
     #[arg(long, value_name = "N", default_value = "20")]
     limit: u32,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Reader {
-    // All that it was decided from.
+    // Everything that it was decided from.
     Auditor,
-    // One sentence, without limits, counts and whatever else an answer over HTTP does not tell.
+    // One sentence, without limits, counts and anything else that an answer over HTTP does not tell.
     Customer,
 }
 
@@ -80,7 +80,7 @@ struct Told {
 struct Shown<'e> {
     #[serde(flatten)]
     explained: &'e Explained,
-    /// Of each row, in order.
+    /// The sentences of each row, in order.
     in_words: Vec<Vec<String>>,
     /// The sentence that may be read to a customer.
     for_customer: String,
@@ -118,7 +118,7 @@ pub async fn run(url: &str, args: Args) -> Result {
     Ok(if reproduced { Exit::Good } else { Exit::Faults }.into())
 }
 
-/// The transaction that somebody asks about who knows a key.
+/// The transaction that is asked about by its key.
 async fn find(limiter: &Limiter, args: &Args) -> Result<Uuid> {
     let (auditor, zone) = (limiter.auditor(), args.zone.as_deref());
     let key = args.key.as_deref().unwrap_or_default();
@@ -126,7 +126,7 @@ async fn find(limiter: &Limiter, args: &Args) -> Result<Uuid> {
         Some(zone) => format!("key \"{}\" in zone \"{}\"", plain(key), plain(zone)),
         None => format!("key \"{}\" in any zone", plain(key)),
     };
-    // The key itself may be what no shell should read.
+    // The key itself may hold something that no shell should read.
     let elsewhere = "see what there is with: tallygate history --key KEY";
     match args.at {
         Some(typed) => {

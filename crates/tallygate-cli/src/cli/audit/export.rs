@@ -18,8 +18,8 @@ Examples:
   tallygate audit export --to login-jan --zone login --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z
   tallygate audit export --to lake --as parquet
 
-Every column of every row, bucket by bucket, with the hashes and what they are made of. Interrupted, it goes on where it \
-stopped when it is run again with the same arguments. The folder holds people's addresses and cards: keep it as you keep \
+The files have every column of every row, bucket by bucket, with the hashes and what they are made of. After an interruption \
+the same command goes on where it stopped. The folder holds people's addresses and cards: keep it as you keep \
 the ledger.";
 
 /// Writes the ledger into files, for auditors with tools of their own
@@ -35,16 +35,16 @@ pub struct Args {
     /// Only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Decided at this time or later
+    /// Only rows of this time or later
     #[arg(long, value_name = "TIME", value_parser = moment::parse_written)]
     since: Option<DateTime<Utc>>,
-    /// Decided before this time [default: 15 minutes ago]
+    /// Only rows before this time [default: 15 minutes ago]
     #[arg(long, value_name = "TIME", value_parser = moment::parse_written)]
     until: Option<DateTime<Utc>>,
-    /// At most so many rows in a file
+    /// The most rows in a file
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1..))]
     part_rows: u32,
-    /// The form in which the result is printed
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

@@ -15,7 +15,7 @@ Examples:
   tallygate audit key audit.key                     make a key, and print its public key
   tallygate audit key audit.key                     again: print the public key of the file
 
-Only the file's owner can read it. The public key is for those who check: give it to them by another way than the \
+Only the file's owner can read the file. The public key is for those who check: give it to them by another way than the \
 checkpoints.";
 
 /// Makes a key that signs checkpoints

@@ -14,10 +14,10 @@ Examples:
   tallygate audit prove 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --checkpoint monday.json > proof.json
   tallygate audit prove 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --checkpoint monday.json --disclose > proof.json
 
-Others check it with the checkpoint alone: tallygate audit check-proof proof.json monday.json. It holds what each row of the \
-bucket from the transaction to the checkpoint is hashed as, some 500 bytes each. Keys, members, notes and authors are in it \
-by salted hashes. With --disclose it tells the key, the transaction's member and the salt: whoever has that can find out by \
-trying which members, notes and authors the other rows in the proof have.";
+Others check it with the checkpoint alone: tallygate audit check-proof proof.json monday.json. The proof \
+holds the hashed form of each row of the bucket from the transaction to the checkpoint, some 500 bytes each. Keys, members, \
+notes and authors are in it as salted hashes. With --disclose it tells the key, the transaction's member and the salt. Anybody \
+who has these can find out by trying which members, notes and authors the other rows in the proof have.";
 
 /// Proves to others that a transaction was in the ledger at a checkpoint
 #[derive(clap::Args)]
@@ -26,13 +26,13 @@ pub struct Args {
     /// The transaction
     #[arg(value_name = "TXN")]
     txn: Uuid,
-    /// By this checkpoint
+    /// The checkpoint by which it is proven
     #[arg(long, value_name = "FILE")]
     checkpoint: PathBuf,
     /// Tell whose bucket it is, and the salt that shows it
     #[arg(long)]
     disclose: bool,
-    /// At most so many rows of a bucket
+    /// The most rows of a bucket
     #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
 }

@@ -25,22 +25,22 @@ Examples:
   tallygate audit report --since 24h --format csv            volumes over time, for a spreadsheet
 
 The page explains the transactions that it names, as audit explain does: for each of them its bucket is read from its first
-row. It says of which database it is, without users and passwords.
+row. The page names its database, without users and passwords.
 
 Volumes are by minute for up to 3 hours, by hour for up to 14 days, else by day, in UTC. The csv is the volumes; the
 json is everything. Checks go on meanwhile: the ledger is read in short statements.";
 
-/// Reports on a time: volumes, who was blocked most, bans, overrides, changes of policy
+/// Reports on a time: volumes, the keys that were blocked most, bans, overrides, changes of policy
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Decided at this time or later: a time, or how long ago, like 24h [default: 30d before the end]
+    /// Only decisions of this time or later: a time, or how long ago, like 24h [default: 30d before the end]
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<DateTime<Utc>>,
-    /// Decided before this time: a time, or how long ago, like 15m [default: now]
+    /// Only decisions before this time: a time, or how long ago, like 15m [default: now]
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<DateTime<Utc>>,
     /// The number of buckets to name, 1 to 1000
@@ -49,7 +49,7 @@ pub struct Args {
     /// Write a page with charts into this file
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
-    /// Explain so many of the transactions that the page names
+    /// Explain at most this many of the transactions that the page names
     #[arg(long, value_name = "N", default_value = "20", requires = "html", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     explain: u32,
     /// The maker of the page, which it names [default: $USER]

@@ -23,13 +23,13 @@ Examples:
   tallygate audit verify --zone payments --jobs 4
   tallygate audit verify --zone login --key user:42
   tallygate audit verify --format json
-  tallygate audit verify --after login=user:42      go on where one was interrupted
+  tallygate audit verify --after login=user:42      go on where a run was interrupted
   tallygate audit verify --since monday.json        and is it still the ledger of that checkpoint?
 
-Reads every row once, in short statements, while the ledger is in use. Verifies that each row says what it said when it \
+It reads every row once, in short statements, while the ledger is in use. It verifies that each row says what it said when it \
 was hashed behind the one before it; that none is missing, inserted or moved; that the core, given the rows before it, \
-decides the same again, so that no window ever held more than its limit; that heads, holds, overrides and zones are what \
-the rows lead to.
+decides the same again, so that no window ever held more than its limit; and that heads, holds, overrides and zones are \
+those that the rows lead to.
 
 Exit codes: 0 all is well, 5 faults were found, 2 it could not be verified or there are no zones, 3 the database does not answer now, or the \
 checkpoint of --since cannot be compared since rows were dropped.";
@@ -44,7 +44,7 @@ pub struct Args {
     /// Only this bucket; needs --zone
     #[arg(long, requires = "zone")]
     key: Option<String>,
-    /// Only what comes behind this bucket
+    /// Only the buckets behind this one
     #[arg(long, value_name = "ZONE=KEY", conflicts_with = "key", value_parser = bucket)]
     after: Option<(String, String)>,
     /// Compare with this checkpoint too: whole chains that were rewritten, and buckets that are gone
@@ -53,13 +53,13 @@ pub struct Args {
     /// The ends of the chains that were written with the checkpoint, to name the buckets
     #[arg(long, value_name = "FILE", requires = "since")]
     heads: Option<PathBuf>,
-    /// Whose signature the checkpoint must have
+    /// The public key whose signature the checkpoint must have
     #[arg(long, value_name = "KEY", requires = "since")]
     public_key: Option<String>,
-    /// Connections that read at once
+    /// The number of connections that read at the same time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -73,7 +73,7 @@ struct Shown<'v> {
     since: &'v Option<Compared>,
 }
 
-/// What has been seen so far.
+/// The findings so far.
 struct Seen {
     bar: ProgressBar,
     format: Answer,
@@ -176,7 +176,7 @@ impl Seen {
             Verifying::Fault(fault) => {
                 if self.format == Answer::Text {
                     let line = line(&fault);
-                    // Whoever read our output may be gone; the end of it will tell.
+                    // The reader of our output may be gone; the end of it will tell.
                     self.bar.suspend(|| writeln!(stdout(), "{line}").ok());
                 }
                 if self.format == Answer::Json {
@@ -191,12 +191,12 @@ impl Seen {
                 self.bar.set_position(self.rows);
             }
             Verifying::Passed(zone, key) => self.passed = Some((zone, key)),
-            // Of what else there is, the end tells how many.
+            // The end tells the numbers of everything else.
             _ => {}
         }
     }
 
-    /// Why it ended early, and where to go on.
+    /// The reason why it ended early, and the place to go on from.
     fn ended(&self, why: &dyn Display) -> Failure {
         self.bar.finish_and_clear();
         Failure::new(match &self.passed {

@@ -1,4 +1,4 @@
-//! An explanation in sentences, for who has to answer for a decision.
+//! An explanation in sentences, for a person who has to answer for a decision.
 
 mod bars;
 mod counted;
@@ -16,12 +16,12 @@ use crate::cli::output::{by, plain};
 #[derive(Clone, Copy)]
 pub struct Words<'e> {
     pub all: &'e Explained,
-    /// By which times are told.
+    /// The clock by which times are told.
     pub clock: Clock,
 }
 
 impl Words<'_> {
-    /// Why a row says what it says.
+    /// The sentences about a row.
     pub fn sentences(&self, row: &ExplainedRow) -> Vec<String> {
         let mut said = Vec::new();
         let told = &row.row;
@@ -29,7 +29,7 @@ impl Words<'_> {
         let own = own.map(|own| self.own_limit(own));
         if row.is_check() {
             said.extend(self.asked(row));
-            // A ban blocks whatever counted.
+            // A ban blocks, whatever counted.
             let counted = row.counted.as_ref().filter(|_| told.reason != Reason::Banned);
             said.extend(counted.map(|counted| self.counts(row, counted)));
             let level = row.level_was.as_ref().filter(|_| told.reason != Reason::Banned);
@@ -130,7 +130,7 @@ impl Words<'_> {
         format!("{said}{shadow}")
     }
 
-    /// When it would have passed, or how long it was to wait.
+    /// The time when it would have passed, or the time that it was to wait.
     fn when(&self, row: &ExplainedRow) -> Vec<String> {
         let told = &row.row;
         let mut said = Vec::new();
@@ -154,7 +154,7 @@ impl Words<'_> {
         said
     }
 
-    /// The event that was recorded besides checks.
+    /// The event of a row that is no check.
     fn happened(&self, row: &ExplainedRow) -> String {
         let told = &row.row;
         let charge = told.target_at.map(|at| self.clock.show(at)).unwrap_or_default();
@@ -230,7 +230,7 @@ fn many(number: i64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// A length of time, to the second from a minute on; what is finer is cut off.
+/// A length of time, to the second from a minute on; finer parts are cut off.
 fn span(us: i64) -> String {
     let us = us.max(0);
     let grain = match us {

@@ -13,7 +13,7 @@ use crate::cli::{Failure, Result, apply};
 /// The most policies that are tried at once.
 pub const CANDIDATES_MAX: usize = 1_000;
 
-/// The flags that say which policies to try.
+/// The flags of the policies to try.
 #[derive(clap::Args)]
 #[command(
     // A sweep or another policy may say it.
@@ -31,7 +31,7 @@ pub struct Options {
     /// strict='token-bucket 3 per 10m,burst=9', rate=5,per=60s,count-blocked; may be given more than once
     #[arg(long, value_name = "[NAME=]TERMS")]
     policy: Vec<Written>,
-    /// The policies of a file of zones, as apply takes it
+    /// Try the policies of a file of zones, as apply takes it
     #[arg(long, value_name = "FILE")]
     zones: Option<PathBuf>,
     /// Try these values of rate, burst or per: rate=3..20, rate=10..100:10, per=30s,60s,5m
@@ -44,14 +44,14 @@ pub struct Options {
 pub struct Candidate {
     /// Its name for people.
     pub name: String,
-    /// Its name, and what it admits.
+    /// Its name, and its terms.
     pub label: String,
     /// The policy that it is a variant of, where values are swept.
     pub series: String,
-    /// The value that it has of those that are swept.
+    /// Its value among those that are swept.
     pub value: Option<String>,
     pub policy: Policy,
-    /// All that it was, where it changed on the way.
+    /// All its versions, where it changed on the way.
     pub versions: Option<Vec<Version>>,
 }
 
@@ -80,7 +80,7 @@ struct Alone {
     terms: Terms,
 }
 
-/// A policy as it was said, before values are swept.
+/// A policy as it was typed, before values are swept.
 struct Series {
     /// A name that was given to it.
     name: Option<String>,
@@ -133,7 +133,7 @@ impl Candidate {
 }
 
 impl Series {
-    /// The policy that it says, with this value of what is swept.
+    /// The policy of these terms, with this value of the term that is swept.
     fn candidate(&self, swept: Option<(&str, &str)>) -> Result<Candidate> {
         let terms = match swept {
             Some((name, value)) => self.terms.clone().with(name, value)?,
@@ -240,7 +240,7 @@ pub fn values(values: &str) -> Result<Vec<String>, String> {
         return Err(format!("the range ends before it begins; use {last}..{first}"));
     }
     let values = (first..=last).step_by(usize::try_from(step).unwrap_or(usize::MAX));
-    // One more is enough to know that they are too many.
+    // One more is enough to know that there are too many.
     Ok(values.take(CANDIDATES_MAX + 1).map(|value| value.to_string()).collect())
 }
 

@@ -33,7 +33,7 @@ const fn mark(color: RGBColor, pattern: Pattern) -> Mark {
     Mark { color, pattern }
 }
 
-/// The checks that each policy blocks over time: a line for each, and the numbers of all of them at each time.
+/// The checks that each policy blocks over time: a line for each policy, and the numbers of all policies at each time.
 pub fn over_time(told: &[Told]) -> Plot {
     let drawn: Vec<&Told> = drawn(told).collect();
     let slice_us = drawn.first().map_or(1, |told| told.report.slice_us);
@@ -76,7 +76,8 @@ pub fn over_time(told: &[Told]) -> Plot {
     plot
 }
 
-/// The share that is blocked, and the keys of which something is, over the values that were swept. A level line is the baseline.
+/// The share of checks that is blocked, and the number of keys of which something is, over the values that were swept. A level
+/// line is the baseline.
 pub fn sweep(told: &[Told], name: &str) -> [Plot; 2] {
     let keys = |told: &Told| told.report.blocked_keys as f64;
     let most = |of: &dyn Fn(&Told) -> f64| told.iter().map(of).fold(1.0, f64::max);
@@ -161,7 +162,7 @@ pub fn outcomes(told: &[Told]) -> Plot {
     plot
 }
 
-/// All that were tried, and the line of those to which no other is better in both.
+/// All policies that were tried, and the line of those to which no other is better in both.
 pub fn front(tried: &[Outcomes], front: &[Told]) -> Plot {
     let (mut plot, right) = judged_plot(tried.iter().copied());
     let others = plot.series("tried", mark(BLUE, Pattern::Dotted));
@@ -183,7 +184,7 @@ pub fn front(tried: &[Outcomes], front: &[Told]) -> Plot {
     plot
 }
 
-/// An empty chart of attacks stopped over legitimate attempts hit, and how many percent of these are at its right edge.
+/// An empty chart of attacks stopped over legitimate attempts hit, and the percentage of these at its right edge.
 fn judged_plot(known: impl Iterator<Item = Outcomes>) -> (Plot, f64) {
     const STEPS: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
     let most = known.filter_map(|one| one.hit()).fold(0.0, f64::max) * 100.0;

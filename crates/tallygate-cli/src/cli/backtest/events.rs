@@ -17,28 +17,28 @@ use crate::cli::lines::{self, LINE_BYTES_MAX, Line};
 use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
-/// Which columns of a CSV file, or fields of JSON lines, say what.
+/// The columns of a CSV file, or the fields of JSON lines.
 #[derive(clap::Args)]
 pub struct Columns {
-    /// Where the time is: RFC 3339, 2026-01-31 08:00:00 in UTC, or Unix time in seconds, milliseconds or microseconds
+    /// The column of the time: RFC 3339, 2026-01-31 08:00:00 in UTC, or Unix time in seconds, milliseconds or microseconds
     #[arg(long, value_name = "NAME", default_value = "at")]
     at_column: String,
-    /// Where the key is: who is limited
+    /// The column of the key that is limited
     #[arg(long, value_name = "NAME", default_value = "key")]
     key_column: String,
-    /// Where the cost is [default: each costs 1]
+    /// The column of the cost [default: each costs 1]
     #[arg(long, value_name = "NAME")]
     cost_column: Option<String>,
-    /// Where the member is that a policy of distinct members counts
+    /// The column of the member that a policy of distinct members counts
     #[arg(long, value_name = "NAME")]
     member_column: Option<String>,
-    /// Where it says whether a check may take from the reserve: true or false, 1 or 0
+    /// The column that tells whether a check may take from the reserve: true or false, 1 or 0
     #[arg(long, value_name = "NAME")]
     critical_column: Option<String>,
-    /// Where the shape is by which the cost is predicted, in place of --guess
+    /// The column of the shape by which the cost is predicted, in place of --guess
     #[arg(long, value_name = "NAME")]
     shape_column: Option<String>,
-    /// Where it says what came of it. Only a back-test asks.
+    /// The column of the outcome. Only a back-test asks for it.
     #[arg(skip)]
     pub outcome_column: Option<String>,
 }
@@ -49,7 +49,7 @@ const COLUMNS: usize = 7;
 /// The fields of an event, in the order of [`Columns::names`].
 type Fields<'f> = [Option<Cow<'f, str>>; COLUMNS];
 
-/// Reads all events. An event that `each` refuses, or that cannot be read, ends it with its place.
+/// Reads all events. An event that `each` refuses, or that cannot be read, ends the reading with its place.
 pub fn read<E: Display>(
     path: &Path,
     columns: &Columns,
@@ -73,7 +73,7 @@ pub fn read<E: Display>(
     Reading { shown: &shown, columns, each }.all(reader, json)
 }
 
-/// Gone when the reader is.
+/// The progress, which is gone when the reader is.
 pub fn counter(bytes: Option<u64>, unit: &'static str) -> ProgressBar {
     let template = match bytes {
         Some(_) => "{bar:30} {percent:>3} %  {eta} left",
@@ -215,12 +215,12 @@ impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
 }
 
 impl Columns {
-    /// Do events say of which shape they are?
+    /// Do events tell their shapes?
     pub fn have_shapes(&self) -> bool {
         self.shape_column.is_some()
     }
 
-    /// Each with the flag that names it.
+    /// The columns, each with the flag that names it.
     fn names(&self) -> [Option<(&'static str, &str)>; COLUMNS] {
         [
             Some(("--at-column", self.at_column.as_str())),
@@ -233,7 +233,7 @@ impl Columns {
         ]
     }
 
-    /// The column with what no database would store.
+    /// The column whose value no database would store.
     fn at_fault(&self, event: &Event<'_>) -> Option<&str> {
         let good = || Check::new("zone", "key");
         let parts = [

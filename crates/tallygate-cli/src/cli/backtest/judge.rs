@@ -1,4 +1,4 @@
-//! Which attempts were legitimate, by what came of them.
+//! The attempts that were legitimate, by their outcomes.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ const TOLD_MAX: usize = 8;
 /// The column of outcomes, and the good ones.
 #[derive(clap::Args)]
 pub struct Judging {
-    /// Where the outcome of an attempt is; with --good it tells the attempts that a policy hits and those that it stops
+    /// The column of an attempt's outcome; with --good it shows the legitimate attempts that a policy hits and the attacks that it
+    /// stops
     #[arg(long, value_name = "NAME", requires = "good")]
     pub outcome_column: Option<String>,
     /// The outcome of a legitimate attempt; may be given more than once. Every other one is an attack, an empty one unknown
@@ -26,7 +27,7 @@ pub struct Judge {
     column: String,
     /// Each good outcome, and whether there was one.
     good: Vec<(String, bool)>,
-    /// Some of the others that there were.
+    /// Some of the other outcomes that there were.
     others: BTreeSet<String>,
 }
 
@@ -42,7 +43,7 @@ pub struct Judged {
 }
 
 impl Judging {
-    /// None where nobody asks for outcomes.
+    /// The judge; None where nobody asks for outcomes.
     pub fn judge(self) -> Option<Judge> {
         let Self { outcome_column, good } = self;
         let good = good.into_iter().map(|good| (good, false)).collect();
@@ -64,7 +65,7 @@ impl Judge {
         Some(false)
     }
 
-    /// A good outcome that there never was is mistyped.
+    /// Fails for a good outcome that no attempt had: it is mistyped.
     pub fn has_seen_all(&self) -> Result<()> {
         let Some((missed, _)) = self.good.iter().find(|(_, seen)| !seen) else { return Ok(()) };
         let mut there: Vec<&str> = self.others.iter().map(String::as_str).collect();

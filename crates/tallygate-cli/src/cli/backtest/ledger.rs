@@ -14,22 +14,22 @@ use crate::cli::{Failure, Result, duration, moment, open};
 const PAGE: u32 = 1_000;
 
 /// Each decision depends on those before it, and they on earlier ones. Where counting begins later than the
-/// ledger, this many times the time that the policies look back on is played first: nearly all of that is forgotten then.
+/// ledger, this many times the time that the policies look back on is played first: nothing earlier matters much then.
 const LOOKED_BACK: i64 = 5;
 
 /// The part of the ledger that is played.
 #[derive(clap::Args)]
 pub struct Part {
-    /// The recorded checks of this zone instead of a file, beside the policy that was in force
+    /// Play the recorded checks of this zone instead of a file, beside the policy that was in force
     #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column", "shape_column", "outcome_column"])]
     pub from_ledger: Option<String>,
-    /// Of the ledger: only the checks of this key
+    /// Play only the ledger's checks of this key
     #[arg(long)]
     key: Option<String>,
-    /// Of the ledger: count from this time on: a time, or how long ago, like 7d
+    /// Count only the ledger's checks of this time or later: a time, or how long ago, like 7d
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<DateTime<Utc>>,
-    /// Of the ledger: only what was decided before this time
+    /// Play only the ledger's checks before this time: a time, or how long ago, like 1d
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<DateTime<Utc>>,
 }
@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// A zone, and what is to be played of its ledger.
+/// A zone, and the part of its ledger that is to be played.
 pub struct Ledger {
     limiter: Limiter,
     zone: Zone,
@@ -94,7 +94,7 @@ impl Ledger {
         format!("zone {}{}", self.zone.name, key.collect::<String>())
     }
 
-    /// The policy that was in force, with all that it was until the end of what is played.
+    /// The policy that was in force, with all its versions until the end of the part that is played.
     pub async fn in_force(&self) -> Result<Candidate> {
         let versions = self.limiter.operator().zone_versions(&self.zone).await?;
         let mut versions: Vec<Version> = versions.iter().map(Version::from).collect();
@@ -128,14 +128,14 @@ impl Ledger {
         }
         let back = TimeDelta::microseconds(played.trials.looks_back_us().saturating_mul(LOOKED_BACK));
         let mut history = History::default().zone(&self.zone.name).limit(PAGE);
-        // Of one key all is played, so that it is exact; what is farther back than the calendar goes is all that there is, too.
+        // Of one key everything is played, so that the answer is exact; so it is where the time is before the calendar's.
         history.since =
             self.since.filter(|_| self.key.is_none()).and_then(|since| since.checked_sub_signed(back));
         history.until = self.until;
         history.key.clone_from(&self.key);
         history.oldest_first = self.key.is_none();
         let progress = events::counter(None, "rows");
-        // Of one key there are only those that come newest first.
+        // The rows of one key can be read newest first only.
         let mut newest_first = Vec::new();
         loop {
             let page = self.limiter.auditor().history(&history).await?;
@@ -159,7 +159,7 @@ impl Ledger {
 struct Played<'p> {
     trials: &'p mut Trials,
     zone: &'p str,
-    /// When counting begins, as long as it has not.
+    /// The time when counting begins, as long as it has not begun.
     since: Option<DateTime<Utc>>,
     blocked: u64,
 }
@@ -176,7 +176,7 @@ impl Played<'_> {
             at_us: row.decided_at.timestamp_micros(),
             key: &row.key,
             cost: row.cost,
-            // Of a reservation it is its shape.
+            // The member of a reservation is its shape.
             member: row.member.as_deref().filter(|_| row.kind != Kind::Reserve),
             critical: row.critical,
             shape: None,

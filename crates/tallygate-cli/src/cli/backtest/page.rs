@@ -63,7 +63,7 @@ pub fn front(source: &str, tried: &[Outcomes], front: &[Told]) -> String {
 
 fn begin(title: &str, source: &str, told: &[Told]) -> Page {
     let facts = told.first().map(|first| span(&first.report)).unwrap_or_default();
-    // Where the file was is nobody else's concern.
+    // The folder of the file is nobody else's concern.
     let name = Path::new(source).file_name().map_or(source.into(), |name| name.to_string_lossy());
     Page::new(&format!("{title} {}", plain(&name)), &facts)
 }

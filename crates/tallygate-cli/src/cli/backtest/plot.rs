@@ -14,7 +14,7 @@ const LEFT: i32 = 62;
 const RIGHT: i32 = 20;
 const TOP: i32 = 10;
 const BOTTOM: i32 = 24;
-/// Labels of an axis at most.
+/// The most labels of an axis.
 const LABELS_MAX: usize = 7;
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -54,7 +54,7 @@ pub fn axes<'c, 'a>(
     Ok(chart)
 }
 
-/// 1, 2 or 5 times a power of ten, so that up to five of them make the top; whole numbers.
+/// The step of an axis: 1, 2 or 5 times a power of ten, a whole number, so that up to five steps make the top.
 fn round_step(top: f64) -> f64 {
     let mut step = 1.0;
     for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
@@ -75,7 +75,7 @@ pub fn times(start_s: f64, end_s: f64) -> Vec<(f64, String)> {
     let span_s = end_s - start_s;
     let fits = |step_s: &&i64| span_s / (**step_s as f64) <= LABELS_MAX as f64;
     let Some(&step_s) = STEPS_S.iter().find(fits) else {
-        // More than years: the ends are enough.
+        // Of very many years the ends are enough.
         return [start_s, end_s].map(|at_s| (at_s, date(at_s, "%Y"))).into();
     };
     let form = match step_s {

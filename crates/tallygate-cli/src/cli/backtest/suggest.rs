@@ -25,9 +25,9 @@ Examples:
 
 It tries 308 policies: sliding-log, fixed-window, sliding-counter of ten slots and token-bucket; 1, 2, 3, 4, 5, 8, 10, 15, 20, \
 50 and 100; per 10s, 1m, 5m, 10m, 1h, 6h and 24h. They are told apart by two numbers: the attacks that they stop, and the \
-legitimate attempts that they hit. Those remain to which no other is better in one and at least as good in the other.
+legitimate attempts that they hit. Those remain to which no other is better in one number and at least as good in the other.
 
-They fit this traffic. Try them on other traffic, or in shadow mode, before they are in force.";
+The suggestions fit this traffic. Try them on other traffic, or in shadow mode, before they are in force.";
 
 /// Suggests policies for traffic whose outcomes are known: those that stop most attacks for the legitimate attempts that they hit
 #[derive(clap::Args)]
@@ -51,7 +51,7 @@ pub struct Args {
     /// Write a page with a chart to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -90,7 +90,7 @@ pub fn run(mut args: Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those of the grid, within the bounds that were given.
+/// The policies of the grid, within the bounds that were given.
 fn policies(args: &Args) -> Result<Vec<Policy>> {
     let mut grid = Grid::default();
     if !args.algorithms.is_empty() {
@@ -135,7 +135,7 @@ pub const HEADER: [&str; 7] = {
     [policy, hit, of_legitimate, stopped, of_attacks, precision, "as good"]
 };
 
-/// The points of the front: of policies that do the same the first, and the number of the others.
+/// The points of the front: the first of the policies that do the same, and the number of the others.
 pub fn rows(front: &[Told]) -> Vec<Vec<String>> {
     let outcomes = |told: &Told| told.outcomes.as_ref().map(|judged| judged.outcomes);
     let row = |alike: &[Told]| {

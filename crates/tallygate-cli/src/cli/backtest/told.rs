@@ -20,9 +20,9 @@ pub struct Told {
     pub value: Option<String>,
     /// Are the others compared with it?
     pub baseline: bool,
-    /// The numbers of all that it was, where it is the zone's own.
+    /// The numbers of its versions, where it is the zone's own policy.
     pub versions: Option<Vec<i32>>,
-    /// The number of checks that were blocked when they were recorded, beside those that the zone's own policy blocks by itself.
+    /// The number of checks that were blocked when they were recorded, where it is the zone's own policy.
     pub recorded_blocked: Option<u64>,
     #[serde(flatten)]
     pub report: BacktestReport,
@@ -34,7 +34,7 @@ pub struct Told {
     pub outcomes: Option<Judged>,
 }
 
-/// The keys that were blocked most, by how many of each policy's checks.
+/// The keys that were blocked most, with the number of checks that each policy blocks.
 pub struct Most {
     /// The number of policies, of which the first have a number in each row.
     pub of: usize,
@@ -139,7 +139,7 @@ pub fn changes(told: &Told, changed: Option<&Changed>) -> Vec<Vec<String>> {
     changed.map_or_else(Vec::new, |changed| changed.top.iter().map(row).collect())
 }
 
-/// When each key was blocked, or by which policy how often.
+/// The keys that were blocked most: with the times for one policy, with the numbers of each for several.
 fn blocked_most(told: &[Told], most: &Most) -> String {
     if let [one] = told {
         if one.report.top_blocked.is_empty() {
@@ -174,7 +174,7 @@ impl Most {
     }
 }
 
-/// Where the ledger blocked otherwise than its own policy does by itself.
+/// A line where the ledger blocked otherwise than its own policy does by itself.
 pub fn recorded(told: &Told) -> Option<String> {
     let recorded = told.recorded_blocked.filter(|recorded| *recorded != told.report.blocked)?;
     Some(format!(

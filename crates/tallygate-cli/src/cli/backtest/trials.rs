@@ -12,14 +12,14 @@ use crate::cli::Result;
 /// The most policies that have a column in the table of the keys that were blocked most.
 const COLUMNS_MAX: usize = 6;
 
-/// All of them. Outcomes and a baseline take time only where they are asked for.
+/// All policies that are tried. Outcomes and a baseline take time only where they are asked for.
 pub struct Trials {
     /// The baseline is the first.
     trials: Vec<Trial>,
     has_baseline: bool,
     guess: Option<i64>,
     judge: Option<Judge>,
-    /// False while what is played is only there to be looked back on.
+    /// False while events are only there to be looked back on.
     counts: bool,
 }
 
@@ -39,7 +39,7 @@ enum Way {
 }
 
 impl Trials {
-    /// With `guess`, each event is a reservation of so much; with shapes each policy is played once more by prediction.
+    /// With `guess`, each event is a reservation of that much; with shapes each policy is played once more by prediction.
     pub fn new(
         baseline: Option<Candidate>,
         candidates: Vec<Candidate>,
@@ -106,7 +106,7 @@ impl Trials {
         Ok(())
     }
 
-    /// A good outcome that there never was is mistyped.
+    /// Fails for a good outcome that no attempt had: it is mistyped.
     pub fn have_seen_all(&self) -> Result<()> {
         self.judge.as_ref().map_or(Ok(()), Judge::has_seen_all)
     }
@@ -142,7 +142,7 @@ impl Trials {
         (told.collect(), most)
     }
 
-    /// The keys that one of the first policies blocked most, and how often each of those did.
+    /// The keys that one of the first policies blocked most, with the number of checks that each of those blocked.
     fn most(&self, reports: &[BacktestReport], top: usize) -> Most {
         let shown = &self.trials[..self.trials.len().min(COLUMNS_MAX)];
         let row = |key: &str| -> (String, Vec<u64>) {

@@ -13,9 +13,9 @@ use crate::cli::output::plain;
 const PAPER: RGBColor = RGBColor(250, 250, 247);
 const INK: RGBColor = RGBColor(34, 40, 49);
 
-/// Above the first row: what the lines are.
+/// The height above the first row, for the legend of the lines.
 const LEGEND_HEIGHT: i32 = 26;
-/// Above the charts of a row: what comes, and by which policy it passes.
+/// The height above the charts of a row, for the names of the traffic and of each policy.
 const TITLE_HEIGHT: i32 = 46;
 
 /// The picture, as SVG that stands alone.

@@ -8,15 +8,15 @@ use super::told::Told;
 use crate::cli::backtest::plot::{Area, Chart, Drawn, axes, label_below, svg};
 use crate::cli::{Result, duration};
 
-/// Told apart without colour too.
+/// The lines, told apart without colour too.
 pub const LEGEND: [(RGBColor, &str); 3] =
     [(BLUE, "offered (dashed)"), (GREEN, "passed (thick)"), (RED, "the rate (thin)")];
 
-/// About as wide as it is shown, so that its words can be read.
+/// The size of a chart, about as wide as it is shown, so that its words can be read.
 pub const SIZE: (u32, u32) = (330, 190);
 const LABELS_MAX: i64 = 4;
 
-/// The chart of one, with axes that it shares with the others.
+/// The chart of one policy, with axes that it shares with the others.
 pub fn through(told: &Told, others: &[Told]) -> Result<String> {
     let points = || others.iter().flat_map(|other| &other.figures.curve);
     let start_us = points().map(|point| point.from_us).min().unwrap_or(0);

@@ -6,7 +6,7 @@ use tallygate::backtest::{Got, Simulation};
 use crate::cli::duration;
 use crate::cli::output::{bold, plain, render, table};
 
-/// Traffic, and what each policy let through of it.
+/// Traffic, and the requests that each policy let through of it.
 #[derive(Serialize)]
 pub struct Played {
     pub traffic: String,
@@ -51,14 +51,14 @@ impl Played {
         format!("{}: {offered} offered", plain(&self.traffic))
     }
 
-    /// The policies by whose rows it is said what each client got.
+    /// The policies with the part that each client got, a row for each.
     pub fn shares(&self) -> Vec<Vec<String>> {
         let row = |told: &Told| Some(vec![plain(&told.name), told.shares()?]);
         self.policies.iter().filter_map(row).collect()
     }
 }
 
-/// A table for each traffic, and where clients share a bucket what each got.
+/// A table for each traffic, and one of the clients' parts where they share a bucket.
 pub fn text(played: &[Played]) -> String {
     let one = |played: &Played| {
         let mut policies = table(&HEADER);

@@ -1,4 +1,4 @@
-//! Why the transactions that a page names were decided so.
+//! The explanations of the transactions that a page names.
 
 use tallygate::Limiter;
 use tallygate::audit::report::{Explanation, Report};

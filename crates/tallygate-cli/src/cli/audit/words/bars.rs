@@ -26,7 +26,7 @@ impl Words<'_> {
         vec![format!("It is {}, {until}.", limit(own)), used]
     }
 
-    /// The person who set it, when, until when and why.
+    /// The person who set it, its beginning, its end and the reason.
     pub(super) fn set(&self, bar: &Bar) -> String {
         let who = bar.actor.as_ref().map_or_else(
             || format!("brought about by transaction {}", bar.txn_id),
@@ -40,7 +40,7 @@ impl Words<'_> {
         format!("{who} at {}, {until}{note}", self.clock.show(bar.set_at))
     }
 
-    /// The cause of the ban that a row is about, and why that lasts as long as it does.
+    /// The cause of the ban that a row is about, and why the ban lasts as long as it does.
     pub(super) fn ban(&self, row: &ExplainedRow) -> Vec<String> {
         let told = &row.row;
         if told.kind != Kind::Ban && told.reason != Reason::Banned {

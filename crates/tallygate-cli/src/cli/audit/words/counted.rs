@@ -7,7 +7,7 @@ use tallygate::policy::Algorithm;
 use super::{Words, many, policy, span};
 
 impl Words<'_> {
-    /// The use of the window, or of what was held.
+    /// The use of the window, or of slots and members.
     pub(super) fn counts(&self, row: &ExplainedRow, counted: &Counted) -> String {
         let Counted { used, transactions, .. } = *counted;
         let limit = row.limit;
