@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and where it goes.
+//! The command line: its commands, and the modules that run them.
 
 mod action;
 mod apply;
@@ -49,7 +49,7 @@ use tallygate::{Config, Limiter};
 use failure::Failure;
 use logs::LogFormat;
 
-/// What every command ends with: an exit code, or one line that says what went wrong.
+/// The end of every command: an exit code, or one line that says what went wrong.
 type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
 const URL_VARIABLE: &str = "TALLYGATE_DATABASE_URL";
@@ -86,10 +86,10 @@ struct Cli {
     /// each, or with white space between them [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
     #[arg(long, global = true, value_name = "URL")]
     database: Vec<String>,
-    /// Tell only what was asked for, and errors: no hints, and not how far something has come
+    /// Tell only what was asked for, and errors: no hints and no progress
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// How to write the log, which goes to stderr where RUST_LOG asks for it
+    /// The form of the log, which goes to stderr where RUST_LOG asks for it
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
     #[command(subcommand)]
@@ -212,7 +212,7 @@ fn named_url(flag: Option<String>) -> Result<Option<String>> {
     flag.map(Ok).or_else(variable).transpose()
 }
 
-/// Connects to a database that is there: who reads, or acts in zones, makes none.
+/// Connects to a database that is there: a command that reads, or acts in zones, makes none.
 async fn open(url: &str) -> Result<Limiter> {
     open_with(url, Config::default()).await
 }
@@ -225,7 +225,7 @@ async fn open_with(url: &str, config: Config) -> Result<Limiter> {
     Ok(limiter)
 }
 
-/// What a report from a replica may lack.
+/// A warning of how far the answers of a replica may be behind.
 fn replica(behind: Option<Duration>) -> String {
     match behind {
         Some(Duration::ZERO) => "read at a replica that shows all that it was sent".to_owned(),
@@ -237,7 +237,7 @@ fn replica(behind: Option<Duration>) -> String {
     }
 }
 
-/// Who does it, for the history: the flag, or the user's name.
+/// The person who does it, for the history: the flag, or the user's name.
 fn who(flag: Option<String>) -> String {
     flag.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned())
 }

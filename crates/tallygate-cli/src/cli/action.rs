@@ -17,8 +17,9 @@ Examples:
   tallygate refund 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11
   tallygate refund 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --zone login --key user:42
 
-A right password after an attempt that was counted: the attempt is given back, once. The same again is told and does \
-nothing. A transaction that was blocked has nothing to give back; a reservation is settled or cancelled, a slot released.";
+When the password was right after an attempt was counted, the attempt is given back, once. The same refund again does \
+nothing, and says so. A transaction that was blocked has nothing to give back; a reservation is settled or cancelled, a slot \
+released.";
 
 const SETTLE_EXAMPLES: &str = "\
 Examples:
@@ -26,8 +27,8 @@ Examples:
   tallygate settle 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11 --cost 7350
   tallygate cancel 0197a8c2-7a55-7c1e-9d0b-3f6f5a1e2b11
 
-What was reserved beyond the cost is given back. A cost above the reservation, or after it has run out, is charged \
-without asking for room: later checks feel it.";
+The part of the reservation beyond the cost is given back. A cost above the reservation, or one after it has run out, is \
+charged without asking for room: later checks feel it.";
 
 const RELEASE_EXAMPLES: &str = "\
 Examples:
@@ -52,7 +53,7 @@ Examples:
 const OVERRIDE_FIELDS: [&str; 8] =
     ["key", "limit", "ban_exempt", "ends_at", "note", "set_by", "login", "set_at"];
 
-/// Which charge.
+/// The charge that is meant.
 #[derive(clap::Args)]
 pub struct Of {
     /// The transaction
@@ -113,7 +114,7 @@ pub struct Release {
     of: Of,
 }
 
-/// Which bucket, and why.
+/// The bucket that is meant, and the reason.
 #[derive(clap::Args)]
 pub struct Bucket {
     /// Name of the zone
@@ -121,7 +122,7 @@ pub struct Bucket {
     /// The key that is limited
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// Why: kept in the ledger
+    /// The reason, which is kept in the ledger
     #[arg(long, value_name = "TEXT")]
     note: String,
     /// The person who does it [default: $USER]

@@ -33,8 +33,8 @@ zones.toml:
   calendar = \"month\"
   time-zone = \"Europe/Berlin\"
 
-The names are those of the flags of: tallygate zone set --help. All zones are made or changed in one transaction. The \
-same file again changes nothing. Zones that are not in the file stay as they are.";
+The names are those of the flags of: tallygate zone set --help. All zones are made or changed in one transaction. \
+Applying the same file again changes nothing. Zones that are not in the file stay as they are.";
 
 /// Makes and changes zones as a file says
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ struct Difference {
     name: String,
     action: &'static str,
     changes: Vec<Change>,
-    /// After it; what would be the next one in a dry run.
+    /// The version after it; in a dry run the one that would be next.
     version: i32,
     /// The policy in words.
     #[serde(skip)]

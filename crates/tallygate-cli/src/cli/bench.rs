@@ -22,7 +22,7 @@ use report::{Report, Settings};
 /// A zone that nobody else uses.
 const ZONE: &str = "tallygate bench";
 
-/// So many that a bucket of its own is allowed, and so few that a hot one is blocked.
+/// Enough for a bucket of its own to be allowed, and too little for a hot one.
 const RATE: i64 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -45,22 +45,22 @@ Exit codes: 0 the ledger agrees, 7 it does not, 2 wrong usage or another error, 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// How long to send
+    /// The number of seconds for which checks are sent
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// How many callers wait for an answer at a time
+    /// The number of callers that wait for an answer at the same time
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     callers: u32,
-    /// Connections to the database at most
+    /// The most connections to the database
     #[arg(long, value_name = "N", default_value_t = Config::default().connections, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections: u32,
-    /// How many keys there are; each check is about one of them, drawn evenly
+    /// The number of keys; each check is about one of them, drawn evenly
     #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     keys: u32,
-    /// All checks are about one key
+    /// Send all checks about one key
     #[arg(long, conflicts_with = "keys")]
     hot: bool,
-    /// What each check costs, of the 100 that a key may spend in 60s
+    /// The cost of each check, of the 100 that a key may spend in 60s
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i64).range(1..=RATE), allow_negative_numbers = true)]
     cost: i64,
     /// Send each check by itself instead of those that wait together in one call
@@ -69,7 +69,7 @@ pub struct Args {
     /// Write into a ledger that is in use, without asking
     #[arg(long)]
     yes: bool,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -115,7 +115,7 @@ pub async fn run(url: &str, args: Args) -> Result {
     verdict(told, report.verdict())
 }
 
-/// The ledger has rows that no benchmark made. The newest row of each other zone tells, so it costs a probe for each.
+/// Has the ledger rows that no benchmark made? The newest row of each other zone tells, so it costs a probe for each.
 async fn is_in_use(limiter: &Limiter) -> Result<bool> {
     for zone in limiter.operator().zones().await? {
         let newest = History::default().zone(&zone.name).limit(1);
@@ -126,7 +126,7 @@ async fn is_in_use(limiter: &Limiter) -> Result<bool> {
     Ok(false)
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the person at the terminal.
 fn consent() -> Result<()> {
     let refused = |why: &str| {
         Err(Failure::new(format!(
@@ -146,7 +146,7 @@ fn consent() -> Result<()> {
     }
 }
 
-/// Which database, and nothing else of its URL, which may hold a password.
+/// The kind of the database, and nothing else of its URL, which may hold a password.
 fn kind(url: &str) -> &str {
     match url.split_once(':') {
         Some((name, _)) if name.contains('=') => "several databases",

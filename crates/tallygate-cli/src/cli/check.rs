@@ -31,14 +31,14 @@ every line was decided, 2 when one was not.
 The same transaction on the same bucket again gives the recorded decision and spends nothing. \
 Cost 0 is a peek: it is answered and leaves no row.
 
-With --also all limits pass, or none is spent from; the answer names the one that binds. In ZONE=KEY:COST what follows \
-the last colon is the cost if it is a whole number: a key that itself ends so needs its cost, login=user:42:1.
+With --also all limits pass, or none is spent from; the answer names the one that binds. In ZONE=KEY:COST the \
+part after the last colon is the cost if it is a whole number: a key that itself ends like that needs its cost, login=user:42:1.
 
 With --wait a blocked check waits and asks again, under a new transaction each time, until it passes or the time is over.
 
-With --stdin: one JSON object a line in, {\"zone\":…,\"key\":…,\"cost\":1,\"txn\":\"…\",\"critical\":false,\"member\":\"…\"}, \
-where all but zone and key are optional; one decision a line out, in the order of the input. A line that cannot be decided gives \
-{\"line\":7,\"error\":\"…\"} in its place and the rest goes on. Blank lines are skipped. Lines that are \
+With --stdin each line in is one JSON object, {\"zone\":…,\"key\":…,\"cost\":1,\"txn\":\"…\",\"critical\":false,\"member\":\"…\"}, \
+where all but zone and key are optional. Each line out is one decision, in the order of the input. A line that cannot be decided \
+gives {\"line\":7,\"error\":\"…\"} in its place, and the rest goes on. Blank lines are skipped. Lines that are \
 under way together may be decided in any order, also two of one bucket: use --concurrency 1 where that \
 matters.";
 
@@ -51,13 +51,13 @@ Examples:
 
 Exit codes: 0 reserved, 1 blocked, 2 wrong usage or another error, 3 the database does not answer now, 4 to migrate.";
 
-/// How important it is.
+/// The importance of a check.
 #[derive(clap::Args)]
 struct Claim {
-    /// May take from what the zone keeps in reserve
+    /// Let it take from the zone's reserve
     #[arg(long)]
     critical: bool,
-    /// The same by a band: critical-plus, or 0, may take from the reserve; critical, sheddable-plus, sheddable or 1 to 255 may not
+    /// Its importance: critical-plus, or 0, may take from the reserve; critical, sheddable-plus, sheddable or 1 to 255 may not
     #[arg(long, value_name = "BAND", value_parser = parse_band, allow_negative_numbers = true)]
     band: Option<u8>,
 }
@@ -76,36 +76,36 @@ pub struct Args {
     /// Name of the zone
     #[arg(required_unless_present = "stdin")]
     zone: Option<String>,
-    /// Who is limited: a user, an address, a card. 1 to 255 bytes
+    /// The key that is limited: a user, an address, a card. 1 to 255 bytes
     #[arg(required_unless_present = "stdin", allow_negative_numbers = true)]
     key: Option<String>,
-    /// How much to spend, in the zone's unit
+    /// The cost, in the zone's unit
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
-    /// Your name for the transaction; made when not given
+    /// Your UUID of the transaction [default: a new one]
     #[arg(long, value_name = "UUID")]
     txn: Option<Uuid>,
     #[command(flatten)]
     claim: Claim,
-    /// Whom it is about, in a zone that counts distinct members
+    /// The member that it is about, in a zone that counts distinct members
     #[arg(long, allow_hyphen_values = true)]
     member: Option<String>,
     /// Another limit of the same transaction: all pass, or none is spent from
     #[arg(long, value_name = "ZONE=KEY[:COST]", value_parser = also)]
     also: Vec<Check>,
-    /// Wait so long at most until it passes
+    /// Wait at most this long until it passes
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with_all = ["also", "txn"], allow_hyphen_values = true)]
     wait: Option<Duration>,
-    /// End with an error where there is no decision after so long [default: 5s]
+    /// End with an error when there is no decision after this time [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     deadline: Option<Duration>,
-    /// How to print [default: text; with --stdin always json]
+    /// The form of the answer [default: text; with --stdin always json]
     #[arg(long)]
     format: Option<Answer>,
     /// Read checks from stdin, one JSON object a line
     #[arg(long, conflicts_with_all = ["zone", "key", "cost", "txn", "critical", "band", "member", "also", "wait"])]
     stdin: bool,
-    /// How many lines are under way at a time
+    /// The number of lines that are under way at the same time
     #[arg(long, value_name = "N", default_value = "32", requires = "stdin", value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
 }
@@ -116,24 +116,24 @@ pub struct Args {
 pub struct ReserveArgs {
     /// Name of the zone
     zone: String,
-    /// Who is limited: a user, an address, a card. 1 to 255 bytes
+    /// The key that is limited: a user, an address, a card. 1 to 255 bytes
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// How much to reserve, in the zone's unit; with --shape only where nothing is known of it
+    /// The cost to reserve, in the zone's unit; with --shape only where nothing is known of the shape
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
-    /// Reserve what requests of this shape in the bucket came to lately: see tallygate predict
+    /// Reserve the recent cost of requests of this shape in the bucket: see tallygate predict
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     shape: Option<String>,
-    /// For how long
+    /// The time for which it is reserved
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     ttl: Duration,
-    /// Your name for the transaction; made when not given
+    /// Your UUID of the transaction [default: a new one]
     #[arg(long, value_name = "UUID")]
     txn: Option<Uuid>,
     #[command(flatten)]
     claim: Claim,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

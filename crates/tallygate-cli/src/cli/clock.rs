@@ -10,9 +10,9 @@ use super::moment::{self, Moment};
 /// The clock by which times are read and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// That of a place, UTC among them.
+    /// The clock of a place, or UTC.
     Of(Tz),
-    /// That of this machine.
+    /// The clock of this machine.
     Here,
 }
 
@@ -20,19 +20,19 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typed {
     moment: Moment,
-    /// How long it takes, what it stands for.
+    /// The length of the time that it stands for.
     width: TimeDelta,
 }
 
 impl Clock {
     pub const UTC: Self = Self::Of(Tz::UTC);
 
-    /// To the second; what is finer is cut off.
+    /// The time to the second; finer parts are cut off.
     pub fn show(self, at: DateTime<Utc>) -> String {
         self.format(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
-    /// To the minute; what is finer is cut off.
+    /// The time to the minute; finer parts are cut off.
     pub fn show_minute(self, at: DateTime<Utc>) -> String {
         self.format(at, "%Y-%m-%d %H:%M %Z")
     }
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// To the second in which it is over: whoever comes then does not come too early.
+    /// The time to the second in which it is over: nobody who comes then comes too early.
     pub fn show_end(self, at: DateTime<Utc>) -> String {
         let whole = TimeDelta::nanoseconds(i64::from(at.timestamp_subsec_nanos()));
         let over = if whole.is_zero() { TimeDelta::zero() } else { TimeDelta::seconds(1) - whole };
@@ -114,7 +114,7 @@ impl FromStr for Typed {
     }
 }
 
-/// A day, a minute, a second, or what the last of its decimals stands for.
+/// A day, a minute, a second, or the time that the last of its decimals stands for.
 fn precision(text: &str) -> TimeDelta {
     let decimals = text.split_once('.').map_or("", |(_, decimals)| decimals);
     let decimals = decimals.bytes().take_while(u8::is_ascii_digit).count().min(6);

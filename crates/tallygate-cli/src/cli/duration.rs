@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 pub use tallygate::policy::{parse_duration as parse, show_duration as show};
 
-/// A wait, rounded up so that whoever waits as long as it says has waited enough: `3ms`, `41.2s`, `14m 3s`.
+/// A wait, rounded up so that a caller who waits as long as it says has waited long enough: `3ms`, `41.2s`, `14m 3s`.
 pub fn show_wait(us: i64) -> String {
     let us = us.max(0);
     match us {
@@ -17,7 +17,7 @@ pub fn show_wait(us: i64) -> String {
     }
 }
 
-/// A moment, to the millisecond: what fits in a column.
+/// A moment to the millisecond, which fits in a column.
 pub fn show_moment(moment: DateTime<Utc>) -> String {
     moment.format("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }

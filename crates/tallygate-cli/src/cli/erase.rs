@@ -11,10 +11,10 @@ Examples:
   tallygate erase login user:42 --note \"request 2026-117\"
   tallygate erase login user:42 --note \"request 2026-117\" --by privacy --format json
 
-In the place of the key, of members, notes and authors stand hashes that nobody can guess, and `tallygate audit verify` \
-still proves every row. What was erased cannot be brought back. The next check of the key begins a new bucket with its \
-whole limit. Who erased it, when and the note are kept for good: the note must not name the person. The role must own the \
-tables.";
+Hashes that nobody can guess take the place of the key, of members, notes and authors, and `tallygate audit verify` \
+still proves every row. Erased data cannot be brought back. The next check of the key begins a new bucket with its \
+whole limit. The time, the note and the person who erased it are kept for good: the note must not name the person. \
+The role must own the tables.";
 
 /// Erases the personal data of a bucket; its ledger stays, and can still be verified
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub struct Args {
     /// The bucket
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// Why, which is kept: it must not name the person
+    /// The reason, which is kept: it must not name the person
     #[arg(long, value_name = "TEXT")]
     note: String,
     /// The person who erases it, which is kept [default: $USER]

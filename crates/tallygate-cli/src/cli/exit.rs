@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How a command ended. Each number means one thing, whatever the command.
+/// The end of a command. Each number means one thing, whatever the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -24,7 +24,7 @@ pub enum Exit {
     Disagrees = 7,
 }
 
-/// All of them, for the help.
+/// The meanings of all exit codes, for the help.
 pub const MEANINGS: &str = "\
 Exit codes:
   0  it is done, allowed, or as it should be
@@ -44,7 +44,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// What a decision ends with.
+    /// The end of a command that decides.
     pub fn of_blocked(blocked: bool) -> Self {
         if blocked { Self::Blocked } else { Self::Good }
     }

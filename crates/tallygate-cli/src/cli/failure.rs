@@ -8,11 +8,11 @@ use clap::error::ErrorKind;
 use super::Result;
 use super::exit::Exit;
 
-/// Why a command did not finish.
+/// The reason why a command did not finish.
 pub enum Failure {
-    /// To be told, with what it means to a script.
+    /// A message to be told, with its meaning to a script.
     Error(String, Exit),
-    /// Whoever read our output has what it wanted (`tallygate history | head`).
+    /// The reader of our output has what it wanted (`tallygate history | head`).
     ReaderGone,
 }
 
@@ -34,7 +34,7 @@ impl Failure {
         self.tell();
         match self {
             Self::Error(_, exit) => exit.into(),
-            // As if by SIGPIPE, which ends other programs there: what was to be told was not.
+            // As if by SIGPIPE, which ends other programs there: the answer was not told to its end.
             Self::ReaderGone => ExitCode::from(141),
         }
     }
@@ -66,7 +66,7 @@ impl From<tallygate::Error> for Failure {
     }
 }
 
-/// Writing to stdout failed.
+/// The failure of writing to stdout.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -92,7 +92,7 @@ pub fn usage(error: &clap::Error) -> Result {
     Err(Failure::new(without_urls(&reason(error), std::env::args_os())))
 }
 
-/// What clap found wrong, without the advice around it.
+/// The fault that clap found, without the advice around it.
 pub fn reason(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default();

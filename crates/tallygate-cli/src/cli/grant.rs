@@ -22,8 +22,8 @@ Roles:
   operator  makes and changes zones, bans, sets overrides; does not see the ledger
   owner     migrates an empty schema, and gives the other roles
 
-The user or role is yours to make, with its password; it may have several of these. Each migration gives it again, with what is new. \
-On MySQL and MariaDB a role must be active: set default role, or name the user as NAME@HOST.";
+Make the user or role yourself, with its password; it may have several of these roles. Each migration grants them again, with \
+what is new. On MySQL and MariaDB a role must be active: set default role, or name the user as NAME@HOST.";
 
 /// Gives a user or role of the database the rights of an app, an engine, an auditor, an operator or the owner
 #[derive(clap::Args)]

@@ -56,44 +56,44 @@ const FIELDS: [&str; 26] = [
     "zone_version",
 ];
 
-/// Shows what was decided: the rows of the ledger
+/// Shows past decisions: the rows of the ledger
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only this zone
+    /// Show only this zone
     #[arg(long)]
     zone: Option<String>,
-    /// Only this key: in all zones, unless one is named
+    /// Show only this key: in all zones, unless one is named
     #[arg(long)]
     key: Option<String>,
-    /// Only this transaction
+    /// Show only this transaction
     #[arg(long, value_name = "UUID")]
     txn: Option<Uuid>,
-    /// Only what was blocked
+    /// Show only what was blocked
     #[arg(long, conflicts_with = "allowed")]
     blocked: bool,
-    /// Only what was allowed
+    /// Show only what was allowed
     #[arg(long)]
     allowed: bool,
-    /// Decided at this time or later: a time, or how long ago, like 1h
+    /// Show only decisions of this time or later: a time, or how long ago, like 1h
     #[arg(long, value_name = "TIME")]
     since: Option<Typed>,
-    /// Decided before this time: a time, or how long ago, like 15m
+    /// Show only decisions before this time: a time, or how long ago, like 15m
     #[arg(long, value_name = "TIME")]
     until: Option<Typed>,
     /// The clock by which times are read and shown: UTC, local, or a name like Europe/Berlin. JSON and CSV are in UTC
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     time_zone: Clock,
-    /// At most so many rows
+    /// The most rows to show
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// Only what is older than this place, which the end of a page names
+    /// Show only rows that are older than this place, which the end of a page names
     #[arg(long, value_name = "PLACE")]
     before: Option<Cursor>,
-    /// Print it all at once, also where a person looks at a terminal [default: through PAGER, or less -FRX]
+    /// Print everything at once, on a terminal too [default: through PAGER, or less -FRX]
     #[arg(long)]
     no_pager: bool,
-    /// How to print
+    /// The form of the list
     #[arg(long, default_value = "text")]
     format: Format,
 }
@@ -164,7 +164,7 @@ impl Printer {
         Ok(self.out.write_all(text.as_bytes())?)
     }
 
-    /// Ends the answer. What was left out since it was too much is named, with the command that shows it.
+    /// Ends the answer. Rows that were left out since they were too many are told of, with the command that shows them.
     fn finish(mut self, more: Option<Cursor>) -> Result<()> {
         match self.format {
             Format::Text if self.rows == 0 => writeln!(self.out, "no decisions match")?,
@@ -176,7 +176,7 @@ impl Printer {
         if let Some(before) = more {
             let command = command_before(std::env::args().skip(1), before);
             let told = format!("There are older rows. Show them with: {command}");
-            // Beside the rows for whoever pages through them, and apart from them for a program.
+            // Beside the rows for a person who pages through them, and apart from them for a program.
             if self.out.is_paged() { writeln!(self.out, "{told}")? } else { eprintln!("{told}") }
         }
         Ok(self.out.end()?)
@@ -225,7 +225,7 @@ impl Printer {
     }
 }
 
-/// The same command, for what is older than this place.
+/// The same command, for the rows that are older than this place.
 fn command_before(arguments: impl Iterator<Item = String>, before: Cursor) -> String {
     let mut words = vec!["tallygate".to_owned()];
     let mut arguments = arguments;
@@ -246,7 +246,7 @@ fn command_before(arguments: impl Iterator<Item = String>, before: Cursor) -> St
     words.join(" ")
 }
 
-/// What a person wants to see of each row.
+/// The parts of each row that a person wants to see.
 fn entries(rows: &[Entry], clock: Clock) -> Table {
     let mut table = table(&[
         "decided at",

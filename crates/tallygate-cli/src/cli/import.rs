@@ -17,7 +17,8 @@ Examples:
   tallygate import envoy-ratelimit config.yaml --format json | jq -r .zones > zones.toml
   tallygate apply zones.toml --dry-run
 
-What has no equal is told on stderr, a sentence for each, and in JSON as notes. Nothing is written and no database is asked.";
+Rules that have no equal are told on stderr, a sentence for each, and in JSON as notes. Nothing is written and no database is \
+asked.";
 
 /// Rules of other limiters, in the words of this one
 #[derive(clap::Subcommand)]

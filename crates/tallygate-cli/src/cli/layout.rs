@@ -10,7 +10,7 @@ use textwrap::{Options, WordSplitter};
 use super::output::{bold, dim};
 use super::terminal;
 
-/// How far two columns are apart.
+/// The spaces between two columns.
 const GAP: usize = 2;
 
 /// Rows of more lines than this are harder to read than paragraphs.
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// Of each column the greatest measure of its texts.
+    /// The greatest measure of the texts of each column.
     fn widths(&self, measure: impl Fn(&str) -> usize) -> Vec<usize> {
         let texts = |column: usize| {
             [&self.names].into_iter().chain(&self.rows).filter_map(move |row| row.get(column))
@@ -138,8 +138,9 @@ impl Table {
     }
 }
 
-/// Columns between their least and their best widths that fit into so much room; None where not even the least do. What is
-/// left over is shared fairly: who lacks less than an equal part lacks nothing, and leaves the rest to the others.
+/// The widths of columns between their least and their best that fit into this room; None where not even the least do. The room
+/// that is left over is shared fairly: a column that lacks less than an equal part gets all that it lacks, and leaves the rest to
+/// the others.
 fn share(room: usize, least: &[usize], best: &[usize]) -> Option<Vec<usize>> {
     let gaps = GAP * best.len().saturating_sub(1);
     let mut left = room.checked_sub(gaps + least.iter().sum::<usize>())?;
@@ -156,7 +157,7 @@ fn share(room: usize, least: &[usize], best: &[usize]) -> Option<Vec<usize>> {
     Some(widths)
 }
 
-/// How many lines a row takes.
+/// The number of lines that a row takes.
 fn height(row: &[String], widths: &[usize]) -> usize {
     row.iter().zip(widths).map(|(cell, &width)| wrap(cell, width).len()).max().unwrap_or_default()
 }

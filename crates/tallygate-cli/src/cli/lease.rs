@@ -1,4 +1,4 @@
-//! `tallygate lease`: what a client may use of a capacity, until when.
+//! `tallygate lease`: the part of a capacity that a client may use, and its end.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ Examples:
   tallygate lease list render gpu
   tallygate lease release render gpu --client worker-1
 
-Whoever asks again before its lease ends keeps its share; whoever does not loses it at the end. A service does this in the \
+A client that asks again before its lease ends keeps its share; one that does not loses it at the end. A service does this in the \
 library (Tenant) or over HTTP; the command is for trying and for scripts. A client that runs twice under one name is \
 noticed with --after, the seq of the lease that it has.";
 
@@ -30,11 +30,11 @@ noticed with --after, the seq of the lease that it has.";
 #[derive(Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub enum Command {
-    /// Take a lease, or refresh the one that the client has
+    /// Takes a lease, or refreshes the one that the client has
     Get(Get),
-    /// Give a lease back before it ends
+    /// Gives a lease back before it ends
     Release(Of),
-    /// Show who has how much until when
+    /// Shows the leases of a resource, with their shares and ends
     List(List),
 }
 
@@ -49,7 +49,7 @@ pub struct Of {
     /// The client that asks
     #[arg(long, value_name = "NAME")]
     client: String,
-    /// Only if this is the client's last lease
+    /// Act only if this is the client's last lease
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
     /// The form of the answer
@@ -65,7 +65,7 @@ pub struct Get {
     /// The units that it wants
     #[arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true)]
     wants: i64,
-    /// For how many it stands
+    /// The number of clients that it stands for
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     weight: i32,
     /// The importance: 0, the most, to 255; or critical-plus, critical, sheddable-plus, sheddable

@@ -16,8 +16,8 @@ Examples:
   tallygate maintain --keep 400d --idle 90d
   tallygate maintain --keep 400d --dry-run --format json
 
-For cron, daily. One works at a time: another one says so, and when a run last came to its end, and ends with 3. What a \
-run that was cut off has left behind, the next one finishes. The role must own the tables.";
+Run it daily, by cron. One run works at a time: another one says so, tells when a run last came to its end, and ends with 3. \
+The next run finishes what a run that was cut off has left behind. The role must own the tables.";
 
 /// Makes partitions of the ledger ahead, and removes what is not needed any more
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub struct Args {
     /// Remove rows of the ledger that are older, by whole partitions where there are any [default: none]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     keep: Option<Duration>,
-    /// How far ahead there are partitions
+    /// The time for which partitions are made ahead
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "62d", allow_hyphen_values = true)]
     ahead: Duration,
     /// Remove the rows of buckets that were quiet for longer; they come back from the ledger [default: none]
@@ -35,7 +35,7 @@ pub struct Args {
     /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }

@@ -28,7 +28,7 @@ pub struct Args {
     /// Print the SQL of every migration for this database; connects to nothing
     #[arg(long, conflicts_with_all = ["check", "distribute"])]
     print: bool,
-    /// Change nothing, and end with 4 where something is to migrate
+    /// Change nothing, and end with 4 when there is something to migrate
     #[arg(long)]
     check: bool,
     /// Spread the schema over the nodes of this extension of PostgreSQL, at its coordinator; buckets by their keys

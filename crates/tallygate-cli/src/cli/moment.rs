@@ -64,7 +64,7 @@ pub fn written(text: &str) -> Option<Moment> {
     if let Some(Moment::Wall(wall)) = text.strip_suffix(" UTC").and_then(written) {
         return Some(Moment::Instant(wall.and_utc()));
     }
-    // As the clock of a place is shown that has no name for its time.
+    // The clock of a place is shown so where its time has no name.
     let text = &text.replacen(" +", "+", 1).replacen(" -", "-", 1);
     if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
         return Some(Moment::Instant(instant.to_utc()));

@@ -22,7 +22,7 @@ impl Most {
         }
         self.charges.push_back((row.decided_at, row.spent));
         self.spent += row.spent;
-        // Half-open: what is a whole window later is in another one.
+        // Half-open: a charge that is a whole window later is in another one.
         while let Some((at, spent)) = self.charges.front()
             && *at - row.decided_at >= window
         {

@@ -1,4 +1,4 @@
-//! How answers are printed.
+//! The forms in which answers are printed.
 
 use std::ffi::OsStr;
 
@@ -11,7 +11,7 @@ pub use super::layout::{Table, paragraph, render, render_more, table};
 pub use super::spreadsheet::cell;
 use super::terminal;
 
-/// How to print a list: the same words everywhere.
+/// The form of a list: the same words everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -22,7 +22,7 @@ pub enum Format {
     Csv,
 }
 
-/// How to print an answer that is no list, so that there is nothing to make a spreadsheet of.
+/// The form of an answer that is no list, so that there is nothing to make a spreadsheet of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Text,

@@ -7,19 +7,19 @@ use std::process::{Child, Command, Stdio};
 /// Less ends at once where one screen holds it all, leaves colours as they are, and the answer on the screen.
 const DEFAULT: &str = "less -FRX";
 
-/// Where an answer goes: through a pager, or straight to stdout.
+/// The way of an answer: through a pager, or straight to stdout.
 pub struct Pager {
     child: Option<Child>,
 }
 
 impl Pager {
-    /// Begins one where a person looks at a terminal, unless none is wished.
+    /// Begins a pager where a person looks at a terminal, unless none is wished.
     pub fn begin(wished: bool) -> Self {
         let wished = wished && stdout().is_terminal() && var_os("TERM").is_none_or(|term| term != "dumb");
         Self { child: if wished { start() } else { None } }
     }
 
-    /// Somebody pages through it.
+    /// Does somebody page through it?
     pub fn is_paged(&self) -> bool {
         self.child.is_some()
     }
@@ -56,7 +56,7 @@ fn start() -> Option<Child> {
     if line.is_empty() || line == "cat" {
         return None;
     }
-    // The shell would start whatever is not there, and only then fail.
+    // The shell would start for a program that is not there too, and only then fail.
     let program = line.to_string_lossy().split(' ').next().unwrap_or_default().to_owned();
     let there = |folder: std::path::PathBuf| folder.join(&program).is_file();
     if !std::env::split_paths(&var_os("PATH").unwrap_or_default()).any(there) {

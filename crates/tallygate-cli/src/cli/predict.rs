@@ -1,4 +1,4 @@
-//! `tallygate predict`: what a request of a shape will cost, and reservations of that.
+//! `tallygate predict`: the cost that is predicted for a request of a shape, and reservations of it.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -17,22 +17,22 @@ Examples:
   tallygate settle TXN --cost 240
   tallygate predict llm tenant:7 chat/small
 
-What settlements of reservations of one shape in one bucket came to lately, as a moving average: nothing is reserved here. It is \
-forgotten 15 minutes after the last one.";
+The prediction is a moving average of the recent costs of settled reservations of one shape in one bucket. It is forgotten 15 \
+minutes after the last settlement. Nothing is reserved here.";
 
-/// Tells what a request of a shape is predicted to cost
+/// Tells the predicted cost of a request of a shape
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Name of the zone
     zone: String,
-    /// Who is limited
+    /// The key that is limited
     #[arg(allow_negative_numbers = true)]
     key: String,
-    /// What makes requests alike in cost, such as route and size class
+    /// The shape, which makes requests alike in cost: such as route and size class
     #[arg(allow_negative_numbers = true)]
     shape: String,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -47,7 +47,7 @@ pub async fn run(url: &str, Args { zone, key, shape, format }: Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reserves what is predicted.
+/// Reserves the predicted cost.
 pub async fn reserve(url: &str, check: Check, ttl: Duration, shape: &str, format: Answer) -> Result {
     check.validate()?;
     let told = open(url).await?.reserve_predicted(check, ttl, shape).await?;

@@ -1,4 +1,4 @@
-//! The progress of something, for whoever looks.
+//! The progress of something, for a person who looks.
 
 use std::time::Duration;
 

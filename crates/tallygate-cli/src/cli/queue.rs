@@ -1,4 +1,4 @@
-//! `tallygate queue`: what waits to be worked off, and who has it.
+//! `tallygate queue`: the items that wait to be worked off, and the workers that have them.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -23,32 +23,32 @@ Examples:
   tallygate queue done mail out RECEIPT
   tallygate queue show mail out --txn TXN
 
-What is taken waits again after its time, unless it is done; a receipt is worth nothing once somebody else has taken the item. \
+An item that was taken waits again after its time, unless it is done; a receipt is worth nothing once somebody else has taken the item. \
 An offer that there is no room for, and a take that takes nothing, are answers with the exit code 1.";
 
 /// Offers items to queues, takes them and works them off
 #[derive(Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub enum Command {
-    /// Offer an item, which waits if there is room
+    /// Offers an item, which waits if there is room
     Offer(Offering),
-    /// Take what is next, as far as the pace lets
+    /// Takes the next items, as far as the pace allows
     Take(Taking),
-    /// Keep an item for longer
+    /// Keeps an item for longer
     Extend(Extending),
-    /// Say that an item is worked off
+    /// Says that an item is worked off
     Done(Said),
-    /// Give an item back
+    /// Gives an item back
     Release(Releasing),
-    /// Show how much is in a queue, or what became of an item
+    /// Shows the size of a queue, or the state of an item
     Show(Show),
-    /// List what was taken too often
+    /// Lists the items that were taken too often
     Dead(Dead),
-    /// Try a dead item again, as if it had never been taken
+    /// Tries a dead item again, as if it had never been taken
     Redrive(Redriving),
 }
 
-/// Which queue.
+/// The queue that is meant.
 #[derive(clap::Args)]
 pub struct Of {
     /// Name of the zone
@@ -56,7 +56,7 @@ pub struct Of {
     /// The queue
     #[arg(allow_negative_numbers = true)]
     queue: String,
-    /// How to print
+    /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
 }
@@ -65,16 +65,16 @@ pub struct Of {
 pub struct Offering {
     #[command(flatten)]
     of: Of,
-    /// How many units it is
+    /// The cost of the item, in units
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
-    /// How important it is: 0, the most, to 255; or critical-plus, critical, sheddable-plus, sheddable
+    /// The importance: 0, the most, to 255; or critical-plus, critical, sheddable-plus, sheddable
     #[arg(long, value_name = "BAND", default_value = "0", value_parser = parse_band, allow_negative_numbers = true)]
     band: u8,
-    /// After how long nobody waits for it any longer [default: never]
+    /// The time after which nobody waits for it any longer [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     deadline: Option<Duration>,
-    /// What a worker is to know of it, as JSON of at most 8 KiB
+    /// The payload for the worker, as JSON of at most 8 KiB
     #[arg(long, value_name = "JSON", value_parser = json, allow_hyphen_values = true)]
     payload: Option<serde_json::Value>,
     /// The transaction; the same again is answered as it was [default: a new one]
@@ -86,21 +86,21 @@ pub struct Offering {
 pub struct Taking {
     #[command(flatten)]
     of: Of,
-    /// After how long it waits again
+    /// The time after which it waits again
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     visible: Duration,
-    /// At most so many items: up to 100
+    /// The most items to take, up to 100
     #[arg(long, value_name = "N", default_value_t = 1)]
     most: u32,
-    /// Who takes them
+    /// The worker that takes them
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// Wait so long for the next item
+    /// Wait at most this long for the next item
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     wait: Option<Duration>,
 }
 
-/// Of which take something is said.
+/// The take of an item that something is said about.
 #[derive(clap::Args)]
 pub struct Said {
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub struct Said {
 pub struct Extending {
     #[command(flatten)]
     said: Said,
-    /// For how long from now
+    /// The time for which the worker keeps it, from now on
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     visible: Duration,
 }
@@ -122,7 +122,7 @@ pub struct Extending {
 pub struct Releasing {
     #[command(flatten)]
     said: Said,
-    /// After how long it can be taken again [default: at once]
+    /// The time after which it can be taken again [default: at once]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     delay: Option<Duration>,
 }
@@ -140,10 +140,10 @@ pub struct Show {
 pub struct Dead {
     #[command(flatten)]
     of: Of,
-    /// At most so many: up to 1000
+    /// The most items to list, up to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: u32,
-    /// Behind this one
+    /// List only the items behind this one
     #[arg(long, value_name = "UUID")]
     after: Option<Uuid>,
 }
@@ -155,7 +155,7 @@ pub struct Redriving {
     /// The item: the transaction that offered it
     #[arg(long, value_name = "UUID")]
     txn: Uuid,
-    /// Who does it: kept in the ledger [default: $USER]
+    /// The person who does it, which is kept in the ledger [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
 }

@@ -17,10 +17,10 @@ Examples:
   tallygate move login user:42 --to eu-2       one bucket, to a database of the list
 
 Checks go on meanwhile: each bucket is decided where it is, and by one database at a time. Its rows stay behind as a chain that \
-is closed, and go on where it went. What is cut off, the same command goes on with. docs/sharding.md tells how a database is \
-added to the list, and how one is taken out. The role must own the tables of all.";
+is closed, and new rows follow where it went. After an interruption the same command goes on. docs/sharding.md tells how a \
+database is added to the list, and how one is taken out. The role must own the tables of all.";
 
-/// Moves buckets between databases that decide together, to where their keys belong or one to where it is told
+/// Moves buckets between databases that decide together: all to where their keys belong, or one to a database that you name
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -30,7 +30,7 @@ pub struct Args {
     /// The bucket
     #[arg(requires = "to", allow_negative_numbers = true)]
     key: Option<String>,
-    /// Name of the database of the list that shall have it
+    /// Name of the database in the list that is to have it
     #[arg(long, value_name = "NAME", requires = "key")]
     to: Option<String>,
     /// The number of buckets that are moved at the same time

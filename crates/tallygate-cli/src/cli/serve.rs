@@ -26,7 +26,7 @@ Examples:
   curl localhost:7411/v1/check --json '{\"zone\":\"login\",\"key\":\"user:42\"}'
 
 SIGHUP reads the tokens, the zones and the certificates again. SIGTERM and Ctrl-C end it: /readyz says no, nothing more is \
-accepted, and what was accepted is answered.
+accepted, and every accepted request is answered.
 
 RUST_LOG says what is logged to stderr: tallygate_server=info for a line for each request. No key is ever in it.
 
@@ -39,13 +39,13 @@ pub struct Args {
     /// The file of settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen: an address with a port, or unix:PATH [default: 127.0.0.1:7411]
+    /// The address to listen on, with a port, or unix:PATH [default: 127.0.0.1:7411]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where Envoy asks over gRPC; the file of settings has the mapping [default: 127.0.0.1:8081]
+    /// The address that Envoy asks over gRPC; the file of settings has the mapping [default: 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS")]
     grpc: Option<String>,
-    /// Where /metrics is, with health, and not where callers ask
+    /// The address of /metrics and health, which is not that of callers
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// The file of tokens; see tallygate token add

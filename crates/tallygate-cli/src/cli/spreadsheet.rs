@@ -21,7 +21,7 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => cell(text),
-        // A negative number is none of a formula's beginnings that would do something.
+        // A negative number begins like a formula, but does nothing.
         value => value.to_string(),
     }
 }
@@ -30,8 +30,8 @@ fn unwritten(error: csv::Error) -> Failure {
     Failure::new(format!("no CSV could be made: {error}"))
 }
 
-/// Text in a cell of CSV: an apostrophe stands before what a spreadsheet would take for a formula. To read it back, take
-/// one away where a cell begins with one.
+/// Text in a cell of CSV: an apostrophe stands before text that a spreadsheet would take for a formula. To read it back,
+/// take one away where a cell begins with one.
 pub fn cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']);
     if formula { format!("'{text}") } else { text.to_owned() }

@@ -13,10 +13,10 @@ use super::lines::{self, LINE_BYTES_MAX, Line};
 use super::progress::progress;
 use super::{Result, open_with};
 
-/// Connections to the database at most; more lines than that may wait for their turn.
+/// The most connections to the database; more lines than that may wait for their turn.
 const CONNECTIONS_MAX: u32 = 64;
 
-/// What stands in the place of a decision.
+/// The error that stands in the place of a decision.
 #[derive(Serialize)]
 struct Refusal {
     line: u64,
@@ -42,7 +42,7 @@ pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
                 serde_json::to_string(&refusal)?
             }
         };
-        // Stdout keeps lines, not blocks, so whoever waits for an answer before the next question gets it.
+        // Stdout keeps lines, not blocks, so a caller who waits for an answer before the next question gets it.
         writeln!(stdout(), "{line}")?;
         counter.inc(1);
     }
@@ -97,7 +97,7 @@ fn parse(line: io::Result<Line>) -> Result<Check, String> {
     })
 }
 
-/// Shown only where it is in nobody's way: decisions go elsewhere, and a person watches stderr.
+/// The progress, shown only where it is in nobody's way: decisions go elsewhere, and a person watches stderr.
 fn counter() -> ProgressBar {
     if stdout().is_terminal() {
         return ProgressBar::hidden();

@@ -8,37 +8,37 @@ use terminal_size::{Width, terminal_size_of};
 
 static QUIET: OnceLock<bool> = OnceLock::new();
 
-/// From now on nobody is shown how far something has come, and nobody is given hints, if that is wished.
+/// Shows no progress and gives no hints from now on, if that is wished.
 pub fn hush(quiet: bool) {
     // Said once, by the one that reads the arguments.
     let _ = QUIET.set(quiet);
 }
 
-/// Only what was asked for is told, and errors.
+/// Is nothing told but errors and what was asked for?
 pub fn is_quiet() -> bool {
     QUIET.get().copied().unwrap_or_default()
 }
 
-/// How many columns there are for an answer: `COLUMNS` says it before the terminal does. None where a program or a file
-/// takes the answer.
+/// The number of columns that there are for an answer: `COLUMNS` says it before the terminal does. None where a program or a
+/// file takes the answer.
 pub fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let width = said.or_else(|| terminal_size_of(stdout()).map(|(Width(columns), _)| columns.into()));
     width.filter(|&columns| columns > 0)
 }
 
-/// Somebody looks at stderr, where lines can be drawn over, and may be shown how far something has come.
+/// Does somebody look at stderr, where lines can be drawn over, and may be shown progress?
 pub fn is_watched() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stderr().is_terminal() && !dumb && !is_quiet()
 }
 
-/// Answers have colours: there is a terminal that knows them, and neither `NO_COLOR` nor `CLICOLOR=0` forbids them.
+/// Do answers have colours? They do where a terminal knows them, and neither `NO_COLOR` nor `CLICOLOR=0` forbids them.
 pub fn has_colours() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
 
-/// The same of what is logged.
+/// Do the lines of the log have colours?
 pub fn log_has_colours() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }

@@ -18,8 +18,8 @@ Examples:
   tallygate token add support --role auditor --role operator --zones '*' --file /etc/tallygate/tokens.toml
   tallygate token add shop --role app --zones 'login*' --certificate shop.crt
 
-The token is printed once; the file keeps its hash. Whoever loses it gets another one, and the entry is removed. With \
---certificate no token is made: who shows this certificate is known by it. A running server reads the file again on SIGHUP.";
+The token is printed once; the file keeps its hash. A caller who loses it gets another one, and the old entry is removed. With \
+--certificate no token is made: the caller is known by this certificate. A running server reads the file again on SIGHUP.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -45,7 +45,7 @@ pub enum Command {
         /// overrides
         #[arg(long = "role", value_name = "ROLE", required = true)]
         roles: Vec<Right>,
-        /// In which zones: a name, in which * stands for any characters
+        /// The zones that it may ask: a name, in which * stands for any characters
         #[arg(long, value_name = "GLOB", required = true)]
         zones: Vec<String>,
         /// The most important band that it may claim: 0 to 255, or critical-plus, critical, sheddable-plus, sheddable
@@ -58,7 +58,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = "tokens.toml")]
         file: PathBuf,
     },
-    /// Shows who may ask; no secret and no hash
+    /// Shows the callers, without secrets and hashes
     #[command(after_help = LIST_EXAMPLES)]
     List {
         /// The file of tokens

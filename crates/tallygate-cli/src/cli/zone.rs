@@ -40,8 +40,8 @@ const REMOVE_EXAMPLES: &str = "\
 Examples:
   tallygate zone remove lgoin
 
-For the owner of the tables. Only a zone that no bucket and no row of the ledger was ever made in can be removed: what the \
-ledger names stays. Switch off one that was used: tallygate zone set NAME … --mode off.";
+Only the owner of the tables can remove a zone, and only one that no bucket and no row of the ledger was ever made in: a zone \
+that the ledger names stays. Switch off a zone that was used: tallygate zone set NAME … --mode off.";
 
 /// The fields of a zone, in the order in which serde writes them.
 const FIELDS: [&str; 24] = [
@@ -71,7 +71,7 @@ const FIELDS: [&str; 24] = [
     "updated_at",
 ];
 
-/// Makes, changes, shows and removes zones: what is limited, and how much
+/// Makes, changes, shows and removes zones: the use cases that are limited, each with its policy
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Makes a zone, or changes its policy

@@ -57,7 +57,7 @@ impl Load {
         }
     }
 
-    /// One caller: asks again as soon as it is answered.
+    /// One caller, which asks again as soon as it is answered.
     async fn call(self, limiter: Limiter, until: Instant, told: Arc<Mutex<Told>>) -> tallygate::Result<()> {
         while Instant::now() < until {
             let number = fastrand::u32(0..self.keys);

@@ -21,13 +21,13 @@ const PAGE: u32 = 10_000;
 pub struct Ledger {
     /// Rows of this run.
     pub rows: u64,
-    /// Every answer is a row with the same content, and no bucket's rows have a gap.
+    /// Is every answer a row with the same content, without a gap in any bucket's rows?
     pub agrees: bool,
-    /// No bucket spent more than its limit in any window.
+    /// Did no bucket spend more than its limit in any window?
     pub exact: bool,
     /// The most that one bucket spent in any window.
     pub most_in_any_window: i64,
-    /// Where it went wrong first.
+    /// The place where it went wrong first.
     #[serde(skip)]
     pub fault: Option<String>,
 }
@@ -74,7 +74,7 @@ struct Proof<'a> {
 struct Seen {
     rows: u64,
     last_seq: i64,
-    /// Of the row that was read last, and so the oldest.
+    /// The number of the row that was read last, which is the oldest so far.
     seq: i64,
     /// The total that the row before it must have.
     total_before: i64,

@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// For people.
+    /// Shows it to people.
     pub fn show(&self) -> Result<()> {
         let mut out = stdout().lock();
         let ms = |us: u64| format!("{:.1}ms", us as f64 / 1_000.0);
@@ -118,7 +118,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// A ledger that does not agree is said on stderr too, whatever the format.
+    /// The verdict. A ledger that does not agree is told on stderr too, whatever the format.
     pub fn verdict(&self) -> Exit {
         match &self.ledger.fault {
             None => Exit::Good,

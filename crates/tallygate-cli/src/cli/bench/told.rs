@@ -24,7 +24,7 @@ pub struct Told {
     pub last_error: Option<tallygate::Error>,
     pub took: Duration,
     pub latency_us: Histogram<u64>,
-    /// By the key's number.
+    /// The answers about each key, by its number.
     pub buckets: HashMap<u32, Bucket>,
 }
 
@@ -63,7 +63,7 @@ impl Told {
         self.allowed + self.blocked
     }
 
-    /// Notes what came of a check about this key. An error that does not pass is given back.
+    /// Notes the outcome of a check about this key. An error that does not pass by itself is returned.
     pub fn add(
         &mut self,
         number: u32,

@@ -43,7 +43,7 @@ impl Traces {
         Ok(Self(Some(provider.build())))
     }
 
-    /// Takes the spans of requests, with what is said in them: what the log has, whatever of it is printed.
+    /// Takes the spans of requests, with all that is said in them for the log, whether the log prints it or not.
     pub fn layer(&self) -> Option<impl Layer<Logged> + use<>> {
         let tracer = self.0.as_ref()?.tracer("tallygate");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
