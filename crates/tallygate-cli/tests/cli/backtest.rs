@@ -1,4 +1,4 @@
-//! `tallygate backtest`, on real logins and on what people get wrong.
+//! `tallygate backtest`, on real logins and on people's mistakes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use naive::Naive;
 
 const LOGINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/ssh_logins.csv");
 
-/// The flags, what the document of the algorithms calls them, and the same policy from the library.
+/// The flags, their name in the document of the algorithms, and the same policy from the library.
 fn policies() -> Vec<(&'static str, &'static str, Policy)> {
     let ten = std::time::Duration::from_secs(600);
     let five = |algorithm| Policy::new(algorithm, 5, ten, None).unwrap();
@@ -51,7 +51,7 @@ fn policies() -> Vec<(&'static str, &'static str, Policy)> {
     ]
 }
 
-/// Counts by hand: allowed, and for each key how often it was blocked.
+/// The counts by hand: of the checks that were allowed, and for each key of those that were blocked.
 fn by_hand(policy: Policy, key: usize) -> (u64, BTreeMap<&'static str, u64>) {
     let mut buckets = BTreeMap::new();
     let (mut allowed, mut blocked) = (0, BTreeMap::new());
@@ -423,7 +423,8 @@ fn a_prediction_is_tested_beside_a_fixed_guess() {
     let both = program.ok(&[&flags[..], &["--shape-column", "route"]].concat());
     let lines: Vec<Vec<&str>> = both.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][lines[0].len() - 5..], ["reserved", "too", "much", "too", "little"]);
-    // Of 40,000 there is room for 30,000 that are needed. The fixed guess is off by 400 either way, 30 times; the prediction once.
+    // In 40,000 there is room for the 30,000 that are needed. The fixed guess is off by 400 either way, 30 times; the
+    // prediction is once.
     assert_eq!(lines[1][lines[1].len() - 2..], ["12000", "12000"], "{both}");
     assert_eq!(lines[2][lines[2].len() - 2..], ["400", "400"], "{both}");
     assert!(both.contains("guess 500") && both.contains("predicted"), "{both}");

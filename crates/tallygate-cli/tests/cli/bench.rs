@@ -81,7 +81,7 @@ fn a_ledger_that_lost_a_row_ends_with_7_and_one_line() {
 fn a_ledger_that_is_in_use_is_written_into_only_by_who_says_so() {
     let program = Program::with_login();
     let bench = ["bench", "--seconds", "1", "--callers", "2"];
-    // A zone that nothing was decided in is no ledger in use.
+    // A ledger whose zones have no decisions is not in use.
     program.ok(&bench);
     program.ok(&bench);
     program.ok(&["check", "login", "42"]);

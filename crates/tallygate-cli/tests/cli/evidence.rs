@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::program::Program;
 
-/// What is done to a file, and why that is refused.
+/// An edit of a file, and the words with which it is refused.
 type Edit<'e> = (&'e dyn Fn(&mut Value), &'e str);
 
 /// Three checks of one key and one of another, a key, and a signed checkpoint.
@@ -78,7 +78,7 @@ fn a_checkpoint_is_small_names_nobody_and_is_found_unaltered() {
 #[test]
 fn an_altered_ledger_is_exit_code_1_and_names_the_bucket() {
     let signed = Signed::new();
-    // What was not in it at that time is another ledger's.
+    // The checkpoint was made of another ledger than this one.
     let other = Program::with_login();
     for file in ["monday.json", "monday.heads"] {
         fs::copy(signed.program.path(file), other.path(file)).unwrap();
@@ -102,7 +102,7 @@ fn a_signing_key_is_its_owners_and_is_never_printed() {
     let secret = secret.trim().rsplit(' ').next().unwrap();
     assert_eq!((secret.len(), signed.public_key.len()), (64, 64));
     assert!(secret != signed.public_key && !signed.read("monday.json").contains(secret));
-    // Asked again, the key stays.
+    // The key stays when it is asked for again.
     assert_eq!(signed.program.ok(&["audit", "key", "audit.key"]).trim(), signed.public_key);
     assert_ne!(signed.program.ok(&["audit", "key", "other.key"]).trim(), signed.public_key);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -136,7 +136,7 @@ fn a_checkpoint_that_was_changed_or_is_anothers_is_refused() {
         signed.assert_refused(&check, says);
         signed.assert_refused(&["audit", "check-proof", "edited.json", "edited.json"], says);
     }
-    // Whole, but not by whom it should be.
+    // The checkpoint is whole, but not by the signer that it should be by.
     let key = signed.public_key.as_str();
     let checked =
         signed.program.run(&["audit", "checkpoint", "--check", "mallory.json", "--public-key", key]);
@@ -161,7 +161,7 @@ fn a_proof_is_checked_without_a_database_and_a_changed_one_is_refused() {
     let disclosed = signed.program.ok(&[&prove[..], &["--disclose"]].concat());
     signed.write("hidden.json", &hidden);
     signed.write("proof.json", &disclosed);
-    // Elsewhere, with these files only.
+    // The proof is checked elsewhere, with these files only.
     let check = ["--database", "postgres://nobody@127.0.0.1:1/none", "audit", "check-proof"];
     let with = |proof| [&check[..], &[proof, "monday.json", "--public-key", &signed.public_key]].concat();
     let out = signed.program.ok(&with("proof.json"));
@@ -170,7 +170,7 @@ fn a_proof_is_checked_without_a_database_and_a_changed_one_is_refused() {
             && out.contains("login / alice@example.org  row 2  check within_limit, cost 1"),
         "{out}"
     );
-    // It says how much that is, and what it is not.
+    // It says how much that is, and that there may be more.
     assert!(
         out.contains("1 row of the transaction in 1 bucket\n") && out.contains("may have more rows"),
         "{out}"
@@ -275,7 +275,7 @@ fn what_cannot_be_exported_is_refused() {
         signed.assert_refused(&[&["audit", "export"], arguments].concat(), says);
         assert!(!signed.program.path("a").exists(), "{arguments:?}");
     }
-    // Nothing of the last 15 minutes, unless it is asked for.
+    // Nothing of the last 15 minutes is exported, unless it is asked for.
     assert_eq!(
         signed.program.ok(&["audit", "export", "--to", "a"]),
         "0 rows in 0 files, removals.jsonl and manifest.json in a\n"

@@ -1,4 +1,4 @@
-//! `tallygate audit explain` as people ask it: by a key, by a time, for whoever has to answer.
+//! `tallygate audit explain` as people ask it: by a key, by a time, for a person who has to answer.
 
 use std::time::Duration;
 
@@ -166,7 +166,7 @@ fn a_forged_key_harms_no_terminal() {
     let mut past = Past::of(&program);
     let policy = Policy::sliding_log(1, MINUTE).unwrap();
     past.wait(past.limiter.operator().set_zone("login", &policy, None, "erin"));
-    // No key has a control character, but whoever asks may type one.
+    // No key has a control character, but a person who asks may type one.
     explain(&program, &["--key", "a\u{1b}[2J"]).assert_refused("a\\u{1b}[2J");
     let key = "<b>\u{202e}\u{200b}\u{2066}'$(reboot)";
     past.check(Check::new("login", key));
@@ -183,7 +183,7 @@ fn a_forged_key_harms_no_terminal() {
     assert!(listed.lines().count() == 3 && !harms(&listed), "{listed:?}");
 }
 
-/// Of each kind of reason.
+/// A sentence for each kind of reason.
 #[test]
 fn a_customer_is_told_in_a_sentence_that_gives_nothing_away() {
     let program = Program::new();
@@ -233,7 +233,7 @@ fn a_customer_is_told_in_a_sentence_that_gives_nothing_away() {
     for said in [over, under] {
         told.push((past.check(Check::new("logins", "card:secret")).txn_id, said));
     }
-    // Of several limits, the one that is to blame is told of, and not whose it is.
+    // Of several limits, the one that is to blame is told of, but not by its name.
     let txn = past.txn();
     let both = ["card:free", "card:secret"].map(|key| Check::new("amount", key).cost(1_000).txn(txn));
     past.wait(past.limiter.check_all(both.to_vec()));

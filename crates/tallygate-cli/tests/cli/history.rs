@@ -116,7 +116,7 @@ fn a_history_longer_than_a_page_has_every_row_once() {
     assert_eq!(table.lines().filter(|line| line.starts_with("decided at")).count(), 1);
     assert_eq!(table.lines().count(), 2101);
 
-    // Whoever has read enough goes away; no error is told, and nobody takes it for the whole.
+    // A reader who has read enough goes away; no error is told, and nobody takes it for the whole.
     let mut command = program.command(&["history", "--limit", "2500", "--format", "csv"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
@@ -168,7 +168,7 @@ fn a_narrow_history_longer_than_a_page_lacks_no_row() {
     assert_eq!(text.matches("decided at ").count(), 1_001);
 }
 
-/// Keys are what strangers type.
+/// Keys are texts that strangers type.
 #[test]
 fn no_cell_of_a_csv_is_a_formula() {
     let program = Program::with_login();

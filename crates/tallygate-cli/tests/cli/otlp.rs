@@ -58,7 +58,7 @@ fn a_request_is_a_span_of_its_callers_trace_and_names_its_transaction() {
     // Nothing of it is in the log, which is at its default.
     let server = Server::start(&program, &[]);
     let decided = checked(&program, &server, &format!("00-{TRACE}-{PARENT}-01"));
-    // The caller chose not to have this one traced, and the last one is nobody's.
+    // The caller chose not to have this request traced, and the last one is no caller's.
     checked(&program, &server, &format!("00-{}-{PARENT}-00", TRACE.replace('4', "5")));
     checked(&program, &server, "00-nonsense");
     server.end();

@@ -33,7 +33,7 @@ impl Past {
         self.runtime.block_on(work).unwrap()
     }
 
-    /// The next transaction: they are numbered.
+    /// The next transaction; transactions are numbered.
     pub fn txn(&mut self) -> Uuid {
         self.next += 1;
         Uuid::from_u128(self.next)

@@ -1,4 +1,4 @@
-//! Policies and what is done around checks, from the command line.
+//! Policies and the acts around checks, from the command line.
 
 use serde_json::Value;
 

@@ -15,7 +15,7 @@ pub struct Program {
     variables: Vec<(&'static str, String)>,
 }
 
-/// What a run left.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -28,7 +28,7 @@ impl Program {
         Self { dir: TempDir::new().unwrap(), variables: Vec::new() }
     }
 
-    /// With a zone `login`: 5 in 60 s.
+    /// A program with a zone `login`: 5 in 60 s.
     pub fn with_login() -> Self {
         let program = Self::new();
         program.ok(&["zone", "set", "login", "--rate", "5", "--per", "60s"]);
@@ -72,7 +72,7 @@ impl Program {
         self.command(args).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// Runs what must end with 0, and gives what it printed.
+    /// Runs a command that must end with 0, and returns its output.
     pub fn ok(&self, args: &[impl AsRef<OsStr>]) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
@@ -120,7 +120,7 @@ impl Ran {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Asserts that it was wrong usage: exit code 2, and the rest as every error.
+    /// Asserts that it was wrong usage: exit code 2, and the rest as with every error.
     #[track_caller]
     pub fn assert_refused(&self, because: &str) {
         self.assert_ends(2, because);

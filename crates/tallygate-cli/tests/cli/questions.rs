@@ -1,6 +1,6 @@
-//! `docs/questions.md` answers what it asks: its commands are run, and what they print is compared.
+//! `docs/questions.md` answers its questions: its commands are run, and their output is compared.
 //!
-//! With `TALLYGATE_GENERATE=1` the page is written anew with what they print; look at the difference.
+//! With `TALLYGATE_GENERATE=1` the page is written anew with that output; look at the difference.
 
 use std::path::Path;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn each_question_is_answered_by_its_command_as_the_page_shows() {
     }
 }
 
-/// The page with what its commands print, and how many there are.
+/// The page with the output of its commands, and the number of them.
 fn answer(page: &str, run: impl Fn(&str) -> Ran) -> (String, usize) {
     let (mut answered, mut asked, mut is_console) = (String::new(), 0, false);
     for line in page.lines() {

@@ -156,7 +156,7 @@ fn a_database_that_cannot_be_used_is_one_error_line() {
     }
 }
 
-/// As `| head -1` does, or `| grep -q`. Without a verdict by then nobody may take it for done.
+/// The reader goes away, as `| head -1` does, or `| grep -q`. Without a verdict by then nobody may take it for done.
 #[test]
 fn who_goes_away_before_the_end_is_not_told_that_all_is_well() {
     let program = Program::with_login();
@@ -182,7 +182,7 @@ fn who_goes_away_before_the_end_is_not_told_that_all_is_well() {
     }
 }
 
-/// Accepted by the system, and never answered.
+/// A connection is accepted by the system, and never answered.
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -200,7 +200,7 @@ fn a_server_that_says_nothing_is_given_up() {
     }
 }
 
-/// A wrong name or directory would else be found out late: an empty ledger has nothing wrong with it.
+/// A wrong name or directory would otherwise be found out late: an empty ledger has nothing wrong with it.
 #[test]
 fn what_reads_or_acts_in_zones_makes_no_database() {
     let program = Program::new();

@@ -2,7 +2,7 @@ use super::program::Program;
 
 const VOLUMES: &str = "starts_at,zone,checks,allowed,blocked,soft,shadowed,coalesced,unchecked";
 
-/// 5 allowed and 2 blocked for a hostile key, 1 allowed for `b`, and what people did.
+/// 5 allowed and 2 blocked for a hostile key, 1 allowed for `b`, and acts of people.
 fn decided() -> Program {
     let program = Program::with_login();
     for key in ["<script>alert(1)</script>"; 7].into_iter().chain(["b"]) {
@@ -72,9 +72,9 @@ fn the_page_stands_alone_and_shows_what_is_hostile_as_text() {
         assert!(!html.replace("url(#", "").contains(markup), "{markup}");
     }
     assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
-    // The volumes, the share; the one zone with checks needs no chart of its own.
+    // The charts are the volumes and the share; the one zone with checks needs no chart of its own.
     assert_eq!(html.matches("<figure>").count(), 2);
-    // Sections without rows are not there, and what is there is in the table of contents.
+    // Sections without rows are not there, and those that are there are in the table of contents.
     assert!(!html.contains("Shadowed most") && !html.contains("Refunds"), "{html}");
     for heading in
         ["Over time", "Zones", "Reasons", "Blocked most", "Near the limit", "Actions", "In numbers"]
@@ -234,7 +234,7 @@ fn what_cannot_be_reported_is_one_error_line_and_leaves_no_file() {
     assert_eq!(std::fs::read_to_string(program.path("kept.html")).unwrap(), "kept");
 }
 
-/// Keys and notes are in them. A link may have been laid there by somebody else.
+/// Keys and notes are in the files. A link may have been laid there by somebody else.
 #[test]
 fn pages_and_exports_are_their_owners_alone_and_no_link_is_written_through() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -72,7 +72,7 @@ fn a_wrong_password_is_one_error_line_without_it() {
     }
 }
 
-/// As much of a PostgreSQL server as asks for a password and refuses it.
+/// The part of a PostgreSQL server that asks for a password and refuses it.
 fn postgres(mut client: TcpStream) {
     const TLS_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
     let message = |mut client: &TcpStream| {
@@ -94,7 +94,7 @@ fn postgres(mut client: TcpStream) {
     client.write_all(fields).unwrap();
 }
 
-/// As much of a MySQL server as refuses whoever comes.
+/// The part of a MySQL server that refuses everybody.
 fn mysql(mut client: TcpStream) {
     let body = b"\xff\x15\x04#28000no entry for alice";
     client.write_all(&[body.len() as u8, 0, 0, 0]).unwrap();

@@ -44,7 +44,7 @@ impl Server {
         Self { child, at, welcome, log: Some(log) }
     }
 
-    /// Tells it to end, and what it said.
+    /// Tells it to end, and returns the lines that it said.
     pub fn end(mut self) -> String {
         self.signal("-TERM");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -118,7 +118,7 @@ fn the_session_of_the_document_runs_as_it_is_shown() {
     assert!(ran >= 14, "only {ran} commands were found");
 }
 
-/// Whether a line is as shown, where `…` stands for anything.
+/// Is a line as shown, where `…` stands for anything?
 fn is_like(shown: &str, printed: &str) -> bool {
     let parts: Vec<_> = shown.split('…').collect();
     let mut rest = printed;
@@ -132,7 +132,7 @@ fn is_like(shown: &str, printed: &str) -> bool {
     parts.len() == 1 && rest.is_empty() || parts.len() > 1 && printed.ends_with(parts[parts.len() - 1])
 }
 
-/// Every answer that a client received is in the ledger, and what is asked again under its name is charged once.
+/// Every answer that a client received is in the ledger, and a check that is asked again under its name is charged once.
 #[test]
 fn a_killed_server_keeps_every_answer_that_it_gave() {
     let rounds = if std::env::var_os("TALLYGATE_SOAK").is_some() { 20 } else { 2 };
@@ -189,7 +189,7 @@ fn a_killed_server_keeps_every_answer_that_it_gave() {
     program.ok(&["audit", "verify"]);
 }
 
-/// Half a request each, as long as a head may be, from more connections than the server has at once.
+/// Half a request comes, as long as a head may be, from each of more connections than the server has at once.
 #[test]
 fn a_flood_of_half_requests_takes_bounded_memory_and_others_are_answered() {
     const AT_ONCE: usize = 1_200;
@@ -239,7 +239,7 @@ fn a_flood_of_half_requests_takes_bounded_memory_and_others_are_answered() {
     }
     let more = most_kib() - before;
     println!("{opened} half requests took {more} KiB more, at most");
-    // Of 800 connections the head, as much again for the buffer's growth, and what else a connection is.
+    // Each of 800 connections has its head, as much again for the buffer's growth, and the rest of a connection.
     assert!(more < 800 * (2 * HEAD + 16_384) / 1_024, "{more} KiB more");
 }
 
@@ -370,7 +370,7 @@ fn a_token_is_printed_once_and_its_file_is_private() {
     assert!(!file().contains(&secret[3..]));
     let mode = std::fs::metadata(program.path("tokens.toml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // The same name again, a role that there is not: the file stays as it was.
+    // With the same name again, or a role that does not exist, the file stays as it was.
     let before = file();
     for ran in [
         add("web"),

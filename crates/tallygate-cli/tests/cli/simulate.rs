@@ -1,4 +1,4 @@
-//! `tallygate simulate`: what it prints, and what it refuses.
+//! `tallygate simulate`: the answers that it prints, and the mistakes that it refuses.
 
 use serde_json::Value;
 
@@ -156,7 +156,7 @@ const PICTURES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// With `TALLYGATE_GENERATE` set what is drawn takes the place of what is committed.
+/// With `TALLYGATE_GENERATE` set the new pictures take the place of those that are committed.
 #[test]
 fn the_pictures_of_what_gets_through_are_what_is_simulated() {
     let program = Program::new();

@@ -1,4 +1,4 @@
-//! `tallygate backtest` beside a baseline, and with outcomes: who would newly be blocked, who freed, and who was who.
+//! `tallygate backtest` beside a baseline, and with outcomes: who would newly be blocked, who freed, and who is who.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ fn refunds_are_not_played_and_the_text_says_so() {
     assert_eq!(count(&found(&program, &format!("{nothing} --rate 3 --per 60s"))[1].1, "events"), 0);
 }
 
-/// Decides all events by each, and compares one by one.
+/// Decides all events by each policy, and compares the decisions one by one.
 #[test]
 fn who_is_newly_blocked_and_who_freed_is_what_a_count_by_hand_says() {
     let program = Program::new();
@@ -173,7 +173,7 @@ fn who_is_newly_blocked_and_who_freed_is_what_a_count_by_hand_says() {
 fn outcomes_tell_whom_a_policy_hits_and_whom_it_stops() {
     let program = Program::new();
     let mut events = String::from("at,key,outcome\n");
-    // The attacker comes every second, a person three times in a minute; of one it is not known.
+    // The attacker comes every second, a person three times in a minute; the outcome of one attempt is not known.
     for second in 0..60 {
         events += &format!("{second},evil,failed\n");
         if second % 20 == 0 {
