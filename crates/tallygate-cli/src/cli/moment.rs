@@ -16,7 +16,7 @@ pub enum Moment {
     Instant(DateTime<Utc>),
     /// A clock on a wall showed it.
     Wall(NaiveDateTime),
-    /// The day began, so many days before this one.
+    /// The beginning of the day this many days before today.
     DayBegan(u64),
 }
 

@@ -25,7 +25,8 @@ Examples:
 
 It tries 308 policies: sliding-log, fixed-window, sliding-counter of ten slots and token-bucket; 1, 2, 3, 4, 5, 8, 10, 15, 20, \
 50 and 100; per 10s, 1m, 5m, 10m, 1h, 6h and 24h. They are told apart by two numbers: the attacks that they stop, and the \
-legitimate attempts that they hit. Those remain to which no other is better in one number and at least as good in the other.
+legitimate attempts that they hit. The answer is the policies to which no other is better in one \
+number and at least as good in the other.
 
 The suggestions fit this traffic. Try them on other traffic, or in shadow mode, before they are in force.";
 
