@@ -22,6 +22,7 @@ mod lease;
 mod lines;
 mod logs;
 mod maintain;
+mod man;
 mod migrate;
 mod moment;
 mod most;
@@ -46,6 +47,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Parser, Subcommand};
 use tallygate::{Config, Limiter};
 
+pub use completions::answer as answer_shell;
 use failure::Failure;
 use logs::LogFormat;
 
@@ -134,6 +136,7 @@ enum Command {
     #[command(subcommand)]
     Import(import::Command),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// Reads the arguments and runs what they ask for.
@@ -180,6 +183,7 @@ pub async fn run() -> Result {
         Command::Token(command) => token::run(command),
         Command::Import(command) => import::run(command),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 

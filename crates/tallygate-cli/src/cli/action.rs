@@ -9,6 +9,7 @@ use tallygate::policy::{Limit, Override, parse_units};
 use tallygate::{Charged, Limiter, Recorded};
 use uuid::Uuid;
 
+use super::clock::Clock;
 use super::output::{Answer, Format, by, dim, plain, render, table};
 use super::{Failure, Result, duration, open, spreadsheet, who};
 
@@ -276,10 +277,10 @@ async fn list(limiter: &Limiter, zone: &str, format: Format) -> Result {
                     plain(&over.key),
                     limit.unwrap_or_else(|| "as the zone".to_owned()),
                     if over.ban_exempt { "exempt" } else { "as the zone" }.to_owned(),
-                    over.ends_at.map_or_else(|| "removed".to_owned(), duration::show_moment),
+                    over.ends_at.map_or_else(|| "removed".to_owned(), |at| Clock::UTC.show_end(at)),
                     plain(over.note.as_deref().unwrap_or_default()),
                     by(over.set_by.as_deref().unwrap_or_default(), over.login.as_deref()),
-                    duration::show_moment(over.set_at),
+                    Clock::UTC.show(over.set_at),
                 ]);
             }
             out.write_all(render(&table, 0).as_bytes())?;
@@ -304,7 +305,7 @@ fn print(recorded: &[Recorded], format: Answer) -> Result {
 
 fn line(row: &Recorded) -> String {
     let (zone, key) = (plain(&row.zone), plain(&row.key));
-    let until = row.ends_at.map(|at| format!("  until {}", duration::show_moment(at))).unwrap_or_default();
+    let until = row.ends_at.map(|at| format!("  until {}", Clock::UTC.show_end(at))).unwrap_or_default();
     let what = match row.kind {
         Kind::Settle if row.spent > 0 => {
             format!("  came to {}, of which {} was not reserved", row.cost, row.spent)

@@ -3,12 +3,12 @@
 mod check_proof;
 mod checkpoint;
 mod customer;
-mod explain;
+pub mod explain;
 mod export;
 mod files;
 mod key;
 mod prove;
-mod report;
+pub mod report;
 mod verify;
 mod words;
 

@@ -9,8 +9,8 @@ mod moment;
 mod page;
 pub mod plot;
 mod suggest;
-mod told;
-mod trials;
+pub mod told;
+pub mod trials;
 
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};

@@ -2,7 +2,8 @@
 
 use tallygate::{Decision, Reason};
 
-use super::duration::{show_moment, show_wait};
+use super::clock::Clock;
+use super::duration::show_wait;
 use super::output::{dim, green, plain, red};
 
 /// `allowed  login 42  4 of 5 left  txn …`
@@ -22,7 +23,7 @@ pub fn line(decision: &Decision) -> String {
     };
     let delay = decision.delay_us.filter(|&us| us > 0);
     let delay = delay.map(|us| format!("  go on in {}", show_wait(us))).unwrap_or_default();
-    let ends = decision.ends_at.map(|at| format!("  ends {}", show_moment(at))).unwrap_or_default();
+    let ends = decision.ends_at.map(|at| format!("  ends {}", Clock::UTC.show(at))).unwrap_or_default();
     let replayed = if decision.replayed { "  decided before" } else { "" };
     let gap = if what.is_empty() { "" } else { "  " };
     let txn = dim(&format!("txn {}", decision.txn_id));

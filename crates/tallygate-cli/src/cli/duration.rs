@@ -17,15 +17,10 @@ pub fn show_wait(us: i64) -> String {
     }
 }
 
-/// A moment to the millisecond, which fits in a column.
-pub fn show_moment(moment: DateTime<Utc>) -> String {
-    moment.format("%Y-%m-%d %H:%M:%S%.3f").to_string()
-}
-
-/// A moment in full, to the microsecond, but for zeros at its end.
+/// A moment as evidence names it: in full, to the microsecond, but for zeros at its end.
 pub fn show_micros(moment: DateTime<Utc>) -> String {
     let text = moment.format("%Y-%m-%d %H:%M:%S%.6f").to_string();
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    format!("{} UTC", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 trait CeilingDivision {

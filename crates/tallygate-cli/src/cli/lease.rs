@@ -11,6 +11,7 @@ use tallygate::decide::Standing;
 use tallygate::policy::parse_units;
 use uuid::Uuid;
 
+use super::clock::Clock;
 use super::output::{Answer, Format, dim, plain, render, table};
 use super::{Result, duration, open, spreadsheet};
 
@@ -148,7 +149,7 @@ async fn list(url: &str, List { zone, resource, format }: List) -> Result {
 fn held_table(held: &[Held]) -> String {
     let mut table = table(&["client", "has", "wants", "weight", "band", "ends at", "seq"]);
     for Held { client, has, wants, weight, band, ends_at, seq, .. } in held {
-        let ends_at = duration::show_moment(*ends_at);
+        let ends_at = Clock::UTC.show(*ends_at);
         let numbers = [has, wants, &i64::from(*weight), &i64::from(*band)].map(i64::to_string);
         table.add_row([plain(client)].into_iter().chain(numbers).chain([ends_at, seq.to_string()]));
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tallygate::{Check, Prediction};
 
+use super::clock::Clock;
 use super::exit::Exit;
 use super::failure::verdict;
 use super::output::{Answer, plain};
-use super::{Failure, Result, decision, duration, open};
+use super::{Failure, Result, decision, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +69,7 @@ fn line(told: &Prediction) -> String {
             format!(
                 "{shape}  cost {cost}  from {} settlements{shared}, the last at {}",
                 told.samples,
-                duration::show_micros(at)
+                Clock::UTC.show(at)
             )
         }
         _ => format!("{shape}  nothing is known: none was settled within 15 minutes"),

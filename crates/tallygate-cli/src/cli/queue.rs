@@ -10,6 +10,7 @@ use tallygate::policy::parse_units;
 use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken, Work, parse_band};
 use uuid::Uuid;
 
+use super::clock::Clock;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Answer, dim, plain};
@@ -257,7 +258,7 @@ fn work_line(work: &Work) -> String {
 }
 
 fn noted_line(noted: &Noted) -> String {
-    let until = noted.until.map(|until| format!(" until {}", duration::show_micros(until)));
+    let until = noted.until.map(|until| format!(" until {}", Clock::UTC.show(until)));
     let replayed = if noted.replayed { "  said before" } else { "" };
     let txn = dim(&format!("txn {}", noted.txn_id));
     format!("{}{}  {} left{replayed}  {txn}", noted.state, until.unwrap_or_default(), noted.remaining)
@@ -271,8 +272,7 @@ fn item_line(item: &Item) -> String {
     let Item { txn_id, state, cost, band, takes, .. } = item;
     let payload = item.payload.as_ref().map(|payload| format!("  {}", plain(&payload.to_string())));
     let by = item.evicted_by.map(|by| format!(" for {by}")).unwrap_or_default();
-    let until =
-        item.until.map(|until| format!(" until {}", duration::show_micros(until))).unwrap_or_default();
+    let until = item.until.map(|until| format!(" until {}", Clock::UTC.show(until))).unwrap_or_default();
     format!(
         "{txn_id}  {state}{until}{by}  {cost} units  band {band}  {takes} takes{}",
         payload.unwrap_or_default()

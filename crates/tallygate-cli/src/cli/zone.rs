@@ -7,8 +7,9 @@ use serde::Serialize;
 use tallygate::Limiter;
 use tallygate::policy::{Terms, Zone, ZoneVersion};
 
+use super::clock::Clock;
 use super::output::{Answer, Format, bold, by, plain, render, table};
-use super::{Failure, Result, duration, open, spreadsheet, who};
+use super::{Failure, Result, open, spreadsheet, who};
 
 const SET_EXAMPLES: &str = "\
 Examples:
@@ -88,6 +89,7 @@ pub enum Command {
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Name of the zone
+        #[arg(id = "zone", value_name = "NAME")]
         name: String,
         /// The form of the answer
         #[arg(long, default_value = "text")]
@@ -97,6 +99,7 @@ pub enum Command {
     #[command(after_help = REMOVE_EXAMPLES)]
     Remove {
         /// Name of the zone
+        #[arg(id = "zone", value_name = "NAME")]
         name: String,
     },
     /// A zone keeps its name
@@ -110,6 +113,7 @@ pub enum Command {
 #[derive(clap::Args)]
 pub struct SetArgs {
     /// Name of the zone
+    #[arg(id = "zone", value_name = "NAME")]
     name: String,
     #[command(flatten)]
     terms: Terms,
@@ -203,7 +207,7 @@ fn zones_table(zones: &[Zone]) -> String {
             zone.policy.to_string(),
             zone.policy.algorithm().to_string(),
             zone.version.to_string(),
-            duration::show_moment(zone.updated_at),
+            Clock::UTC.show(zone.updated_at),
             plain(&zone.description),
         ]);
     }
@@ -217,7 +221,7 @@ fn versions_table(versions: &[ZoneVersion]) -> String {
             version.version.to_string(),
             version.policy.to_string(),
             version.policy.algorithm().to_string(),
-            duration::show_moment(version.changed_at),
+            Clock::UTC.show(version.changed_at),
             by(&version.changed_by, version.login.as_deref()),
             plain(&version.description),
         ]);

@@ -6,8 +6,8 @@ use super::program::Program;
 const LOGINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/ssh_logins.csv");
 
 #[test]
-fn the_demo_shows_a_storm_what_the_ledger_says_and_commands_that_work() {
-    let program = Program::new();
+fn the_demo_shows_a_storm_a_decision_explained_a_report_and_commands_that_work() {
+    let program = Program::new().env("COLUMNS", "80");
     let began = Instant::now();
     let ran = program.run(&["demo"]);
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -16,11 +16,22 @@ fn the_demo_shows_a_storm_what_the_ledger_says_and_commands_that_work() {
     for part in [
         "ip:203.0.113.66       260        5      255",
         "No key was ever let through more than 5 times in 60s",
-        "recomputed from 362 ledger rows",
+        "counted from 362 ledger rows",
+        "Why was ip:203.0.113.66 blocked?\nTransaction ",
+        "5 of 5 counted",
+        "Derived again from the rows before it: the same.",
+        ".cache/tallygate/demo.html",
     ] {
-        assert!(ran.out.contains(part), "{}", ran.out);
+        assert!(ran.out.contains(part), "{part}\n{}", ran.out);
     }
-    let next = ran.out.split("Try next\n").nth(1).unwrap();
+    let page = std::fs::read_to_string(program.path(".cache/tallygate/demo.html")).unwrap();
+    assert!(page.contains("ip:203.0.113.67") && page.contains("Derived again from the rows"));
+
+    let (told, next) = ran.out.split_once("Try next\n").unwrap();
+    for line in told.lines() {
+        // A path is as long as it is.
+        assert!(line.chars().count() <= 80 || line.contains("/.cache/tallygate/"), "{line}");
+    }
     assert!(next.lines().count() >= 4);
     let script = next.lines().map(|line| format!("{line} || echo exit $?\n")).collect::<String>();
     let shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
@@ -29,6 +40,20 @@ fn the_demo_shows_a_storm_what_the_ledger_says_and_commands_that_work() {
     assert!(err.lines().all(|line| line.starts_with("There are older rows.")), "{err}");
     assert!(out.starts_with("blocked  login ip:203.0.113.66  over_limit"), "{out}");
     assert!(out.contains("exit 1") && !out.contains("exit 2"), "{out}");
+    assert!(out.contains("Your request of ") && out.contains("\nverified  "), "{out}");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_demo_writes_where_nobody_else_reads() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let program = Program::new();
+    program.run(&["demo", "--quiet"]);
+    let mode = |name: &str| std::fs::metadata(program.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(".cache/tallygate"), mode(".cache/tallygate/demo.html")), (0o700, 0o600));
+    let program = program.env("HOME", "").env("XDG_CACHE_HOME", "/dev/null/none");
+    program.run(&["demo"]).assert_ends(2, "--database sqlite:FILE");
 }
 
 #[test]
@@ -54,13 +79,28 @@ fn the_demo_leaves_the_users_own_zones_and_database_alone() {
 }
 
 #[test]
-fn real_events_are_sent_now_and_counted() {
+fn real_events_are_played_at_their_own_times_as_a_back_test_plays_them() {
     let program = Program::new();
     let ran = program.run(&["demo", "--events", LOGINS, "--key-column", "ip"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("81 allowed, 447 blocked"), "{}", ran.out);
-    assert!(ran.out.contains("All fell in one window"), "{}", ran.out);
-    assert!(ran.out.contains("not at the time in the file"), "{}", ran.out);
+    for part in ["A back-test of ", "nothing is written", "2016-12-10 06:55:48", "backtest "] {
+        assert!(ran.out.contains(part), "{part}\n{}", ran.out);
+    }
+    let backtest =
+        program.ok(&["backtest", LOGINS, "--key-column", "ip", "--rate", "5", "--per", "60s", "--quiet"]);
+    assert!(ran.out.contains(&backtest), "{backtest}\n{}", ran.out);
+    let json = program.run(&["demo", "--events", LOGINS, "--key-column", "ip", "--format", "json"]).json();
+    let backtest =
+        ["backtest", LOGINS, "--key-column", "ip", "--rate", "5", "--per", "60s", "--format", "json"];
+    assert_eq!(json, program.run(&backtest).json());
+    assert!(!program.path(".cache").exists());
+
+    let next = ran.out.split("Try next\n").nth(1).unwrap();
+    let shell =
+        Command::new("sh").args(["-ec", next]).current_dir(program.path("")).stdin(Stdio::null()).output();
+    let shell = shell.unwrap();
+    assert_eq!(shell.status.code(), Some(0), "{}", String::from_utf8_lossy(&shell.stderr));
+    assert!(program.path("backtest.html").exists());
 }
 
 #[test]
@@ -68,13 +108,12 @@ fn bad_events_are_one_error_line_that_names_the_place_and_nothing_is_sent() {
     let program = Program::new();
     let long = format!("at,key\n2016-12-10T06:55:48Z,{}\n", "k".repeat(256));
     for (text, because) in [
-        ("at,ip\n2016-12-10T06:55:48Z,1\n", "--key-column: at, ip"),
-        ("when,key\n2016-12-10T06:55:48Z,1\n", "--at-column: when, key"),
-        ("at,key\n2016-12-10T06:55:48Z,1\nnoon,2\n", "line 3: \"noon\""),
-        ("at,key\n2016-12-10T06:55:48Z,\n", "line 2: bucket key is empty"),
-        ("at,key\n2016-12-10T06:55:48Z,1,2\n", "line: 2"),
-        ("at,key\n", "no event"),
-        ("", "no column"),
+        ("at,ip\n2016-12-10T06:55:48Z,1\n", "only at, ip; name the right one with --key-column"),
+        ("when,key\n2016-12-10T06:55:48Z,1\n", "only when, key; name the right one with --at-column"),
+        ("at,key\n2016-12-10T06:55:48Z,1\nnoon,2\n", "line 3: column at: \"noon\""),
+        ("at,key\n2016-12-10T06:55:48Z,\n", "line 2: column key: bucket key is empty"),
+        ("at,key\n2016-12-10T06:55:48Z,1,2\n", "line 2: 3 columns"),
+        ("", "is empty"),
         (&long, "256 bytes"),
     ] {
         std::fs::write(program.path("events.csv"), text).unwrap();
@@ -84,5 +123,8 @@ fn bad_events_are_one_error_line_that_names_the_place_and_nothing_is_sent() {
     program.run(&["demo", "--events", "events.csv"]).assert_refused("UTF-8");
     program.run(&["demo", "--events", "missing.csv"]).assert_refused("No such file");
     program.run(&["demo", "--key-column", "ip"]).assert_refused("--events");
-    assert!(!program.path("tallygate-demo.db").exists());
+    program
+        .run(&["demo", "--events", LOGINS, "--key-column", "ip", "--database", "sqlite:demo.db"])
+        .assert_refused("leave out --database");
+    assert!(!program.path(".cache").exists() && !program.path("demo.db").exists());
 }

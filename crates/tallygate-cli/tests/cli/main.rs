@@ -4,6 +4,7 @@ mod audit;
 mod backtest;
 mod bench;
 mod check;
+mod completions;
 mod demo;
 mod erase;
 mod evidence;
@@ -74,6 +75,7 @@ fn every_command_explains_itself_with_examples() {
         &["token", "add", "--help"],
         &["import", "envoy-ratelimit", "--help"],
         &["completions", "--help"],
+        &["man", "--help"],
     ] {
         let ran = program.run(command);
         assert_eq!(ran.code, 0, "{command:?}");
@@ -86,17 +88,6 @@ fn help_does_not_show_the_database_of_the_environment() {
     let program = Program::new().env("TALLYGATE_DATABASE_URL", "postgres://alice:s3cret@db/app");
     for command in [&["--help"][..], &["check", "--help"], &["check", "-h"]] {
         assert!(!program.run(command).out.contains("s3cret"));
-    }
-}
-
-#[test]
-fn completions_know_the_commands() {
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let ran = Program::new().run(&["completions", shell]);
-        assert_eq!(ran.code, 0);
-        for word in ["history", "demo", "concurrency"] {
-            assert!(ran.out.contains(word), "{shell} lacks {word}");
-        }
     }
 }
 

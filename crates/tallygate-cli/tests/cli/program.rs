@@ -46,9 +46,9 @@ impl Program {
 
     pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tallygate"));
-        command.args(args).current_dir(self.dir.path()).env("TMPDIR", self.dir.path());
+        command.args(args).current_dir(self.dir.path()).env("HOME", self.dir.path());
         command.env_remove("TALLYGATE_DATABASE_URL").env_remove("RUST_LOG").env_remove("COLUMNS");
-        command.env("USER", "tester");
+        command.env_remove("XDG_CACHE_HOME").env("USER", "tester");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -93,16 +93,15 @@ pub async fn run(url: &str, args: Args) -> Result {
         None => find(&limiter, &args).await?,
     };
     let explained = limiter.auditor().explain(txn, args.limit as usize).await?;
-    let words = Words { all: &explained, clock: args.time_zone };
     let mut out = stdout().lock();
     match (args.format, args.reader) {
-        (Answer::Text, Reader::Auditor) => out.write_all(text(words).as_bytes())?,
+        (Answer::Text, Reader::Auditor) => out.write_all(text(&explained, args.time_zone).as_bytes())?,
         (Answer::Text, Reader::Customer) => {
             let sentence = customer::sentence(&explained, args.time_zone);
             out.write_all(paragraph(&sentence, 0).as_bytes())?;
         }
         (Answer::Json, reader) => {
-            let words = Words { clock: Clock::UTC, ..words };
+            let words = Words { all: &explained, clock: Clock::UTC };
             let in_words = explained.rows.iter().map(|row| words.sentences(row)).collect();
             let for_customer = customer::sentence(&explained, Clock::UTC);
             let json = match reader {
@@ -149,8 +148,9 @@ async fn find(limiter: &Limiter, args: &Args) -> Result<Uuid> {
     }
 }
 
-fn text(words: Words<'_>) -> String {
-    let (explained, clock) = (words.all, words.clock);
+/// The explanation for a person.
+pub fn text(explained: &Explained, clock: Clock) -> String {
+    let words = Words { all: explained, clock };
     let mut text = format!("Transaction {}\n", explained.txn_id);
     for row in &explained.rows {
         let told = &row.row;
@@ -201,19 +201,18 @@ fn older(more: u64) -> String {
 fn charges(row: &ExplainedRow, counted: &Counted, clock: Clock) -> String {
     let held = counted.from.is_none();
     let named = counted.charges.iter().any(|charge| charge.member.is_some());
-    let mut header =
-        vec!["charged at", "cost", "given back", if held { "held until" } else { "transaction" }];
-    if held {
-        header.push(if named { "member" } else { "transaction" });
-    }
+    let given = counted.charges.iter().any(|charge| charge.given_back > 0);
+    let mut header = vec!["charged at", "cost"];
+    header.extend(given.then_some("given back"));
+    header.extend(held.then_some("held until"));
+    header.push(if held && named { "member" } else { "transaction" });
     let mut table = table(&header);
     for charge in &counted.charges {
         let txn = charge.txn_id.map_or_else(|| format!("row {}", charge.seq), |txn| txn.to_string());
-        let mut cells = vec![
-            clock.show(charge.at),
-            charge.cost.to_string(),
-            if charge.given_back > 0 { charge.given_back.to_string() } else { String::new() },
-        ];
+        let mut cells = vec![clock.show(charge.at), charge.cost.to_string()];
+        cells.extend(
+            given.then(|| if charge.given_back > 0 { charge.given_back.to_string() } else { String::new() }),
+        );
         if held {
             cells.push(charge.ends_at.map(|at| clock.show_end(at)).unwrap_or_default());
         }

@@ -4,7 +4,7 @@ mod text;
 mod why;
 
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
@@ -74,15 +74,33 @@ pub async fn run(url: &str, args: Args) -> Result {
         stdout().lock().write_all(printed.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    // Before the reading, which may take long.
-    let unwritable = |error| Failure::new(format!("{} cannot be written: {error}", path.display()));
-    let page = Private::begin(&path).map_err(unwritable)?;
-    let report = read(&limiter, &on).await?;
-    let why = why::explanations(&limiter, &report, args.explain as usize).await?;
-    let imprint = Imprint::new(url, &who(args.by)).explanations(why);
-    page.end(&report.page(&imprint)).map_err(unwritable)?;
+    let page = Page { path: &path, url, by: &who(args.by), explain: args.explain as usize };
+    page.write(&limiter, &on).await?;
     writeln!(stdout(), "wrote {}", path.display())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A page with charts, in a file of its own.
+pub struct Page<'p> {
+    pub path: &'p Path,
+    /// The database that it is of.
+    pub url: &'p str,
+    /// Its maker.
+    pub by: &'p str,
+    /// The number of transactions that it explains.
+    pub explain: usize,
+}
+
+impl Page<'_> {
+    pub async fn write(&self, limiter: &Limiter, on: &ReportOn) -> Result<()> {
+        let unwritable = |error| Failure::new(format!("{} cannot be written: {error}", self.path.display()));
+        // Before the reading, which may take long.
+        let file = Private::begin(self.path).map_err(unwritable)?;
+        let report = read(limiter, on).await?;
+        let why = why::explanations(limiter, &report, self.explain).await?;
+        let imprint = Imprint::new(self.url, self.by).explanations(why);
+        file.end(&report.page(&imprint)).map_err(unwritable)
+    }
 }
 
 async fn read(limiter: &Limiter, on: &ReportOn) -> Result<Report> {

@@ -18,7 +18,7 @@ use crate::cli::progress::progress;
 use crate::cli::{Failure, Result};
 
 /// The columns of a CSV file, or the fields of JSON lines.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct Columns {
     /// The column of the time: RFC 3339, 2026-01-31 08:00:00 in UTC, or Unix time in seconds, milliseconds or microseconds
     #[arg(long, value_name = "NAME", default_value = "at")]
@@ -215,6 +215,11 @@ impl<F: FnMut(&Event<'_>) -> Result<(), E>, E: Display> Reading<'_, F> {
 }
 
 impl Columns {
+    /// A time and a key in the columns of these names.
+    pub fn named(at_column: &str, key_column: &str) -> Self {
+        Self { at_column: at_column.to_owned(), key_column: key_column.to_owned(), ..Self::default() }
+    }
+
     /// Do events tell their shapes?
     pub fn have_shapes(&self) -> bool {
         self.shape_column.is_some()

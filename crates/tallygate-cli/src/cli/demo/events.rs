@@ -1,57 +1,50 @@
-//! Attempts from a CSV file.
+//! Attempts from a CSV file, played at their own times.
 
+use std::io::{Write, stdout};
 use std::path::Path;
+use std::process::ExitCode;
 
-use chrono::{DateTime, Utc};
-use csv::StringRecord;
-use tallygate::Check;
-use tallygate::page::second;
+use tallygate::Policy;
 
-use super::Attempts;
-use crate::cli::{Failure, Result};
+use super::{Args, KEYS_SHOWN, show};
+use crate::cli::Result;
+use crate::cli::backtest::candidates::Candidate;
+use crate::cli::backtest::events::{self, Columns};
+use crate::cli::backtest::told;
+use crate::cli::backtest::trials::Trials;
+use crate::cli::output::{Answer, bold, paragraph, plain};
+use crate::cli::terminal::quoted;
 
-/// Reads and checks the whole file before anything is sent.
-pub fn read(file: &Path, at_column: &str, key_column: &str) -> Result<Attempts> {
-    let wrong = |what: String| Failure::new(format!("{}: {what}", file.display()));
-    let mut reader = csv::Reader::from_path(file).map_err(|error| wrong(reason(error)))?;
-    let header = reader.headers().map_err(|error| wrong(reason(error)))?.clone();
-    let at = column(&header, at_column, "--at-column").map_err(&wrong)?;
-    let key = column(&header, key_column, "--key-column").map_err(&wrong)?;
-    let mut keys = Vec::new();
-    let mut span: Option<(DateTime<Utc>, DateTime<Utc>)> = None;
-    for record in reader.records() {
-        let record = record.map_err(|error| wrong(reason(error)))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let moment = DateTime::parse_from_rfc3339(&record[at])
-            .map_err(|_| wrong(format!("line {line}: {:?} is no RFC 3339 time", &record[at])))?
-            .to_utc();
-        Check::new("demo", &record[key])
-            .validate()
-            .map_err(|error| wrong(format!("line {line}: {error}")))?;
-        span = Some(span.map_or((moment, moment), |(from, to)| (from.min(moment), to.max(moment))));
-        keys.push(record[key].to_owned());
+/// A clock can be waited for, but not turned back: the times of a file are those of a back-test, without a ledger.
+pub fn play(file: &Path, args: &Args, policy: Policy) -> Result {
+    let columns = Columns::named(&args.at_column, &args.key_column);
+    let mut trials = Trials::new(None, vec![Candidate::of(policy)], None, false, None)?;
+    events::read(file, &columns, |event| trials.play(event))?;
+    let (told, most) = trials.told(KEYS_SHOWN);
+    let mut out = stdout().lock();
+    if args.format == Answer::Json {
+        writeln!(out, "{}", serde_json::to_string(&told)?)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let (from, to) = span.ok_or_else(|| wrong("there is no event in it".to_owned()))?;
+    let name = file.display().to_string();
     let story = format!(
-        "{} events of {} to {}, all sent now:\n  they are decided at the time at which they arrive, not at the time in the file",
-        keys.len(),
-        second(from),
-        second(to),
+        "{policy} for each {}, at the times that the file names. It is played in memory, and nothing is written.",
+        plain(&args.key_column)
     );
-    Ok(Attempts { keys, story })
-}
-
-fn column(header: &StringRecord, name: &str, flag: &str) -> Result<usize, String> {
-    header.iter().position(|column| column == name).ok_or_else(|| {
-        let columns = header.iter().collect::<Vec<_>>().join(", ");
-        format!("there is no column {name:?}; name one of these with {flag}: {columns}")
-    })
-}
-
-/// The error without the name of the library's types.
-fn reason(error: csv::Error) -> String {
-    match error.kind() {
-        csv::ErrorKind::Io(io) => io.to_string(),
-        _ => error.to_string(),
+    write!(out, "{}\n{}\n", bold(&format!("A back-test of {}", plain(&name))), paragraph(&story, 2))?;
+    out.write_all(told::text(&told, &most).as_bytes())?;
+    let mut flags = format!("{} --key-column {}", quoted(&name), quoted(&args.key_column));
+    if args.at_column != "at" {
+        flags += &format!(" --at-column {}", quoted(&args.at_column));
     }
+    show::next(
+        &mut out,
+        None,
+        &[
+            format!("backtest {flags} --rate 5 --per 10m"),
+            format!("backtest {flags} --per 10m --sweep rate=3..20"),
+            format!("backtest {flags} --rate 5 --per 60s --html backtest.html"),
+        ],
+    )?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,10 @@
 //! Where the demo happens.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
 
 use crate::cli::terminal::quoted;
 use crate::cli::{Failure, Result};
@@ -10,6 +12,8 @@ use crate::cli::{Failure, Result};
 pub struct Place {
     pub url: String,
     pub zone: &'static str,
+    /// The file of the report, where the demo has a folder of its own.
+    pub page: Option<PathBuf>,
 }
 
 impl Place {
@@ -17,16 +21,19 @@ impl Place {
     /// name that nobody else's has.
     pub fn prepare(database: Option<String>) -> Result<Self> {
         if let Some(url) = database {
-            return Ok(Self { url, zone: "demo-login" });
+            return Ok(Self { url, zone: "demo-login", page: None });
         }
-        let path = std::env::temp_dir().join("tallygate-demo.db");
-        anew(&path).map_err(|error| {
-            let path = path.display();
-            Failure::new(format!(
-                "{path} cannot be made anew: {error}; name another with --database sqlite:FILE"
-            ))
+        let elsewhere = "name another place with --database sqlite:FILE";
+        let own = etcetera::choose_base_strategy().map_err(|error| {
+            Failure::new(format!("the user has no folder for caches: {error}; {elsewhere}"))
         })?;
-        Ok(Self { url: format!("sqlite:{}", path.display()), zone: "login" })
+        let folder = own.cache_dir().join("tallygate");
+        let path = folder.join("demo.db");
+        anew(&folder, &path).map_err(|error| {
+            Failure::new(format!("{} cannot be made anew: {error}; {elsewhere}", path.display()))
+        })?;
+        let url = format!("sqlite:{}", path.display());
+        Ok(Self { url, zone: "login", page: Some(folder.join("demo.html")) })
     }
 
     /// The database for people: never the URL of a server, which may hold a password.
@@ -46,7 +53,11 @@ impl Place {
 }
 
 /// An empty file that was not there before: nobody can have put a link in its place.
-fn anew(path: &Path) -> io::Result<()> {
+fn anew(folder: &Path, path: &Path) -> io::Result<()> {
+    let mut own = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut own, 0o700);
+    own.recursive(true).create(folder)?;
     for end in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(end);

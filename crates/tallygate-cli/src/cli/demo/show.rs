@@ -3,55 +3,96 @@
 use std::io::{Write, stdout};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tallygate::Limiter;
-use tallygate::ledger::{Entry, History};
+use tallygate::audit::report::ReportOn;
 
 use super::place::Place;
 use super::report::Report;
-use super::{Attempts, RATE, WINDOW};
-use crate::cli::output::{Table, bold, dim, green, plain, red, render, table};
+use super::storm::CAST;
+use super::{CLIENTS, KEYS_SHOWN, RATE, WINDOW};
+use crate::cli::audit::explain;
+use crate::cli::audit::report::Page;
+use crate::cli::clock::Clock;
+use crate::cli::output::{bold, dim, green, paragraph, plain, red, render, table};
 use crate::cli::terminal::quoted;
 use crate::cli::{Result, duration};
 
-/// Rows of the table of keys.
-const KEYS_SHOWN: usize = 10;
+/// Charges of the explanation.
+const CHARGES_SHOWN: usize = 5;
 
-pub fn opening(place: &Place, attempts: &Attempts, clients: usize) -> Result<()> {
+pub fn opening(place: &Place, attempts: usize) -> Result<()> {
     let mut out = stdout().lock();
-    writeln!(out, "{}", bold("A login storm"))?;
     let window = duration::show(i64::try_from(WINDOW.as_micros()).unwrap_or_default());
-    writeln!(out, "  Zone {} lets each key through {RATE} times in any {window}.", bold(place.zone))?;
-    writeln!(out, "  {clients} clients at once send {}.", attempts.story)?;
+    let story = format!(
+        "Zone {} lets each key through {RATE} times in any {window}. {CLIENTS} clients at once send {attempts} attempts by {} \
+         users and addresses, two of them attackers.",
+        place.zone,
+        CAST.len()
+    );
+    writeln!(out, "{}", bold("A login storm"))?;
+    out.write_all(paragraph(&story, 2).as_bytes())?;
     writeln!(out, "  {}\n", dim(&format!("database {}", place.shown())))?;
     Ok(())
 }
 
-pub async fn findings(limiter: &Limiter, place: &Place, report: &Report, took: Duration) -> Result<()> {
-    let rows = match report.keys.first() {
-        Some(worst) => {
-            let history = History::default().zone(&report.zone).key(&worst.key).limit(4);
-            limiter.auditor().history(&history).await?.rows
+/// The things that the demo left behind.
+pub struct Found<'f> {
+    pub limiter: &'f Limiter,
+    pub place: &'f Place,
+    pub report: &'f Report,
+    pub start: DateTime<Utc>,
+}
+
+impl Found<'_> {
+    pub async fn show(&self, took: Duration) -> Result<()> {
+        let Self { limiter, place, report, start } = self;
+        let worst = report.keys.first().map_or("user:42", |key| &key.key);
+        let explained = match limiter.auditor().last_block(Some(&report.zone), worst).await? {
+            Some(row) => Some(limiter.auditor().explain(row.txn_id, CHARGES_SHOWN).await?),
+            None => None,
+        };
+        if let Some(path) = &place.page {
+            let on = ReportOn::default().zone(place.zone).since(*start);
+            let page = Page { path, url: &place.url, by: "tallygate demo", explain: 20 };
+            page.write(limiter, &on).await?;
         }
-        None => Vec::new(),
-    };
-    let mut out = stdout().lock();
-    let took_us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
-    writeln!(out, "\n{}", bold("What the ledger says"))?;
-    writeln!(
-        out,
-        "  {} decisions in {}: {}, {}.\n",
-        report.attempts,
-        duration::show_wait(took_us),
-        green(&format!("{} allowed", report.allowed)),
-        red(&format!("{} blocked", report.blocked)),
-    )?;
-    out.write_all(keys(report).as_bytes())?;
-    if let Some(worst) = report.keys.first() {
-        writeln!(out, "\n  {}", bold(&format!("The last decisions about {}", plain(&worst.key))))?;
-        out.write_all(render(&decisions(&rows), 2).as_bytes())?;
+        let mut out = stdout().lock();
+        let took_us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
+        writeln!(out, "\n{}", bold("What does the ledger say?"))?;
+        writeln!(
+            out,
+            "  {} decisions in {}: {}, {}.\n",
+            report.attempts,
+            duration::show_wait(took_us),
+            green(&format!("{} allowed", report.allowed)),
+            red(&format!("{} blocked", report.blocked)),
+        )?;
+        out.write_all(keys(report).as_bytes())?;
+        write!(out, "\n{}", exactness(report))?;
+        if let Some(explained) = &explained {
+            writeln!(out, "\n{}", bold(&format!("Why was {} blocked?", plain(worst))))?;
+            out.write_all(explain::text(explained, Clock::UTC).as_bytes())?;
+        }
+        if let Some(page) = &place.page {
+            writeln!(out, "\n{}", bold("What happened?"))?;
+            writeln!(out, "  A report with charts, for a browser:\n  {}", page.display())?;
+        }
+        let zone = place.zone;
+        let worst = quoted(worst);
+        next(
+            &mut out,
+            Some(place),
+            &[
+                format!("check {zone} {worst}"),
+                format!("audit explain --zone {zone} --key {worst} --for customer"),
+                format!("history --zone {zone} --blocked --limit 10"),
+                format!("backtest --from-ledger {zone} --rate 3 --per 60s"),
+                format!("audit report --zone {zone} --since 1h"),
+                "audit verify".to_owned(),
+            ],
+        )
     }
-    writeln!(out, "\n  {}", exactness(report))?;
-    next(&mut out, place, report)
 }
 
 fn keys(report: &Report) -> String {
@@ -63,7 +104,7 @@ fn keys(report: &Report) -> String {
             key.attempts.to_string(),
             key.allowed.to_string(),
             key.blocked.to_string(),
-            key.first_blocked_at.map(duration::show_moment).unwrap_or_default(),
+            key.first_blocked_at.map(|at| Clock::UTC.show(at)).unwrap_or_default(),
         ]);
     }
     let more = report.keys.len().saturating_sub(KEYS_SHOWN);
@@ -71,21 +112,7 @@ fn keys(report: &Report) -> String {
     render(&table, 2) + &rest
 }
 
-fn decisions(rows: &[Entry]) -> Table {
-    let mut table = table(&["seq", "decided at", "decision", "left", "try again in"]);
-    for row in rows {
-        table.add_row([
-            row.seq.to_string(),
-            duration::show_moment(row.decided_at),
-            row.reason.to_string(),
-            row.remaining.to_string(),
-            row.retry_after_us.map(duration::show_wait).unwrap_or_default(),
-        ]);
-    }
-    table
-}
-
-/// The promise, and what it was checked with.
+/// The promise, and the rows that it was checked with.
 fn exactness(report: &Report) -> String {
     let window = duration::show(report.window_us);
     let most = report.most_in_any_window;
@@ -95,29 +122,27 @@ fn exactness(report: &Report) -> String {
         format!("{} No key was ever let through more than {} times in {window}", green("✓"), report.limit)
     };
     let span = if report.span_us < report.window_us { "All fell in one window; the" } else { "The" };
-    format!("{found}.\n    {span} most found was {most}, recomputed from {} ledger rows.", report.attempts)
+    let told = format!("{span} most found was {most}, counted from {} ledger rows.", report.attempts);
+    format!("  {found}.\n{}", paragraph(&told, 4))
 }
 
-/// Commands that work with what the demo left behind.
-fn next(out: &mut impl Write, place: &Place, report: &Report) -> Result<()> {
-    let program = std::env::args().next().unwrap_or_else(|| "tallygate".to_owned());
-    let zone = place.zone;
-    let key = report.keys.first().map_or("user:42", |key| key.key.as_str());
+/// Commands to go on with. The program has its name in them, also where it is not among the commands of the shell, and the
+/// database of a place is named once.
+pub fn next(out: &mut impl Write, place: Option<&Place>, commands: &[String]) -> Result<()> {
     writeln!(out, "\n{}", bold("Try next"))?;
-    match place.export() {
-        Some(export) => writeln!(out, "  {export}")?,
-        None => {
-            writeln!(out, "  {}", dim("# with the same --database, or its URL in TALLYGATE_DATABASE_URL"))?
-        }
+    let program = std::env::args().next().filter(|program| program.contains('/'));
+    if let Some(program) = program {
+        writeln!(out, "  alias tallygate={}", quoted(&program))?;
     }
-    for command in [
-        format!("check {zone} {}", quoted(key)),
-        format!("check {zone} user:newcomer --format json"),
-        format!("history --zone {zone} --blocked --limit 10"),
-        "zone set payments --rate 50000 --per 24h".to_owned(),
-        "check payments card:9f3c --cost 1250".to_owned(),
-    ] {
-        writeln!(out, "  {} {command}", quoted(&program))?;
+    match place.map(Place::export) {
+        Some(Some(export)) => writeln!(out, "  {export}")?,
+        Some(None) => {
+            writeln!(out, "  {}", dim("# with the same --database, or its URL in TALLYGATE_DATABASE_URL"))?;
+        }
+        None => {}
+    }
+    for command in commands {
+        writeln!(out, "  tallygate {command}")?;
     }
     Ok(())
 }
