@@ -99,7 +99,7 @@ impl Backtest {
     /// # Errors
     /// Invalid: what [`Policy::validate`] refuses.
     pub fn new(policy: Policy) -> Result<Self> {
-        Self::of_versions(vec![Version { version: 1, policy, changed_us: i64::MIN }])
+        Self::of_versions(vec![policy.into()])
     }
 
     /// A test of the policies that a zone had, each from the time when it came into force, and the first one before that too.

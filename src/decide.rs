@@ -106,6 +106,13 @@ pub struct Version {
     pub changed_us: i64,
 }
 
+/// The only version that there ever was.
+impl From<Policy> for Version {
+    fn from(policy: Policy) -> Self {
+        Self { version: 1, policy, changed_us: i64::MIN }
+    }
+}
+
 impl From<&ZoneVersion> for Version {
     fn from(version: &ZoneVersion) -> Self {
         let ZoneVersion { version, policy, changed_at, .. } = version;

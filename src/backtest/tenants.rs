@@ -38,8 +38,7 @@ struct Client {
 impl Tenants {
     pub fn new(policy: Policy) -> Result<Self> {
         policy.validate()?;
-        let version = Version { version: 1, policy, changed_us: i64::MIN };
-        Ok(Self { version: [version], resources: HashMap::new() })
+        Ok(Self { version: [policy.into()], resources: HashMap::new() })
     }
 
     /// Does the client of a request go on with it now?

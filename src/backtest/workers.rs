@@ -28,8 +28,7 @@ struct Queue {
 impl Workers {
     pub fn new(policy: Policy) -> Result<Self> {
         policy.validate()?;
-        let version = Version { version: 1, policy, changed_us: i64::MIN };
-        Ok(Self { version: [version], queues: HashMap::new() })
+        Ok(Self { version: [policy.into()], queues: HashMap::new() })
     }
 
     /// The time when each request is taken; None where there is no room for it, where it is evicted, and where its turn never

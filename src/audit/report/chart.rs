@@ -1,6 +1,6 @@
 //! The charts of a report.
 
-use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
 use super::{Counts, Report};
 use crate::page::{
@@ -202,7 +202,7 @@ impl<'r> Slices<'r> {
         format!("{}{cut}: {}", self.name(slice.starts_at), parts.join(", "))
     }
 
-    /// Round times below the bars. The year, or the day, is said once and where it changes.
+    /// Round times below the bars. The year, the day or the second is said once and where it changes.
     fn labels(&self, plot: &mut Plot, slices: &[Slice], width: f64) {
         const STEPS_S: [i64; 19] = [
             1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800,
@@ -244,6 +244,7 @@ impl<'r> Slices<'r> {
                         "%-d %b %H:%M"
                     }
                 }
+                _ if same(|at| at.second() as i32) => "%.3f",
                 _ => "%H:%M:%S%.3f",
             };
             // A day is its bar; an hour is where it begins.

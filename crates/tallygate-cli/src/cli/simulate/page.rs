@@ -14,7 +14,7 @@ pub fn page(played: &[Played]) -> Result<String> {
     for one in played {
         page.heading(&one.title());
         page.paragraph(
-            "A curve counts the window that ends at each moment. What is delayed counts when its turn comes.",
+            "A curve counts the window that ends at each moment. A delayed request counts when its turn comes.",
         );
         let chart = |told: &Told| Ok((plain(&told.name), plot::through(told, &one.policies)?));
         page.charts(&one.policies.iter().map(chart).collect::<Result<Vec<_>>>()?, &plot::LEGEND);
