@@ -7,7 +7,7 @@
 //! ```
 //! use tallygate::page::{Column, Page};
 //! let mut page = Page::new("Cards", "of today");
-//! page.table(&[Column::Text("card"), Column::Number("checks")], &[vec!["9f3c".into(), "17".into()]]);
+//! page.table(&[Column::Text("card"), Column::Number("checks")], &[vec!["9f3c", "17"]]);
 //! assert!(page.finish("from the ledger").starts_with("<!doctype html>"));
 //! ```
 
@@ -287,6 +287,12 @@ impl Cell {
         } else {
             format!("<span>{text}{beside}</span>")
         }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
     }
 }
 
