@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use governor::clock::{Clock, MonotonicClock};
+use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use serde::Deserialize;
@@ -45,7 +46,8 @@ pub struct Shield {
 /// A shield, and the keys that it counts.
 pub(super) struct Shielding {
     shield: Shield,
-    keys: RateLimiter<Bucket, HashMapStateStore<Bucket>, MonotonicClock>,
+    // The middleware is named, since what it is by default depends on the features that others ask of the crate.
+    keys: RateLimiter<Bucket, HashMapStateStore<Bucket>, MonotonicClock, NoOpMiddleware<Instant>>,
     swept: Mutex<Instant>,
 }
 
