@@ -312,7 +312,7 @@ impl Backtest {
         self.timeline.add(at_us, blocked);
         if let Some(new) = new {
             self.buckets.insert(key.into(), new);
-        // Where there are none, the key is not hashed once more for nothing: that is a tenth of the time that a check takes.
+        // Mostly there are none, and the key need not be hashed once more.
         } else if !self.uncounted.is_empty()
             && let Some((key, known)) = self.uncounted.remove_entry(key)
         {

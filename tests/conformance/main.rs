@@ -177,7 +177,9 @@ fn main() -> std::process::ExitCode {
                     if engine == Postgres && citus::is_there() && citus::is_run(name) {
                         let runtime = Arc::clone(&runtime);
                         trials.push(Trial::test(format!("citus::{name}"), move || {
-                            runtime.block_on(async { $topic::$test(Db::create_spread(name).await).await });
+                            with_room(|| {
+                                runtime.block_on(async { $topic::$test(Db::create_spread(name).await).await });
+                            });
                             Ok(())
                         }));
                     }

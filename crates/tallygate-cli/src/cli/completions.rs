@@ -28,7 +28,8 @@ Examples:
   tallygate completions fish > ~/.config/fish/completions/tallygate.fish
 
 The script asks the program, which knows its commands, its flags, and the zones of the database in TALLYGATE_DATABASE_URL. \
-Make it anew with each version. A database that does not answer within a second completes nothing. Bash breaks a URL of \
+Make it anew with each version. A database that does not answer within a second, or does not show its zones to the user, \
+completes nothing. Bash breaks a URL of \
 --database at its colons, and completes nothing behind it.";
 
 /// Prints completions for a shell

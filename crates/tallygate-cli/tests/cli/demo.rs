@@ -104,6 +104,15 @@ fn real_events_are_played_at_their_own_times_as_a_back_test_plays_them() {
 }
 
 #[test]
+fn a_file_name_cannot_write_over_the_terminal() {
+    let program = Program::new();
+    let name = "x\u{1b}[31m\u{202e}y.csv";
+    std::fs::write(program.path(name), "at,key\n2016-12-10T06:55:48Z,a\n").unwrap();
+    let told = program.ok(&["demo", "--events", name]);
+    assert!(told.contains("Try next") && !told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
+}
+
+#[test]
 fn bad_events_are_one_error_line_that_names_the_place_and_nothing_is_sent() {
     let program = Program::new();
     let long = format!("at,key\n2016-12-10T06:55:48Z,{}\n", "k".repeat(256));

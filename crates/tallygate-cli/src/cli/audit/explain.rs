@@ -210,9 +210,10 @@ fn charges(row: &ExplainedRow, counted: &Counted, clock: Clock) -> String {
     for charge in &counted.charges {
         let txn = charge.txn_id.map_or_else(|| format!("row {}", charge.seq), |txn| txn.to_string());
         let mut cells = vec![clock.show(charge.at), charge.cost.to_string()];
-        cells.extend(
-            given.then(|| if charge.given_back > 0 { charge.given_back.to_string() } else { String::new() }),
-        );
+        if given {
+            let back = Some(charge.given_back).filter(|back| *back > 0);
+            cells.push(back.map(|back| back.to_string()).unwrap_or_default());
+        }
         if held {
             cells.push(charge.ends_at.map(|at| clock.show_end(at)).unwrap_or_default());
         }

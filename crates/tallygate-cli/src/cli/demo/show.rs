@@ -142,7 +142,7 @@ pub fn next(out: &mut impl Write, place: Option<&Place>, commands: &[String]) ->
         None => {}
     }
     for command in commands {
-        writeln!(out, "  tallygate {command}")?;
+        writeln!(out, "  tallygate {}", plain(command))?;
     }
     Ok(())
 }
