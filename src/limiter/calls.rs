@@ -46,7 +46,7 @@ impl Inner {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
             return Ok(decision);
         }
-        if let Some(decision) = self.decide_here(&request, &zone) {
+        if let Some(decision) = self.decide_here(&request, &zone).await {
             return Ok(decision);
         }
         let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());

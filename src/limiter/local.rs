@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::DateTime;
+use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -30,6 +31,10 @@ pub use journal::LocalJournal;
 
 /// The time for which nothing is taken after the database has said that it will not be.
 const REFUSED_US: i64 = 60_000_000;
+
+/// The number of times that a check waits for units that are on their way. The first may have been wanted before it came, the
+/// second were not; a check that does not get any of those either has its own turn at the database.
+const WAITS: u32 = 2;
 
 /// The state of the checks that this process decides by itself.
 #[derive(Default)]
@@ -96,9 +101,9 @@ impl Limiter {
 }
 
 impl Inner {
-    /// Decides a check here, if enough is in hand of its bucket. A check that needs a row of its own is not
+    /// Decides a check here, if enough is in hand of its bucket or on its way. A check that needs a row of its own is not
     /// decided here.
-    pub(super) fn decide_here(self: &Arc<Self>, request: &Request, zone: &Found) -> Option<Decision> {
+    pub(super) async fn decide_here(self: &Arc<Self>, request: &Request, zone: &Found) -> Option<Decision> {
         let local_us = zone.policy?.local_us()?;
         let Request { cost, fresh, critical, record, ref member, ttl_us, .. } = *request;
         if cost == 0 || !fresh || critical || record || member.is_some() || ttl_us.is_some() {
@@ -106,32 +111,57 @@ impl Inner {
         }
         let asked = Instant::now();
         let bucket = request.bucket();
-        let Turn { spent, wants, ended } = self.local.hands.spend(&bucket, cost, local_us);
-        if !ended.is_empty() {
-            let (this, bucket) = (Arc::clone(self), bucket.clone());
-            tokio::spawn(async move { this.settle_all(&bucket, ended).await });
-        }
-        if let Some(wants) = wants {
-            let (this, zone) = (Arc::clone(self), (request.zone.clone(), zone.version));
-            tokio::spawn(async move { this.fill(zone, bucket, wants, local_us).await });
-        }
-        let decision = decision(request, &spent?)?;
+        let (mut new, mut waits) = (cost, 0);
+        let spent = loop {
+            match self.spend(request, &bucket, zone.version, new, local_us) {
+                (Some(spent), _) => break spent,
+                // At the database it would hold up what it waits for.
+                (None, Some(mut coming)) if waits < WAITS => coming.changed().await.ok(),
+                _ => return None,
+            };
+            (new, waits) = (0, waits + 1);
+        };
+        let decision = decision(request, &spent)?;
         trace::decided(&decision.zone, Ok(&decision), asked.elapsed());
         Some(decision)
     }
 
-    /// Takes units of a bucket, and gives back in the end what is left of them.
+    /// Spends of what is in hand, and begins whatever follows from it. Of the cost, so much is `new`: it was not asked for
+    /// before.
+    fn spend(
+        self: &Arc<Self>,
+        request: &Request,
+        bucket: &Bucket,
+        version: i32,
+        new: i64,
+        local_us: i64,
+    ) -> (Option<Spent>, Option<Receiver<()>>) {
+        let Turn { spent, asking, ended, coming } =
+            self.local.hands.spend(bucket, request.cost, new, local_us);
+        if !ended.is_empty() {
+            let (this, bucket) = (Arc::clone(self), bucket.clone());
+            tokio::spawn(async move { this.settle_all(&bucket, ended).await });
+        }
+        if let Some(asking) = asking {
+            let (this, zone, bucket) = (Arc::clone(self), (request.zone.clone(), version), bucket.clone());
+            tokio::spawn(async move { this.fill(zone, bucket, asking, local_us).await });
+        }
+        (spent, coming)
+    }
+
+    /// Takes units of a bucket, tells those who wait for them, and gives back in the end what is left.
     async fn fill(
         self: Arc<Self>,
         (zone, version): (String, i32),
         bucket: Bucket,
-        wants: i64,
+        asking: Sender<()>,
         local_us: i64,
     ) {
         let hands = &self.local.hands;
-        match self.take(&bucket, wants).await {
+        match self.take(&bucket).await {
             Ok(Some((took, sent_us))) => {
                 hands.put(&bucket, took, sent_us);
+                drop(asking);
                 if took.zone_version > version {
                     self.renew_zone(&zone);
                 }
@@ -153,18 +183,15 @@ impl Inner {
     }
 
     /// Takes units: how many there were, and when they were asked for. The wait for its turn in this process does not
-    /// count, and of several attempts the first counts, which may be the one that was committed.
-    async fn take(&self, bucket: &Bucket, wants: i64) -> Result<Option<(Took, i64)>> {
-        let ((zone_id, key), txn) = (bucket.clone(), Uuid::now_v7());
-        let taking = Taking { zone_id, key, txn, wants, again: false };
-        let sent = &OnceLock::new();
-        self.holding(bucket.clone(), until(self.config.deadline), |terms, again| {
-            let taking = Taking { again, ..taking.clone() };
-            async move {
-                let sent_us = *sent.get_or_init(|| self.local.hands.clock.now_us());
-                let took = self.store.take_units(&taking, terms).await?;
-                Ok(took.map(|took| (took, sent_us)))
-            }
+    /// count, and what is asked for meanwhile is wanted too. Of several attempts the first counts, which may be the one that
+    /// was committed.
+    async fn take(&self, bucket: &Bucket) -> Result<Option<(Took, i64)>> {
+        let (hands, txn, first) = (&self.local.hands, Uuid::now_v7(), &OnceLock::new());
+        self.holding(bucket.clone(), until(self.config.deadline), |terms, again| async move {
+            let &(sent_us, wants) = first.get_or_init(|| (hands.clock.now_us(), hands.wants(bucket)));
+            let (zone_id, key) = bucket.clone();
+            let taking = Taking { zone_id, key, txn, wants, again };
+            Ok(self.store.take_units(&taking, terms).await?.map(|took| (took, sent_us)))
         })
         .await
     }

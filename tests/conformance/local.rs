@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde::Deserialize;
 use tallygate::audit::verify::Verify;
 use tallygate::chrono::{DateTime, Utc};
@@ -92,6 +93,14 @@ pub async fn a_hot_key_is_decided_by_its_process_and_adds_up(db: Db) {
     let used = of(Kind::Local).map(|row| settled.get(&row.txn_id).copied().unwrap_or(row.spent));
     assert_eq!(used.sum::<i64>(), local);
     verify(&limiter).await;
+}
+
+/// Callers who come at once wait for the units that one of them takes, and do not stand in its way at the database.
+pub async fn callers_at_once_wait_for_what_one_of_them_takes(db: Db) {
+    let limiter = limiter(&db, policy(1_000_000, Duration::from_secs(30))).await;
+    let decisions = join_all((0..64).map(|_| check(&limiter))).await;
+    let rows = decisions.iter().filter(|decision| decision.local.is_none()).count();
+    assert!(rows < 8, "{rows} of 64 have a row");
 }
 
 /// Without the role *engine* nothing is decided locally, and everything is recorded.

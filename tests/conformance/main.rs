@@ -206,6 +206,7 @@ fn main() -> std::process::ExitCode {
         prediction::what_cannot_be_predicted_is_refused,
         prediction::what_is_predicted_is_what_the_core_learned,
         local::a_hot_key_is_decided_by_its_process_and_adds_up,
+        local::callers_at_once_wait_for_what_one_of_them_takes,
         local::each_local_decision_has_its_line,
         local::nothing_is_taken_where_nothing_may_be,
         local::processes_that_are_killed_never_come_to_more_than_the_limit,

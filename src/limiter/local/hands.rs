@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tokio::sync::watch::{self, Receiver, Sender};
+
 use crate::store::{Bucket, Took};
 
 /// Buckets that are known at most; of further ones each check is asked of the database.
@@ -33,8 +35,8 @@ struct Hand {
     /// The oldest first.
     leases: VecDeque<Lease>,
     demand: Demand,
-    /// Somebody is on the way to take more.
-    asking: bool,
+    /// Open while somebody is on the way to take more.
+    coming: Receiver<()>,
     /// Until then nothing is taken: there was little left.
     exact_until_us: i64,
     local_us: i64,
@@ -75,8 +77,11 @@ pub(super) struct Spent {
 pub(super) struct Turn {
     /// None where the database must be asked.
     pub spent: Option<Spent>,
-    /// The units that are to be taken.
-    pub wants: Option<i64>,
+    /// Where units are to be taken: what is dropped once they are in hand, or will not be.
+    pub asking: Option<Sender<()>>,
+    /// Closed once the units that somebody is on the way to take are in hand, or will not be; None where nothing is to
+    /// be waited for.
+    pub coming: Option<Receiver<()>>,
     /// The leases that ended and were not spent.
     pub ended: Vec<Lease>,
 }
@@ -99,27 +104,34 @@ impl Hands {
         Self { known: Mutex::default(), clock }
     }
 
-    /// Spends of what is in hand, if it is enough, and says whether more is to be taken.
-    pub fn spend(&self, bucket: &Bucket, cost: i64, local_us: i64) -> Turn {
+    /// Spends of what is in hand, if it is enough, and says whether more is to be taken. Of the cost, so much is `new`: it was
+    /// not asked for before.
+    pub fn spend(&self, bucket: &Bucket, cost: i64, new: i64, local_us: i64) -> Turn {
         let now_us = self.clock.now_us();
         let mut known = self.known();
         let Some(hand) = known.hand(bucket, local_us, now_us) else { return Turn::default() };
         let ended = hand.end(now_us);
-        hand.demand.add(cost, local_us, now_us);
+        hand.demand.add(new, local_us, now_us);
         let lease = hand.leases.iter_mut().find(|lease| lease.left >= cost);
         let spent = lease.map(|lease| {
             lease.left -= cost;
             let at_us = lease.took.at_us.saturating_add(now_us.saturating_sub(lease.sent_us));
             Spent { took: lease.took, left: lease.left, at_us }
         });
-        Turn { spent, wants: hand.wants(now_us), ended }
+        let asking = hand.asks(now_us);
+        let coming = (spent.is_none() && hand.is_asking()).then(|| hand.coming.clone());
+        Turn { spent, asking, ended, coming }
+    }
+
+    /// The units to take.
+    pub fn wants(&self, bucket: &Bucket) -> i64 {
+        self.known().hands.get(bucket).map_or(0, |hand| hand.demand.of_half()).max(LEAST)
     }
 
     /// Puts what was taken into the hand.
     pub fn put(&self, bucket: &Bucket, took: Took, sent_us: i64) {
         if let Some(hand) = self.known().hands.get_mut(bucket) {
             let stops_us = sent_us.saturating_add(took.ends_us.saturating_sub(took.at_us));
-            hand.asking = false;
             hand.leases.push_back(Lease { took, left: took.units, sent_us, stops_us });
         }
     }
@@ -128,7 +140,6 @@ impl Hands {
     pub fn pause(&self, bucket: &Bucket, for_us: i64) {
         let now_us = self.clock.now_us();
         if let Some(hand) = self.known().hands.get_mut(bucket) {
-            hand.asking = false;
             hand.exact_until_us = now_us.saturating_add(for_us);
         }
     }
@@ -174,7 +185,12 @@ impl Known {
 impl Hand {
     fn new(local_us: i64, now_us: i64) -> Self {
         let demand = Demand { since_us: now_us, ..Demand::default() };
-        Self { leases: VecDeque::new(), demand, asking: false, exact_until_us: now_us, local_us }
+        let (_, coming) = watch::channel(());
+        Self { leases: VecDeque::new(), demand, coming, exact_until_us: now_us, local_us }
+    }
+
+    fn is_asking(&self) -> bool {
+        !self.coming.is_closed()
     }
 
     /// The leases that have ended and were not spent. Spent ones need no word.
@@ -186,21 +202,22 @@ impl Hand {
         Vec::from_iter::<VecDeque<Lease>>(ended)
     }
 
-    /// The units to take now, if any: a quarter of what was taken last is left, or less.
-    fn wants(&mut self, now_us: i64) -> Option<i64> {
+    /// Are units to be taken now? A quarter of what was taken last is left, or less.
+    fn asks(&mut self, now_us: i64) -> Option<Sender<()>> {
         let left: i64 = self.leases.iter().map(|lease| lease.left).sum();
         let taken = self.leases.back().map_or(0, |lease| lease.took.units);
-        let wants = self.demand.of_half();
-        if self.asking || now_us < self.exact_until_us || left > taken / 4 || wants < LEAST {
+        let enough = left > taken / 4 || self.demand.of_half() < LEAST;
+        if enough || now_us < self.exact_until_us || self.is_asking() {
             return None;
         }
-        self.asking = true;
-        Some(wants)
+        let (asking, coming) = watch::channel(());
+        self.coming = coming;
+        Some(asking)
     }
 
     fn is_of_use(&self, now_us: i64) -> bool {
         let idle_us = now_us.saturating_sub(self.demand.since_us);
-        self.asking || !self.leases.is_empty() || idle_us <= self.local_us.saturating_mul(2)
+        self.is_asking() || !self.leases.is_empty() || idle_us <= self.local_us.saturating_mul(2)
     }
 }
 
