@@ -698,8 +698,9 @@ impl Clocked {
             ($pool:ty, $session:ident) => {{
                 db.install_test_clock().await;
                 let pool = async |role| {
-                    let options =
-                        sqlx::pool::PoolOptions::new().max_connections(1).test_before_acquire(false);
+                    // However long the test lasts: another session would have another clock.
+                    let options = sqlx::pool::PoolOptions::new().max_lifetime(None).idle_timeout(None);
+                    let options = options.max_connections(1).test_before_acquire(false);
                     options.connect(&db.url_as(role)).await.unwrap()
                 };
                 let pools: [$pool; 2] = [pool(Role::App).await, pool(Role::Operator).await];
