@@ -46,17 +46,15 @@ impl Inner {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
             return Ok(decision);
         }
-        if let Some(decision) = self.decide_here(&request, &zone).await {
+        if let Some(decision) = self.decide_here(&request, &zone, asked).await {
             return Ok(decision);
         }
-        let coalesced = (zone.blocked_rows == BlockedRows::Coalesced).then(|| request.clone());
-        if let Some(request) = &coalesced
-            && let Some(decision) = self.floods.answer(request, asked)
-        {
+        let coalesced = zone.blocked_rows == BlockedRows::Coalesced;
+        if coalesced && let Some(decision) = self.floods.answer(&request, asked) {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
             return Ok(decision);
         }
-        let decision = match self.combiner.check(request, until).await {
+        let decision = match self.combiner.check(request.clone(), until).await {
             Err(error) if error.is_unknown_zone() => {
                 let this = Arc::clone(self);
                 return flat(
@@ -67,10 +65,8 @@ impl Inner {
         };
         if decision.zone_version > zone.version {
             self.renew_zone(&decision.zone);
-        } else if let Some(request) = &coalesced
-            && (!zone.bans || decision.reason == Reason::Banned)
-        {
-            self.watch(request, &decision, asked);
+        } else if coalesced && (!zone.bans || decision.reason == Reason::Banned) {
+            self.watch(&request, &decision, asked);
         }
         Ok(decision)
     }

@@ -117,11 +117,17 @@ impl Combiner {
     }
 
     /// Decides one check that leaves a row. The caller may go away; what was sent is decided all the same.
-    pub async fn check(self: &Arc<Self>, request: Request, until: Instant) -> Result<Decision> {
+    pub fn check(
+        self: &Arc<Self>,
+        request: Request,
+        until: Instant,
+    ) -> impl Future<Output = Result<Decision>> + use<> {
         let (caller, answer) = Caller::new(until);
         self.push(request, caller);
         self.open_lane();
-        answer.await.map_err(|failed| Error::transient("the decision was cut short").caused_by(failed))?
+        async {
+            answer.await.map_err(|failed| Error::transient("the decision was cut short").caused_by(failed))?
+        }
     }
 
     /// Checks that are in no call yet.

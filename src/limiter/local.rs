@@ -103,22 +103,24 @@ impl Limiter {
 impl Inner {
     /// Decides a check here, if enough is in hand of its bucket or on its way. A check that needs a row of its own is not
     /// decided here.
-    pub(super) async fn decide_here(self: &Arc<Self>, request: &Request, zone: &Found) -> Option<Decision> {
-        let local_us = zone.policy?.local_us()?;
+    pub(super) async fn decide_here(
+        self: &Arc<Self>,
+        request: &Request,
+        zone: &Found,
+        asked: Instant,
+    ) -> Option<Decision> {
         let Request { cost, fresh, critical, record, ref member, ttl_us, .. } = *request;
         if cost == 0 || !fresh || critical || record || member.is_some() || ttl_us.is_some() {
             return None;
         }
-        let asked = Instant::now();
-        let bucket = request.bucket();
         let (mut new, mut waits) = (cost, 0);
         let spent = loop {
-            match self.spend(request, &bucket, zone.version, new, local_us) {
-                (Some(spent), _) => break spent,
-                // At the database it would hold up what it waits for.
-                (None, Some(mut coming)) if waits < WAITS => coming.changed().await.ok(),
-                _ => return None,
+            let coming = match self.spend(request, zone, new) {
+                Ok(spent) => break spent,
+                Err(coming) => coming.filter(|_| waits < WAITS),
             };
+            // At the database it would hold up what it waits for.
+            coming?.changed().await.ok();
             (new, waits) = (0, waits + 1);
         };
         let decision = decision(request, &spent)?;
@@ -127,26 +129,26 @@ impl Inner {
     }
 
     /// Spends of what is in hand, and begins whatever follows from it. Of the cost, so much is `new`: it was not asked for
-    /// before.
+    /// before. Too little in hand is told with what is on its way.
     fn spend(
         self: &Arc<Self>,
         request: &Request,
-        bucket: &Bucket,
-        version: i32,
+        zone: &Found,
         new: i64,
-        local_us: i64,
-    ) -> (Option<Spent>, Option<Receiver<()>>) {
+    ) -> Result<Spent, Option<Receiver<()>>> {
+        let local_us = zone.policy.and_then(|policy| policy.local_us()).ok_or(None)?;
+        let bucket = request.bucket();
         let Turn { spent, asking, ended, coming } =
-            self.local.hands.spend(bucket, request.cost, new, local_us);
+            self.local.hands.spend(&bucket, request.cost, new, local_us);
         if !ended.is_empty() {
             let (this, bucket) = (Arc::clone(self), bucket.clone());
             tokio::spawn(async move { this.settle_all(&bucket, ended).await });
         }
         if let Some(asking) = asking {
-            let (this, zone, bucket) = (Arc::clone(self), (request.zone.clone(), version), bucket.clone());
+            let (this, zone) = (Arc::clone(self), (request.zone.clone(), zone.version));
             tokio::spawn(async move { this.fill(zone, bucket, asking, local_us).await });
         }
-        (spent, coming)
+        spent.ok_or(coming)
     }
 
     /// Takes units of a bucket, tells those who wait for them, and gives back in the end what is left.
