@@ -18,7 +18,7 @@ use plotters::style::RGBColor;
 
 pub use plot::{Bar, Mark, Pattern, Plot};
 pub use plotters;
-pub use text::{by, count, plain, second, short};
+pub use text::{by, count, many, plain, second, short};
 use text::{escape, words};
 
 // The colours of charts. An SVG holds the colours of the light page; the style sheet gives those of the dark one.

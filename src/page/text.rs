@@ -1,5 +1,7 @@
 //! Texts from elsewhere, and numbers and times, as people read them.
 
+use std::fmt::Display;
+
 use chrono::{DateTime, Utc};
 
 /// Text from elsewhere, without the control characters that could write over the terminal, and without those that
@@ -35,6 +37,13 @@ pub fn count(number: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+/// A number of things, as it is shown: `1 row`, `1,234 rows`.
+pub fn many(number: impl Display, noun: &str) -> String {
+    let number = number.to_string();
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
 }
 
 /// A number in a few characters, for the axis of a chart: `950`, `1.5k`, `20M`.
@@ -114,6 +123,7 @@ mod tests {
         {
             assert_eq!(count(number), shown);
         }
+        assert_eq!(["0", "1", "1,000"].map(|number| many(number, "row")), ["0 rows", "1 row", "1,000 rows"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::chart::{Slice, Slices};
 use super::sections::{explanation, percent};
 use super::{Before, Report};
 use crate::page::Column::{Number, Word};
-use crate::page::{Cell, Page, count, plain, second};
+use crate::page::{Cell, Page, count, many, plain, second};
 use crate::store::Address;
 
 /// Zones that have a chart of their own.
@@ -82,11 +82,11 @@ impl Report {
         let mut page =
             Page::new(&title, &format!("{zones}, {} to {} UTC", second(self.since), second(self.until)));
         page.imprint(&format!(
-            "Made on {} UTC by {} with tallygate {}, from {} rows of the ledger. Times are the database's, in UTC.",
+            "Made on {} UTC by {} with tallygate {}, from {} of the ledger. Times are the database's, in UTC.",
             second(imprint.made_at),
             plain(&imprint.by),
             env!("CARGO_PKG_VERSION"),
-            count(self.rows)
+            many(count(self.rows), "row")
         ));
         page.compared(&self.figures());
         page.paragraph(&self.compared_with());

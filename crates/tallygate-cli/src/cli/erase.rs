@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use super::output::{Answer, plain};
+use super::output::{Answer, many, plain};
 use super::{Result, open, who};
 
 const EXAMPLES: &str = "\
@@ -43,9 +43,9 @@ pub async fn run(url: &str, args: Args) -> Result {
         Answer::Json => writeln!(out, "{}", serde_json::to_string(&erased)?)?,
         Answer::Text => writeln!(
             out,
-            "erased a bucket of zone {} with {} rows of the ledger; it is now {}",
+            "erased a bucket of zone {} with {} of the ledger; it is now {}",
             plain(&erased.zone),
-            erased.rows,
+            many(erased.rows, "row"),
             erased.key
         )?,
     }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, ValueEnum};
-pub use tallygate::page::{by, plain};
+pub use tallygate::page::{by, count, many, plain};
 
 pub use super::layout::{Table, paragraph, render, render_more, table};
 pub use super::spreadsheet::cell;

@@ -3,10 +3,9 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use indicatif::HumanCount;
 use tallygate::schema::Owner;
 
-use super::output::{Answer, plain};
+use super::output::{Answer, count, many, plain};
 use super::progress::progress;
 use super::{Result, open};
 
@@ -58,8 +57,10 @@ async fn one(owner: &Owner, zone: &str, key: &str, to: &str, format: Answer) -> 
         Answer::Text if moved.from == moved.to => writeln!(out, "{key} is in {} already", moved.to)?,
         Answer::Text => writeln!(
             out,
-            "moved {key} from {} to {}, with {} rows of the ledger",
-            moved.from, moved.to, moved.rows
+            "moved {key} from {} to {}, with {} of the ledger",
+            moved.from,
+            moved.to,
+            many(moved.rows, "row")
         )?,
     }
     Ok(ExitCode::SUCCESS)
@@ -69,7 +70,7 @@ async fn all(owner: &Owner, args: &Args) -> Result {
     let bar = progress(None, "  {spinner} {human_pos} buckets seen, {msg} moved  {elapsed}");
     let told = |done: &tallygate::schema::Rebalanced| {
         bar.set_position(done.buckets);
-        bar.set_message(HumanCount(done.moved).to_string());
+        bar.set_message(count(done.moved));
     };
     let done = owner.rebalance(args.jobs.into(), told).await;
     bar.finish_and_clear();
@@ -79,9 +80,9 @@ async fn all(owner: &Owner, args: &Args) -> Result {
         Answer::Json => writeln!(out, "{}", serde_json::to_string(&done)?)?,
         Answer::Text => writeln!(
             out,
-            "moved {} buckets with {} rows of the ledger; every bucket is where its key belongs among {}",
-            HumanCount(done.moved),
-            HumanCount(done.rows),
+            "moved {} with {} of the ledger; every bucket is where its key belongs among {}",
+            many(count(done.moved), "bucket"),
+            many(count(done.rows), "row"),
             done.among.join(", ")
         )?,
     }

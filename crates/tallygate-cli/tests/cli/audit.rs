@@ -130,7 +130,7 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     let txns: Vec<Uuid> = (0..5).map(|_| Uuid::now_v7()).collect();
     let program = checked(&txns);
     let well = program.run(&["audit", "verify"]);
-    assert_says(&well, &["verified  6 rows of 1 buckets in 1 zones: each row is where it was"]);
+    assert_says(&well, &["verified  6 rows of 1 bucket in 1 zone: each row is where it was"]);
     let well = program.run(&["audit", "verify", "--format", "json", "--jobs", "3"]);
     assert_eq!(well.code, 0);
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     assert_eq!((changed.code, changed.err.as_str()), (5, ""), "{}", changed.out);
     let expected = format!(
         "edited  login / user:42  row 2  txn {}: remaining is 2, the rows before it lead to 0\n\
-         faults  1 found in 6 rows of 1 buckets in 1 zones\n",
+         faults  1 found in 6 rows of 1 bucket in 1 zone\n",
         txns[1]
     );
     assert_eq!(changed.out, expected);

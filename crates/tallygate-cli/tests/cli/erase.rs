@@ -18,7 +18,7 @@ fn what_was_erased_is_told_and_kept() {
 
     program.ok(&["check", "login", "user:42"]);
     let text = erase("user:42", "text").out;
-    assert!(text.starts_with("erased a bucket of zone login with 1 rows"), "{text}");
+    assert!(text.starts_with("erased a bucket of zone login with 1 row of"), "{text}");
     assert!(!text.contains("user:42"), "{text}");
 
     program.ok(&["check", "login", "-5"]);

@@ -9,7 +9,7 @@ use tallygate::audit::checkpoint::{Checkpoint, Proof, ProvenRow};
 use super::files;
 use crate::cli::exit::Exit;
 use crate::cli::failure::verdict;
-use crate::cli::output::{Answer, plain};
+use crate::cli::output::{Answer, many, plain};
 use crate::cli::{Failure, Result, duration};
 
 const EXAMPLES: &str = "\
@@ -77,7 +77,6 @@ pub fn run(args: &Args) -> Result {
 
 /// The extent of a proof. Nothing in a checkpoint says that it is all of a transaction.
 fn extent(rows: &[ProvenRow], buckets: usize) -> String {
-    let many = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     format!(
         "that is {} of the transaction in {}\nIt may have more rows: a proof shows what is in it, and not that nothing was \
          left out.",

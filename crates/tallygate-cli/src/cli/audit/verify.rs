@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 
-use indicatif::{HumanCount, ProgressBar};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use tallygate::Config;
 use tallygate::audit::verify::{Fault, Verified, Verify, Verifying};
 
 use super::super::exit::Exit;
 use super::super::failure::verdict;
-use super::super::output::{Answer, green, paragraph, plain, red};
+use super::super::output::{Answer, count, green, many, paragraph, plain, red};
 use super::super::progress::progress;
 use super::super::{Failure, Result, URL_VARIABLE, open_with};
 use super::checkpoint::Compared;
@@ -132,10 +132,10 @@ fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Comp
         Answer::Text => {
             let Verified { zones, buckets, rows, faults, not_derivable, .. } = verified;
             let read = format!(
-                "{} rows of {} buckets in {} zones",
-                HumanCount(rows),
-                HumanCount(buckets),
-                HumanCount(zones)
+                "{} of {} in {}",
+                many(count(rows), "row"),
+                many(count(buckets), "bucket"),
+                many(count(zones), "zone")
             );
             if faults == 0 {
                 let told = format!(
@@ -150,8 +150,8 @@ fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Comp
             if not_derivable > 0 {
                 writeln!(
                     out,
-                    "not derivable  {} decisions, since rows that they may depend on were dropped",
-                    HumanCount(not_derivable)
+                    "not derivable  {}, since rows that they may depend on were dropped",
+                    many(count(not_derivable), "decision")
                 )?;
             }
             if let Some(since) = since {

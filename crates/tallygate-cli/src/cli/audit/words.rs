@@ -10,7 +10,7 @@ use tallygate::{Policy, Reason};
 
 use crate::cli::clock::Clock;
 use crate::cli::duration;
-use crate::cli::output::{by, plain};
+use crate::cli::output::{by, many, plain};
 
 /// An explanation on its way into words.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ impl Words<'_> {
         Some(match told.kind {
             Kind::Coalesced => format!(
                 "This row stands for {}, answered blocked from memory without asking the database.",
-                many(i64::from(told.checks), "check")
+                many(told.checks, "check")
             ),
             Kind::Reserve => format!("It asked to reserve {}{critical}.{}", told.cost, self.predicted(row)),
             Kind::Unchecked => return None,
@@ -224,10 +224,6 @@ fn derived(row: &ExplainedRow) -> String {
             format!("It cannot be derived again: {}.", why.as_deref().unwrap_or("rows before it are missing"))
         }
     }
-}
-
-fn many(number: i64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// A length of time, to the second from a minute on; finer parts are cut off.

@@ -1,13 +1,14 @@
 //! A report on a terminal.
 
 use tallygate::audit::report::Report;
-use tallygate::page::{Column, count, second};
+use tallygate::page::{Column, count, many, second};
 
 use crate::cli::output::{bold, dim, paragraph, render, table};
 
 pub fn text(report: &Report) -> String {
     let time = format!("{} to {} UTC", second(report.since), second(report.until));
-    let mut text = paragraph(&format!("{}  {} rows of the ledger", bold(&time), count(report.rows)), 0);
+    let mut text =
+        paragraph(&format!("{}  {} of the ledger", bold(&time), many(count(report.rows), "row")), 0);
     for figure in report.figures() {
         let before =
             if figure.before.is_empty() { String::new() } else { format!("  {}", dim(&figure.before)) };

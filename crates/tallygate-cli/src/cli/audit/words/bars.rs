@@ -4,9 +4,9 @@ use tallygate::Reason;
 use tallygate::audit::explain::{Bar, Cause, ExplainedRow};
 use tallygate::ledger::Kind;
 
-use super::{Words, many};
+use super::Words;
 use crate::cli::duration;
-use crate::cli::output::{by, plain};
+use crate::cli::output::{by, many, plain};
 
 impl Words<'_> {
     pub(super) fn own_limit(&self, own: &Bar) -> String {
@@ -97,7 +97,7 @@ impl Words<'_> {
 }
 
 fn brought(cause: &Cause) -> String {
-    let blocked = many(i64::try_from(cause.blocked).unwrap_or(i64::MAX), "blocked check");
+    let blocked = many(cause.blocked, "blocked check");
     let within = duration::show(cause.rule.within_us);
     format!("{blocked} within {within} brought it about: the zone bans after {}.", cause.rule.after)
 }

@@ -4,14 +4,15 @@ use tallygate::Policy;
 use tallygate::audit::explain::{Counted, ExplainedRow, Level};
 use tallygate::policy::Algorithm;
 
-use super::{Words, many, policy, span};
+use super::{Words, policy, span};
+use crate::cli::output::many;
 
 impl Words<'_> {
     /// The use of the window, or of slots and members.
     pub(super) fn counts(&self, row: &ExplainedRow, counted: &Counted) -> String {
         let Counted { used, transactions, .. } = *counted;
         let limit = row.limit;
-        let charges = many(i64::try_from(transactions).unwrap_or(i64::MAX), "charge");
+        let charges = many(transactions, "charge");
         let mut said = match (counted.from, policy(row).map(Policy::algorithm)) {
             (Some(from), Some(Algorithm::FixedWindow)) => {
                 format!(

@@ -4,8 +4,8 @@ use tallygate::audit::explain::{ExplainedRow, Leased, OtherLease, Queued};
 use tallygate::ledger::Kind;
 use tallygate::{Policy, Reason};
 
-use super::{Words, many, policy, span};
-use crate::cli::output::plain;
+use super::{Words, policy, span};
+use crate::cli::output::{many, plain};
 
 impl Words<'_> {
     /// The settlements that the cost was predicted from.
@@ -36,7 +36,7 @@ impl Words<'_> {
         let told = &row.row;
         let sum = |of: fn(&OtherLease) -> i64| leased.others.iter().map(of).sum::<i64>();
         let [had, wanted] = [sum(|lease| lease.has), sum(|lease| lease.wants)];
-        let others = many(i64::try_from(leased.others.len()).unwrap_or(i64::MAX), "other client");
+        let others = many(leased.others.len(), "other client");
         let by =
             policy(row).and_then(Policy::sharing).map(|sharing| format!(" by the share {}", sharing.share));
         format!(
