@@ -98,7 +98,7 @@ pub async fn a_time_zone_that_calls_itself_utc_changes_nothing(db: Db) {
     session
         .execute(&format!(
             "create table tallygate_schema_history as table {}.tallygate_schema_history",
-            db.name()
+            db.schema()
         ))
         .await
         .unwrap();
@@ -141,7 +141,7 @@ pub async fn a_hostile_search_path_changes_nothing(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let mut session = db.connect().await;
-    let schema = if db.is_spread { "public" } else { db.name() };
+    let schema = db.schema();
     let evil = format!(
         "create schema evil_{schema};
              create function evil_{schema}.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2033-01-01' $$;

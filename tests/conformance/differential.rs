@@ -21,7 +21,8 @@ use crate::verify::verify;
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
 const STEPS_IN_A_WORLD: usize = 2_000;
 
-/// 100,000 random steps by both ways together, a fifth where a step is a call of many statements, and 4,000 over nodes:
+/// 40,000 random steps by both ways together, half of that where a step is a call of many statements, and 4,000 over nodes (a
+/// million in a soak, and 100,000 over nodes):
 /// policies of every algorithm with everything around them, changes of policy, costs, members, reservations, several limits at once, refunds and
 /// settlements, bans and overrides, repeated transactions, and times from standing still over the edges of windows to
 /// years.
@@ -34,8 +35,8 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
         // There are two ways on servers, each with a half.
         Engine::MySql | Engine::MariaDb => rounds(5, 250),
         Engine::Postgres if db.is_spread => rounds(2, 50),
-        Engine::Postgres => rounds(25, 250),
-        Engine::Sqlite => rounds(50, 500),
+        Engine::Postgres => rounds(10, 250),
+        Engine::Sqlite => rounds(20, 500),
     };
     // No routine takes units for local decisions.
     let takes = db.by_engine || db.engine == Engine::Sqlite;

@@ -94,7 +94,8 @@ async fn shell(db: &Db, role: Role) -> Command {
     ]);
     match db.engine {
         Engine::Postgres => {
-            let place = format!("host=127.0.0.1 dbname=postgres user={user} options=-csearch_path={name}");
+            let place =
+                format!("host=127.0.0.1 dbname={name} user={user} options=-csearch_path={}", db.schema());
             command.args(["psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", &place])
         }
         engine => {
@@ -120,8 +121,8 @@ async fn python(db: &Db) -> Command {
         ("PGHOST", "127.0.0.1"),
         ("PGUSER", &*user),
         ("PGPASSWORD", server::PASSWORD),
-        ("PGDATABASE", "postgres"),
-        ("PGOPTIONS", &*format!("-csearch_path={name}")),
+        ("PGDATABASE", &*name),
+        ("PGOPTIONS", &*format!("-csearch_path={}", db.schema())),
         ("DB_USER", &*user),
         ("DB_PASSWORD", server::PASSWORD),
         ("DB", &*name),

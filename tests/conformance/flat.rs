@@ -77,7 +77,7 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
         }
         let few = rows_read(40).await;
         assert!(few > 0, "the reads are counted");
-        for chunk in 0..4 {
+        for chunk in 0..2 {
             let other = |n| Check::new(zone, format!("filler {chunk} {n}"));
             limiter.check_many((0..500).map(other).collect()).await.unwrap();
             limiter.check_many(vec![Check::new(zone, "hot"); 500]).await.unwrap();
