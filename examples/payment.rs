@@ -10,8 +10,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqlitePoolOptions;
 use tallygate::audit::verify::Verify;
-use tallygate::{Check, Combined, Config, Limiter, Policy};
+use tallygate::{Check, Combined, Config, Limiter, Policy, Pool};
 use uuid::Uuid;
 
 const CARD: &str = "card:9f3c";
@@ -68,7 +69,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = format!("sqlite:{}", path.display());
     // Makes the file with its schema; the service's own tables stand beside it.
     Limiter::connect(&url).await?;
-    let pool = SqlitePool::connect(&url).await?;
+    // A handler that is dropped in the midst of a call leaves nothing on its connection.
+    let pool = SqlitePoolOptions::new()
+        .after_release(|connection, _| Box::pin(async move { Ok(Pool::still_good(connection).await) }))
+        .connect(&url)
+        .await?;
     let limiter = Limiter::with_pool(pool.clone(), Config::default()).await?;
     let a_day = |cents| Policy::sliding_log(cents, Duration::from_secs(24 * 60 * 60));
     limiter.operator().set_zone("cards", &a_day(10_000)?, Some("cents"), "example").await?;

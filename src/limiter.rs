@@ -189,9 +189,9 @@ impl Limiter {
         Ok(store)
     }
 
-    /// Uses a pool that the caller's service already has. Give it an `after_release` hook that pings with a
-    /// timeout: on MySQL and MariaDB a query that was cancelled can leave a connection on which each call reads the answer to
-    /// the one before. See `docs/operations.md`.
+    /// Uses a pool that the caller's service already has. Give it [`Pool::still_good`] as its hook `after_release`:
+    /// a caller that goes away in the midst of a call can leave a connection on which what later callers are told is not
+    /// committed, or is the answer to something else. See `docs/operations.md`.
     ///
     /// # Errors
     /// Schema: it is missing, older or newer than this program. Invalid: the clock of this host is before 1970. And

@@ -372,6 +372,36 @@ pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
     assert!(held > 1, "{held}");
 }
 
+/// However far the transaction of a call had come when its caller went away, it takes nothing of later callers with it.
+pub async fn what_comes_after_a_dropped_call_is_not_lost_with_it(db: Db) {
+    let proxy = Proxy::before(&db.url).await;
+    // While MySQL's driver prepares a statement it may be left waiting for an answer that never comes, for 5 s.
+    let config = Config { connections: 1, deadline: Duration::from_secs(30), ..Config::default() };
+    let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
+    let set = async |limit| limiter.operator().set_zone("login", &log(limit, 3600), None, "test").await;
+    let mut other = db.connect().await;
+    let mut held = 0;
+    loop {
+        // Its statements are prepared then.
+        set(1).await.unwrap();
+        proxy.hold_after(held);
+        let is_held = tokio::select! {
+            _ = set(2) => false,
+            () = proxy.holds() => true,
+        };
+        proxy.let_pass();
+        assert!(limiter.leave_bucket("login", &format!("left {held}"), "elsewhere").await.unwrap());
+        limiter.check(Check::new("login", format!("here {held}"))).await.unwrap();
+        let buckets = other.number("select count(*) from zone_bucket_lock").await;
+        assert_eq!(buckets, 2 * (held as i64 + 1), "held after {held} answers");
+        if !is_held {
+            break;
+        }
+        held += 1;
+    }
+    assert!(held > 2, "{held}");
+}
+
 /// The next statement of such a session commits what the routine had done so far. That must be whole
 /// decisions.
 pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {

@@ -397,6 +397,7 @@ fn main() -> std::process::ExitCode {
         locks::a_row_that_vanishes_while_one_waits_is_made_again,
         gate::a_wrong_password_or_a_server_that_is_down_is_one_clear_line,
         kill::what_a_dropped_call_is_answered_reaches_nobody_else,
+        kill::what_comes_after_a_dropped_call_is_not_lost_with_it,
         locks::a_lost_connection_at_commit_is_decided_once,
         locks::batches_with_overlapping_buckets_never_deadlock,
         joined::an_old_snapshot_is_decided_exactly_or_must_be_retried,
