@@ -58,6 +58,12 @@ from zone_override o
 left join zone_txn t force index (zone_txn_bucket_uq)
     on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq and t.sealed;
 
+-- Without what their rows say, for who reads bucket by bucket and has the rows: no index finds a row by its seq, so beside each
+-- override all rows of its bucket are looked at.
+create or replace sql security definer view zone_override_by_bucket_view as
+select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at
+from zone_override o;
+
 create or replace sql security definer view zone_txn_view as
 select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t.checks, t.blocked, t.reason,
     t.critical, t.band, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us,

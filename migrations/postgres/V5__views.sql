@@ -66,6 +66,13 @@ from zone_override o
 left join zone_txn t on t.zone_id = o.zone_id and t.bucket_key = o.bucket_key and t.seq = o.seq;
 comment on view zone_override_view is 'Limits of single buckets, with the time, the note and the author of their rows.';
 
+-- For who reads bucket by bucket and has the rows: no index finds a row by its seq, so beside each override all rows of its
+-- bucket are looked at.
+create view zone_override_by_bucket_view as
+select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at
+from zone_override o;
+comment on view zone_override_by_bucket_view is 'Limits of single buckets, without what their rows say.';
+
 create view zone_txn_view as
 select t.id, t.seq, t.cost, t.spent, t.spent_total, t.remaining, t.zone_limit, t.retry_after_us, t.delay_us, t.level,
     t.strikes, t.target_at, t.created_at, t.prev_at, t.ends_at, t.txn_id, t.zone_id, t.zone_version, t.checks,

@@ -1,6 +1,11 @@
 //! P7: what a check costs. It reads as much with thousands of rows in the window as with a few, and it is one
 //! round trip.
 
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Row};
+use tallygate::policy::{Limit, Override};
+use tallygate::schema::Role;
 use tallygate::{Check, Config, Isolation, Limiter};
 use uuid::Uuid;
 
@@ -62,7 +67,7 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
         }
     }
     // Of hundreds of checks in a call by the routines.
-    let config = Config { deadline: std::time::Duration::from_secs(60), ..Config::default() };
+    let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
     let limiter = db.limiter_with(config).await;
     let token = crate::db::bucket(1_000_000, 3600, 1_000_000);
     for (zone, policy) in [("wide", log(1_000_000, 3600)), ("full", log(1_000, 3600)), ("token", token)] {
@@ -133,6 +138,39 @@ pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about
         let [few, many] = read[..] else { unreachable!() };
         assert!(few >= 2 * 250, "the reads are counted: {few}");
         assert!(many <= 6 * few, "{zone}: {few} rows were read among 250, {many} among 1,000");
+    }
+}
+
+/// The overrides of a bucket, as a verification asks for them, are not found by looking at all its rows for each.
+pub async fn overrides_are_read_without_the_other_rows_of_their_bucket(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(1_000_000, 3600), None, "test").await.unwrap();
+    limiter.check_many(vec![Check::new("login", "hot"); 480]).await.unwrap();
+    for rate in 1..=20 {
+        let limit = Limit::new(rate, Duration::from_secs(3600), None).unwrap();
+        let own = Override { limit: Some(limit), ban_exempt: false, for_us: None };
+        limiter.operator().set_override("login", "hot", own, "", "test").await.unwrap();
+    }
+    let mut auditor = db.connect_as(Role::Auditor).await;
+    if let Connected::Postgres(auditor) = &mut auditor {
+        let overrides = include_str!("../../src/store/postgres/bucket_overrides.sql");
+        let overrides = overrides.replace("$1", "1").replace("$2", "'hot'").replace("$3", "'hot'");
+        let plan = sqlx::raw_sql(AssertSqlSafe(format!("explain {overrides}"))).fetch_all(auditor).await;
+        let plan: String = plan.unwrap().iter().map(|row| row.get::<String, _>(0) + "\n").collect();
+        assert!(plan.contains("zone_override") && !plan.contains("zone_txn"), "{plan}");
+        return;
+    }
+    let (first, end) = ("'1970-01-01'", "'9999-01-01'");
+    for (sql, values) in [
+        (include_str!("../../src/store/mysql/bucket_overrides.sql"), vec!["1", "'hot'", "'hot'"]),
+        (
+            include_str!("../../src/store/mysql/evidence.sql"),
+            vec!["1", "''", first, first, "0", first, end, "1", "''", first, end],
+        ),
+    ] {
+        let filled = values.iter().fold(sql.to_owned(), |sql, value| sql.replacen('?', value, 1));
+        let read = handlers_read(&mut auditor, &filled).await;
+        assert!((20..5 * 500).contains(&read), "{read} rows were read: {filled}");
     }
 }
 

@@ -387,6 +387,7 @@ fn main() -> std::process::ExitCode {
         flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
         flat::a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much,
+        flat::overrides_are_read_without_the_other_rows_of_their_bucket,
         idempotence::no_caller_can_have_an_id_decided_twice,
         input::a_txn_in_plain_sql_is_charged_once_however_it_is_written,
         locks::a_late_first_attempt_finds_what_the_second_one_decided,

@@ -36,7 +36,7 @@ pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
     let mut tables = vec!["select zone_hold_view", "select zone_txn_view", "select zone_txn_dropped_view"];
     tables.extend(["select zone_master_view", "select zone_version_view", "select zone_calendar_view"]);
     tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
-    tables.push("select zone_removal_view");
+    tables.extend(["select zone_override_by_bucket_view", "select zone_removal_view"]);
     tables.extend(["select zone_queue_view", "select zone_item_view"]);
     tables.extend(["select zone_bucket_removed_view", "select zone_upkeep_lock_view"]);
     if db.engine.is_mysql() {

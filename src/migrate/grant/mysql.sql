@@ -49,6 +49,7 @@ join (
     union all select 21, 'auditor', 'select', 'table ', 'zone_bucket_removed_view'
     union all select 21, 'auditor', 'select', 'table ', 'zone_upkeep_lock_view'
     union all select 22, 'auditor,operator', 'select', 'table ', 'zone_override_view'
+    union all select 22, 'auditor', 'select', 'table ', 'zone_override_by_bucket_view'
     union all select 23, 'auditor', 'select', 'table ', 'zone_hold_view'
     union all select 23, 'auditor', 'select', 'table ', 'zone_queue_view'
     union all select 23, 'auditor', 'select', 'table ', 'zone_item_view'

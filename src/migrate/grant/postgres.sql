@@ -32,7 +32,7 @@ from (
         ('{auditor,operator}', 'select', '{zone_override_view}'),
         ('{auditor}', 'select', '{zone_bucket_lock_view,zone_bucket_removed_view,zone_upkeep_lock_view}'),
         ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_removal_view}'),
-        ('{auditor}', 'select', '{zone_queue_view,zone_item_view}'),
+        ('{auditor}', 'select', '{zone_queue_view,zone_item_view,zone_override_by_bucket_view}'),
         ('{operator}', 'select, insert', '{zone_master,zone_calendar}'),
         ('{operator}', 'select', '{zone_version}')
     ) g (roles, rights, names)

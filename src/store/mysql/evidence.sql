@@ -6,7 +6,7 @@
     t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt, t.row_hash, o.rate, o.window_us, o.burst, o.rate_gcd,
     o.ban_exempt, o.seq as exception_seq
     from zone_txn_by_bucket_view t
-    left join zone_override_view o
+    left join zone_override_by_bucket_view o
         on o.zone_id = t.zone_id and o.bucket_key = t.bucket_key and o.seq = t.seq and t.kind = 'override'
     where t.zone_id = ?
         and t.bucket_key = cast(? as binary)
@@ -24,7 +24,7 @@ union all
     t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt, t.row_hash, o.rate, o.window_us, o.burst, o.rate_gcd,
     o.ban_exempt, o.seq as exception_seq
     from zone_txn_by_bucket_view t
-    left join zone_override_view o
+    left join zone_override_by_bucket_view o
         on o.zone_id = t.zone_id and o.bucket_key = t.bucket_key and o.seq = t.seq and t.kind = 'override'
     where t.zone_id = ?
         and t.bucket_key > cast(? as binary)

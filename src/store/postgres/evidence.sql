@@ -4,7 +4,7 @@ select t.id, t.bucket_key, t.txn_id, t.zone_version, t.seq, t.kind, t.checks, t.
     t.prev_at, t.ends_at, t.member, t.note, t.actor, t.login, t.salt, t.row_hash, o.rate, o.window_us, o.burst, o.rate_gcd,
     o.ban_exempt, o.seq as exception_seq
 from zone_txn_view t
-left join zone_override_view o on o.zone_id = t.zone_id and o.bucket_key = t.bucket_key and o.seq = t.seq
+left join zone_override_by_bucket_view o on o.zone_id = t.zone_id and o.bucket_key = t.bucket_key and o.seq = t.seq
 where t.zone_id = $1
     and (t.bucket_key, t.created_at, t.seq) > ($2, $3, $4)
     and t.created_at >= $5
