@@ -186,6 +186,7 @@ pub(crate) enum Store {
 /// An existing sqlx pool of any of the databases; made by `into()`.
 pub struct Pool(pub(crate) Store);
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 impl Pool {
     /// True when a connection that comes back to a pool can be used by the next caller; for the hook `after_release` of a
     /// pool that is the caller's own. Pools that the library opens have it.
