@@ -176,7 +176,7 @@ pub async fn overrides_are_read_without_the_other_rows_of_their_bucket(db: Db) {
 
 /// One for a check, alone or in a batch, whoever chose its id; three under SERIALIZABLE.
 pub async fn a_check_is_one_round_trip(db: Db) {
-    let proxy = Proxy::before(&db.url_as(tallygate::schema::Role::App)).await;
+    let proxy = Proxy::before(&db.url_as(Role::App)).await;
     for (isolation, trips) in [(Isolation::RowLock, 1), (Isolation::Serializable, 3)] {
         let config = Config { isolation, connections: 4, ..Config::default() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
