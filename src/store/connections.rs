@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, Pool};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use sqlx::{Executor, pool::PoolOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -60,19 +60,27 @@ pub(crate) struct Leased<DB: Database> {
     shelf: Option<(Arc<Shelf<DB>>, OwnedSemaphorePermit)>,
 }
 
-/// A pool of ours: of at most so many connections, to a server at this port.
+/// A pool of ours: of at most so many connections, to a server at this port. A session begins with this statement, if any.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) fn pool_options<DB: Database>(most: u32, port: u16) -> PoolOptions<DB> {
+pub(super) fn pool_options<DB: Database>(most: u32, port: u16, first: &'static str) -> PoolOptions<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
     PoolOptions::new()
         .max_connections(most)
         .test_before_acquire(false)
-        .after_connect(move |_, _| {
+        .after_connect(move |connection: &mut DB::Connection, _| {
             // Its messages need not wait, where that can be had.
             #[cfg(target_os = "linux")]
             super::at_once::send_to(port);
             #[cfg(not(target_os = "linux"))]
             let _ = port;
-            Box::pin(std::future::ready(Ok(())))
+            Box::pin(async move {
+                if !first.is_empty() {
+                    connection.execute(first).await?;
+                }
+                Ok(())
+            })
         })
         .after_release(|connection, _| Box::pin(async move { Ok(still_good(connection).await) }))
 }

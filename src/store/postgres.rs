@@ -149,7 +149,7 @@ const SERVER: Server<sqlx::Postgres> =
     Server { options, pool, error, standing: |connection| Box::pin(standing(connection)) };
 
 fn pool(options: PgConnectOptions, most: u32) -> PgPool {
-    pool_options(most, options.get_port()).connect_lazy_with(options)
+    pool_options(most, options.get_port(), "").connect_lazy_with(options)
 }
 
 /// A standby is in recovery for as long as it is one.

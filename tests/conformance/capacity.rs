@@ -14,11 +14,12 @@ use tallygate::ledger::{Entry, History, Kind};
 use tallygate::policy::{Limit, Override, Share, Sharing};
 use tallygate::schema::Upkeep;
 use tallygate::testing::Clock;
-use tallygate::{Config, Limiter, Policy, Reason};
+use tallygate::{Config, ErrorKind, Limiter, Policy, Reason};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::db::{Clocked, Db, Engine};
+use crate::moving::Two;
 use crate::rounds;
 use crate::server::PATIENCE;
 
@@ -57,6 +58,29 @@ fn bigint(db: &Db) -> &'static str {
 
 async fn get(leases: &Leases, zone: &str, client: &str, wants: i64) -> Lease {
     leases.get(Want::new(zone, "resource", client, wants)).await.unwrap()
+}
+
+/// Leases go with their resource to a database of another kind, count there, and come back.
+pub async fn a_resource_moves_with_its_leases(db: Db) {
+    let two = Two::of(db, &[("gpu", capacity(120, Share::Fair))]).await;
+    let (here, there) = (two.here.limiter().await.leases(), two.there.limiter().await.leases());
+    for (client, wants, has) in [("a", 100, 100), ("b", 60, 20)] {
+        assert_eq!(get(&here, "gpu", client, wants).await.has, has);
+    }
+    two.move_there("gpu", "resource").await.unwrap();
+    two.assert_clean().await;
+    let refused = here.get(Want::new("gpu", "resource", "a", 100)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    for (client, wants, has) in [("c", 100, 0), ("b", 60, 20), ("a", 100, 40), ("b", 60, 40), ("c", 100, 40)]
+    {
+        assert_eq!(get(&there, "gpu", client, wants).await.has, has, "{client}");
+    }
+    there.release(get(&there, "gpu", "a", 100).await).await.unwrap();
+    two.move_back("gpu", "resource").await.unwrap();
+    for (client, wants, has) in [("c", 100, 60), ("b", 60, 60)] {
+        assert_eq!(get(&here, "gpu", client, wants).await.has, has, "{client}");
+    }
+    two.assert_clean().await;
 }
 
 /// Each kind of share, as clients arrive; the published figures of that are in the core's tests.

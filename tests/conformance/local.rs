@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::child::{Child, LocalCaller, Work};
 use crate::db::{Db, Engine};
 use crate::engine::sql_check;
+use crate::moving::Two;
 use crate::rounds;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -93,6 +94,31 @@ pub async fn a_hot_key_is_decided_by_its_process_and_adds_up(db: Db) {
     let used = of(Kind::Local).map(|row| settled.get(&row.txn_id).copied().unwrap_or(row.spent));
     assert_eq!(used.sum::<i64>(), local);
     verify(&limiter).await;
+}
+
+/// The units that a process took go with their bucket: the process spends them where it is, and they are spent for all who ask
+/// at the bucket's new database.
+pub async fn a_bucket_moves_with_what_was_taken_of_it(db: Db) {
+    let two = Two::of(db, &[("api", policy(1_000, Duration::from_secs(30)))]).await;
+    let (here, there) = (two.here.limiter().await, two.there.limiter().await);
+    let mut spent = 0;
+    while check(&here).await.local.is_none() {
+        spent += 1;
+    }
+    two.move_there("api", "key").await.unwrap();
+    two.assert_clean().await;
+    let left = there.peek("api", "key").await.unwrap().remaining;
+    let taken = 1_000 - left - spent;
+    for n in 1..taken {
+        assert!(check(&here).await.local.is_some(), "{n} of {taken}");
+    }
+    let refused = here.check(Check::new("api", "key")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    for n in 0..left {
+        assert!(check(&there).await.is_allowed(), "{n} of {left}");
+    }
+    assert!(check(&there).await.blocked);
+    two.assert_clean().await;
 }
 
 /// Callers who come at once wait for the units that one of them takes, and do not stand in its way at the database.

@@ -193,6 +193,7 @@ fn main() -> std::process::ExitCode {
     on!([Postgres, MySql, MariaDb, Sqlite] =>
         capacity::a_lease_is_granted_once_and_followed_by_its_own,
         capacity::a_long_life_never_hands_out_more_than_there_is,
+        capacity::a_resource_moves_with_its_leases,
         capacity::a_tree_has_what_its_root_has_within_one_lease,
         capacity::clients_at_once_never_hold_more_than_there_is,
         capacity::clients_get_their_shares,
@@ -205,6 +206,7 @@ fn main() -> std::process::ExitCode {
         prediction::requests_at_once_teach_one_after_the_other,
         prediction::what_cannot_be_predicted_is_refused,
         prediction::what_is_predicted_is_what_the_core_learned,
+        local::a_bucket_moves_with_what_was_taken_of_it,
         local::a_hot_key_is_decided_by_its_process_and_adds_up,
         local::callers_at_once_wait_for_what_one_of_them_takes,
         local::each_local_decision_has_its_line,
@@ -501,6 +503,9 @@ fn main() -> std::process::ExitCode {
     on!(apart [Postgres, MySql, MariaDb] =>
         capacity::leases_outlive_a_server_that_is_killed,
         kill::a_killed_server_keeps_every_decision_it_gave,
+    );
+    on!(apart [MySql, MariaDb] =>
+        sessions::settings_of_the_server_leave_no_transaction_open,
     );
     on!(apart [Postgres] =>
         // A snapshot of anybody's keeps what was updated from being cleared away.

@@ -100,6 +100,27 @@ pub async fn settings_of_the_session_fail_no_call(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// A server may leave each statement of a session in a transaction, or begin one where another ends. What is told is there
+/// for all to see, and what is read is as it is.
+pub async fn settings_of_the_server_leave_no_transaction_open(db: Db) {
+    let mut limit = 0;
+    for setting in ["completion_type = 1", "autocommit = 0"] {
+        db.execute(&format!("set global {setting}")).await;
+        let limiters = [db.limiter().await, db.limiter().await];
+        for limiter in limiters.iter().chain(&limiters) {
+            limit += 1;
+            limiter.operator().set_zone("log", &log(limit, 3600), None, "test").await.unwrap();
+            limiter.check(Check::new("log", format!("{limit}"))).await.unwrap();
+            for other in &limiters {
+                let zone = other.operator().zone("log").await.unwrap().unwrap();
+                assert_eq!(zone.policy, log(limit, 3600), "{setting}");
+                let (verified, faults) = verify(other, &Verify::default()).await;
+                assert_eq!((verified.rows, faults), (limit as u64, vec![]), "{setting}");
+            }
+        }
+    }
+}
+
 /// The settings that a pool of the caller's may have: those that change what a statement means, how it is planned, and
 /// what a transaction is.
 fn settings(engine: Engine) -> &'static [&'static str] {

@@ -359,7 +359,10 @@ fn items_are_offered_taken_worked_off_and_explained() {
     // At 1 each millisecond the pace lets through what a command asks for after another.
     let program = with_zone("--rate 1000 --per 1s --algorithm queue --burst 4 --backlog 6 --max-takes 2");
     let shown = program.ok(&["zone", "show", "zone"]);
-    assert!(shown.contains("a queue served at 1000 per 1s, burst 4, backlog 6, dead after 2 takes"), "{shown}");
+    assert!(
+        shown.contains("a queue served at 1000 per 1s, burst 4, backlog 6, dead after 2 takes"),
+        "{shown}"
+    );
     let queue = |flags: &str| {
         let flags: Vec<_> = flags.split(' ').collect();
         program.run(&[&["queue", flags[0], "zone", "out"][..], &flags[1..]].concat())
