@@ -49,6 +49,9 @@ impl Inner {
         if let Some(decision) = self.decide_here(&request, &zone, asked).await {
             return Ok(decision);
         }
+        if zone.policy.is_some_and(|policy| policy.local_us().is_some()) {
+            self.make_room(&request).await;
+        }
         let coalesced = zone.blocked_rows == BlockedRows::Coalesced;
         if coalesced && let Some(decision) = self.floods.answer(&request, asked) {
             trace::decided(&request.zone, Ok(&decision), asked.elapsed());
@@ -72,13 +75,16 @@ impl Inner {
     }
 
     pub(super) async fn check_many(
-        &self,
+        self: &Arc<Self>,
         checks: Vec<Check>,
         txns: Vec<Uuid>,
         passing: Passing,
         until: Instant,
     ) -> Result<Vec<Decision>> {
         let requests = self.requests(None, checks, txns).await?;
+        for request in &requests {
+            self.make_room(request).await;
+        }
         self.decide(requests, passing, until).await
     }
 

@@ -151,6 +151,24 @@ impl Inner {
         spent.ok_or(coming)
     }
 
+    /// Gives back what this process has in hand, where a check that goes to the database may be in want of it.
+    pub(super) async fn make_room(self: &Arc<Self>, request: &Request) {
+        let bucket = request.bucket();
+        if !self.local.hands.stand_in_the_way(&bucket, request.cost) {
+            return;
+        }
+        let (this, cost) = (Arc::clone(self), request.cost);
+        let room = async move {
+            loop {
+                let (back, more) = this.local.hands.give_way(&bucket, cost);
+                this.settle_all(&bucket, back).await;
+                let Some(mut more) = more else { break };
+                more.changed().await.ok();
+            }
+        };
+        tokio::spawn(room).await.ok();
+    }
+
     /// Takes units of a bucket, tells those who wait for them, and gives back in the end what is left.
     async fn fill(
         self: Arc<Self>,

@@ -175,8 +175,8 @@ pub(crate) async fn connect(address: &Address, until: Instant) -> Result<MySqlCo
 const SERVER: Server<sqlx::MySql> =
     Server { options, pool, error, standing: |connection| Box::pin(standing(connection)) };
 
-/// What a server has set for all sessions would keep a transaction open where none is meant: what is written there later would
-/// be lost with it, and what is read would be as old as it.
+/// A setting of the server for all sessions could keep a transaction open where none is meant: later writes would be lost with
+/// it, and later reads would be as old as it.
 const ENDS_ARE_ENDS: &str = "set autocommit = 1, completion_type = 0";
 
 fn pool(options: MySqlConnectOptions, most: u32) -> MySqlPool {

@@ -96,6 +96,31 @@ pub async fn a_hot_key_is_decided_by_its_process_and_adds_up(db: Db) {
     verify(&limiter).await;
 }
 
+/// Units that a process has in hand, or on their way, are no reason to block its own check: one that does not fit in hand, one
+/// that has a row of its own, one of several.
+pub async fn a_check_that_fits_is_not_blocked_by_what_its_process_took(db: Db) {
+    let limiter = limiter(&db, policy(100, Duration::from_secs(30))).await;
+    let check = |key: &str, cost| Check::new("api", key).cost(cost);
+    let first = limiter.check(check("first", 80)).await.unwrap();
+    assert_eq!((first.blocked, first.remaining), (false, 20));
+    for way in ["in hand", "a row of its own", "several"] {
+        let mut spent = 0;
+        loop {
+            spent += 1;
+            if limiter.check(check(way, 1)).await.unwrap().local.is_some() {
+                break;
+            }
+        }
+        let last = match way {
+            "in hand" => limiter.check(check(way, 100 - spent)).await.unwrap(),
+            "several" => limiter.check_many(vec![check(way, 100 - spent)]).await.unwrap().remove(0),
+            _ => limiter.check(check(way, 100 - spent).txn(Uuid::now_v7())).await.unwrap(),
+        };
+        assert_eq!((last.blocked, last.remaining), (false, 0), "{way}: {spent} and {last:?}");
+    }
+    verify(&limiter).await;
+}
+
 /// The units that a process took go with their bucket: the process spends them where it is, and they are spent for all who ask
 /// at the bucket's new database.
 pub async fn a_bucket_moves_with_what_was_taken_of_it(db: Db) {

@@ -207,6 +207,7 @@ fn main() -> std::process::ExitCode {
         prediction::what_cannot_be_predicted_is_refused,
         prediction::what_is_predicted_is_what_the_core_learned,
         local::a_bucket_moves_with_what_was_taken_of_it,
+        local::a_check_that_fits_is_not_blocked_by_what_its_process_took,
         local::a_hot_key_is_decided_by_its_process_and_adds_up,
         local::callers_at_once_wait_for_what_one_of_them_takes,
         local::each_local_decision_has_its_line,

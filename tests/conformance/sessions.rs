@@ -100,8 +100,8 @@ pub async fn settings_of_the_session_fail_no_call(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
-/// A server may leave each statement of a session in a transaction, or begin one where another ends. What is told is there
-/// for all to see, and what is read is as it is.
+/// A server may leave each statement of a session in a transaction, or begin one where another ends. All the same, each
+/// answer is there for all to see, and each reading is as new as can be.
 pub async fn settings_of_the_server_leave_no_transaction_open(db: Db) {
     let mut limit = 0;
     for setting in ["completion_type = 1", "autocommit = 0"] {

@@ -37,6 +37,8 @@ struct Hand {
     demand: Demand,
     /// Open while somebody is on the way to take more.
     coming: Receiver<()>,
+    /// The units that were left in the bucket when the last were taken.
+    remaining: i64,
     /// Until then nothing is taken: there was little left.
     exact_until_us: i64,
     local_us: i64,
@@ -53,12 +55,18 @@ pub(super) struct Lease {
     stops_us: i64,
 }
 
-/// The demand: how much is asked for.
+/// The demand: how much is asked for, and how often.
 #[derive(Default)]
 struct Demand {
     since_us: i64,
-    /// Since then.
-    units: i64,
+    units: Count,
+    checks: Count,
+}
+
+#[derive(Default)]
+struct Count {
+    /// Since a while ago.
+    now: i64,
     /// A moving average, in the time for which a process may decide.
     average: i64,
 }
@@ -125,7 +133,7 @@ impl Hands {
 
     /// The units to take.
     pub fn wants(&self, bucket: &Bucket) -> i64 {
-        self.known().hands.get(bucket).map_or(0, |hand| hand.demand.of_half()).max(LEAST)
+        self.known().hands.get(bucket).map_or(0, |hand| hand.demand.units.of_half()).max(LEAST)
     }
 
     /// Puts what was taken into the hand.
@@ -133,6 +141,7 @@ impl Hands {
         if let Some(hand) = self.known().hands.get_mut(bucket) {
             let stops_us = sent_us.saturating_add(took.ends_us.saturating_sub(took.at_us));
             hand.leases.push_back(Lease { took, left: took.units, sent_us, stops_us });
+            hand.remaining = took.remaining;
         }
     }
 
@@ -142,6 +151,22 @@ impl Hands {
         if let Some(hand) = self.known().hands.get_mut(bucket) {
             hand.exact_until_us = now_us.saturating_add(for_us);
         }
+    }
+
+    /// May a check that goes to the database be blocked there because of what is in hand, or on its way to it?
+    pub fn stand_in_the_way(&self, bucket: &Bucket, cost: i64) -> bool {
+        self.known().hands.get(bucket).is_some_and(|hand| hand.stands_in_the_way(cost))
+    }
+
+    /// Takes out of the hand all that stands in the way of such a check, and nothing more for a time; with what is on its way.
+    pub fn give_way(&self, bucket: &Bucket, cost: i64) -> (Vec<Lease>, Option<Receiver<()>>) {
+        let now_us = self.clock.now_us();
+        let mut known = self.known();
+        let hand = known.hands.get_mut(bucket).filter(|hand| hand.stands_in_the_way(cost));
+        let Some(hand) = hand else { return (Vec::new(), None) };
+        hand.exact_until_us = hand.exact_until_us.max(now_us.saturating_add(hand.local_us / 4));
+        let coming = hand.is_asking().then(|| hand.coming.clone());
+        (hand.leases.drain(..).filter(|lease| lease.left > 0).collect(), coming)
     }
 
     /// Takes what has ended of a bucket out of the hand.
@@ -186,7 +211,8 @@ impl Hand {
     fn new(local_us: i64, now_us: i64) -> Self {
         let demand = Demand { since_us: now_us, ..Demand::default() };
         let (_, coming) = watch::channel(());
-        Self { leases: VecDeque::new(), demand, coming, exact_until_us: now_us, local_us }
+        let (leases, remaining) = (VecDeque::new(), i64::MAX);
+        Self { leases, demand, coming, remaining, exact_until_us: now_us, local_us }
     }
 
     fn is_asking(&self) -> bool {
@@ -202,11 +228,20 @@ impl Hand {
         Vec::from_iter::<VecDeque<Lease>>(ended)
     }
 
+    fn left(&self) -> i64 {
+        self.leases.iter().map(|lease| lease.left).sum()
+    }
+
+    /// It costs more than is in hand, or about as much as was left besides; others may have spent of that since.
+    fn stands_in_the_way(&self, cost: i64) -> bool {
+        let (left, much) = (self.left(), cost > self.remaining / 2);
+        left > 0 && (much || cost > left) || self.is_asking() && much
+    }
+
     /// Are units to be taken now? A quarter of what was taken last is left, or less.
     fn asks(&mut self, now_us: i64) -> Option<Sender<()>> {
-        let left: i64 = self.leases.iter().map(|lease| lease.left).sum();
         let taken = self.leases.back().map_or(0, |lease| lease.took.units);
-        let enough = left > taken / 4 || self.demand.of_half() < LEAST;
+        let enough = self.left() > taken / 4 || self.demand.checks.of_half() < LEAST;
         if enough || now_us < self.exact_until_us || self.is_asking() {
             return None;
         }
@@ -222,23 +257,37 @@ impl Hand {
 }
 
 impl Demand {
-    fn add(&mut self, cost: i64, local_us: i64, now_us: i64) {
+    /// Another check; one that was asked for before costs nothing new.
+    fn add(&mut self, new: i64, local_us: i64, now_us: i64) {
         let passed_us = now_us.saturating_sub(self.since_us);
         if passed_us >= local_us / 4 {
-            let now = i128::from(self.units) * i128::from(local_us) / i128::from(passed_us.max(1));
-            let now = i64::try_from(now).unwrap_or(i64::MAX / 2);
-            // A demand of long ago says nothing of now.
-            self.average = if passed_us > local_us { now } else { self.average.midpoint(now) };
-            (self.since_us, self.units) = (now_us, 0);
+            self.units.pass(local_us, passed_us);
+            self.checks.pass(local_us, passed_us);
+            self.since_us = now_us;
         }
-        self.units = self.units.saturating_add(cost);
+        self.units.add(new);
+        self.checks.add(new.min(1));
+    }
+}
+
+impl Count {
+    fn add(&mut self, more: i64) {
+        self.now = self.now.saturating_add(more);
     }
 
-    /// The units that are likely to be asked for in half of the time: they are spent before it ends then. A quarter of
+    fn pass(&mut self, local_us: i64, passed_us: i64) {
+        let now = i128::from(self.now) * i128::from(local_us) / i128::from(passed_us.max(1));
+        let now = i64::try_from(now).unwrap_or(i64::MAX / 2);
+        // A demand of long ago says nothing of now.
+        self.average = if passed_us > local_us { now } else { self.average.midpoint(now) };
+        self.now = 0;
+    }
+
+    /// The number that is likely to be asked for in half of the time: they are spent before it ends then. A quarter of
     /// that has not passed yet since the average was made, so that what came meanwhile tells the least that comes in
     /// four times as long.
     fn of_half(&self) -> i64 {
-        self.average.max(self.units.saturating_mul(4)) / 2
+        self.average.max(self.now.saturating_mul(4)) / 2
     }
 }
 
