@@ -381,7 +381,7 @@ pub struct Item {
     pub cost: i64,
     /// The importance: 0 is the most.
     pub band: u8,
-    /// The number of times that it was taken.
+    /// The number of times that it was taken, since it was last tried again.
     pub takes: i32,
     /// The payload that was given with it; None when it has gone.
     pub payload: Option<serde_json::Value>,

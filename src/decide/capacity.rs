@@ -120,8 +120,9 @@ pub fn lease(
     let Brought { head, level, policy } = bring::to(&bucket, ledger, now_us)?;
     let Some(sharing) = policy.sharing() else {
         return Err(Error::invalid(format!(
-            "a zone of {} hands out no capacity; use a check, or the algorithm capacity",
-            policy.algorithm()
+            "a zone of {} hands out no capacity; {}, or use a zone of the algorithm capacity",
+            policy.algorithm(),
+            policy.algorithm().is_asked_by()
         ))
         .into());
     };

@@ -39,7 +39,7 @@ pub struct Item {
     pub takes: i32,
     /// It is dead when the time of who took it is over.
     pub last: bool,
-    /// The row of the last take, while who took it may say something of it.
+    /// The row of the last take, while who took it may say something of it: of what is not away, that it is done.
     pub receipt: Option<i64>,
     /// Something was given with it.
     pub payload: bool,
@@ -184,7 +184,8 @@ impl Item {
     #[must_use]
     pub fn next(self) -> Option<Self> {
         match self.place {
-            Place::Away if self.last => Some(self.dead()),
+            // Its last worker may still say that it is done.
+            Place::Away if self.last => Some(Self { receipt: self.receipt, ..self.dead() }),
             Place::Away => Some(self.waits()),
             Place::Waiting | Place::Dead => None,
         }
@@ -201,7 +202,7 @@ impl Item {
     /// It is tried again, as if it had never been taken.
     #[must_use]
     pub fn redriven(self) -> Self {
-        Self { takes: 0, last: false, ..self.waits() }
+        Self { takes: 0, last: false, receipt: None, ..self.waits() }
     }
 }
 
@@ -392,18 +393,17 @@ pub fn progress(
 
 /// Is it the worker who took it last, and has it still?
 fn may_say(item: &Item, receipt: Option<i64>, progress: Progress) -> Result<()> {
+    let has_it = receipt.is_some() && item.receipt == receipt;
+    let why = match item.place {
+        Place::Away if has_it => return Ok(()),
+        _ if has_it && progress == Progress::Done => return Ok(()),
+        Place::Dead => "the item is dead; to try it again, redrive it",
+        _ if has_it => "its time is over, and the item waits again",
+        _ if item.receipt.is_some() => "its time was over, and the item was taken again",
+        _ => "the item was given back, or tried again",
+    };
     let seq = receipt.unwrap_or_default();
-    if receipt.is_none() || item.receipt != receipt {
-        return Err(Error::conflict(format!(
-            "the receipt of row {seq} is lost: its time was over, and the item was taken again, given back or is dead"
-        )));
-    }
-    if item.place != Place::Away && progress != Progress::Done {
-        return Err(Error::conflict(format!(
-            "the receipt of row {seq} is lost: its time is over, and the item waits again"
-        )));
-    }
-    Ok(())
+    Err(Error::conflict(format!("the receipt of row {seq} is lost: {why}")))
 }
 
 /// Is it dead, is it waited for, and is there room? `lacking` is the number of units that there is no room
@@ -439,8 +439,9 @@ impl Now {
         let Brought { head, level, policy } = bring::to(bucket, ledger, now_us)?;
         let queueing = policy.queueing().ok_or_else(|| {
             Error::invalid(format!(
-                "a zone of {} has no items; use a check, or the algorithm queue",
-                policy.algorithm()
+                "a zone of {0} has no items; {1}, or use a zone of the algorithm queue",
+                policy.algorithm(),
+                policy.algorithm().is_asked_by()
             ))
         })?;
         let head = Head { level, zone_version: current.version, ..*head };

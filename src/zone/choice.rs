@@ -155,4 +155,13 @@ impl Algorithm {
             Self::Distinct | Self::Concurrency | Self::Capacity => Family::Held,
         }
     }
+
+    /// The way in which its buckets are asked, for those who tried another one.
+    pub(crate) fn is_asked_by(self) -> &'static str {
+        match self {
+            Self::Capacity => "take a lease of it",
+            Self::Queue => "offer an item to it",
+            _ => "use a check",
+        }
+    }
 }

@@ -221,7 +221,9 @@ pub async fn receipts_of_the_overtaken_are_refused(db: Db) {
         }
         clocked.set(START_US + 40_000_000 + n * 1_000_000).await;
         if n == 3 {
-            lost(works[1].receipt).await;
+            let receipt = works[1].receipt;
+            assert!(queues.extend("mail", "out", receipt, SECOND).await.unwrap_err().is_conflict());
+            assert!(queues.release("mail", "out", receipt, SECOND).await.unwrap_err().is_conflict());
         }
     }
     assert_eq!(take(&queues, 2, SECOND).await, []);
@@ -275,8 +277,8 @@ pub async fn what_cannot_be_queued_is_refused(db: Db) {
         (offer(i64::MAX, 0), "cost 9223372036854775807 is out of range"),
         (Offer::new("mail", ""), "bucket key is empty"),
         (Offer::new("mail", "a\n"), "control character"),
-        (offer(1, 0).deadline(Duration::ZERO), "deadline of 0 µs is out of range"),
-        (offer(1, 0).deadline(Duration::MAX), "deadline of 9223372036854775807 µs"),
+        (offer(1, 0).deadline(Duration::ZERO), "deadline of 0s is out of range"),
+        (offer(1, 0).deadline(Duration::MAX), "deadline of 106751991d 4h 54s 775ms 807us"),
         (offer(1, 0).payload(&long), "a payload of 8193 bytes is too long; use at most 8192"),
         (offer(1, 0).txn(Uuid::nil()), "nil UUID"),
         (Offer::new("login", "user:1"), "a zone of sliding-log has no items"),
@@ -289,7 +291,7 @@ pub async fn what_cannot_be_queued_is_refused(db: Db) {
     for (take, says) in [
         (take().most(0), "0 items at once are out of range; use 1 to 100"),
         (take().most(101), "101 items at once"),
-        (Take::new("mail", "out", Duration::ZERO), "visibility of 0 µs is out of range"),
+        (Take::new("mail", "out", Duration::ZERO), "visibility of 0s is out of range"),
         (take().worker(""), "worker is empty"),
         (take().worker("w".repeat(256)), "256 bytes"),
         (Take::new("login", "user:1", SECOND), "a zone of sliding-log has no items"),
@@ -605,6 +607,39 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
     offered(&queues, 20, 0).await;
     assert!(queues.offer(offer(1, 0)).await.unwrap().blocked);
     verify(&limiter).await;
+}
+
+/// An item is dead for all who look as soon as the time of its last take is over, whether anybody else calls or not. Its last
+/// worker may still say that it is done, until it is tried again.
+pub async fn the_dead_are_seen_at_once_and_may_still_be_done(db: Db) {
+    let limiter = db.limiter().await;
+    set(&limiter, "mail", queue(1 << 20, 1 << 20, 20, 1)).await;
+    let queues = limiter.queues();
+    let dead = async |after| txns_of(&queues.dead("mail", "out", after, 2).await.unwrap());
+    let mut txns = Vec::new();
+    for (cost, band) in [(1, 1), (2, 0), (3, 0)] {
+        txns.push(offered(&queues, cost, band).await);
+    }
+    let moment = Duration::from_millis(1);
+    let works = queues.take(Take::new("mail", "out", moment).most(3)).await.unwrap().items;
+    tokio::time::sleep(10 * moment).await;
+    assert_eq!(dead(None).await, [txns[1], txns[2]]);
+    assert_eq!(dead(Some(txns[2])).await, [txns[0]]);
+    let refused = queues.extend("mail", "out", works[0].receipt, moment).await.unwrap_err();
+    assert!(refused.is_conflict() && refused.to_string().contains("is dead"), "{refused}");
+    let done = queues.done("mail", "out", works[0].receipt).await.unwrap();
+    assert_eq!((done.state, done.until), (State::Done, None));
+    assert_eq!(dead(None).await, [txns[2], txns[0]]);
+    let tried = queues.redrive("mail", "out", txns[2], "ann").await.unwrap();
+    assert_eq!((tried.state, tried.until), (State::Waiting, None));
+    let lost = queues.done("mail", "out", works[1].receipt).await.unwrap_err();
+    assert!(lost.is_conflict() && lost.to_string().contains("tried again"), "{lost}");
+    assert_eq!(dead(None).await, [txns[0]]);
+    verify(&limiter).await;
+}
+
+fn txns_of(items: &[Item]) -> Vec<Uuid> {
+    items.iter().map(|item| item.txn_id).collect()
 }
 
 /// Items that wait in a queue, are taken or are dead go with it, payloads and receipts included, and come

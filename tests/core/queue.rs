@@ -144,7 +144,7 @@ impl Model {
         for item in &mut self.items {
             match item.has {
                 Has::Worker { until_us, .. } if until_us <= now_us && item.takes >= self.max_takes => {
-                    (item.has, item.receipt) = (Has::Grave, None);
+                    item.has = Has::Grave;
                 }
                 Has::Worker { until_us, .. } | Has::Time { until_us } if until_us <= now_us => {
                     item.has = Has::Nobody;
@@ -226,7 +226,7 @@ impl Model {
                     && counted + item.cost <= self.backlog
                     && item.deadline_us.is_none_or(|deadline_us| deadline_us > now_us) =>
             {
-                (item.has, item.takes) = (Has::Nobody, 0);
+                (item.has, item.takes, item.receipt) = (Has::Nobody, 0, None);
             }
             Progress::Release(us) if has_it => {
                 item.receipt = None;

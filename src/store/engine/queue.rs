@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::bucket::Bucket;
 use super::{Name, Session, Wanted, Writing, append_together, buckets};
-use crate::decide::{self, Item, Load};
+use crate::decide::{self, Item, Load, Place};
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::item::{self, Noted, Offer, Offered, Said, Sayer, Size, Take, Taken};
@@ -142,6 +142,7 @@ pub(in crate::store) async fn item(
     txn: Uuid,
 ) -> Result<Option<item::Item>> {
     let (bucket, past) = held(session, name, &[(0, txn)], false).await?;
+    queueing(&bucket)?;
     let Some(offered) = past.iter().find(|row| row.kind == Kind::Offer) else { return Ok(None) };
     let item = session.items(name, Which::One(offered.seq)).await?.pop();
     let item = item.and_then(|item| item.at(bucket.now_us()));
@@ -156,11 +157,19 @@ pub(in crate::store) async fn dead(
     after: Option<Uuid>,
     most: u32,
 ) -> Result<Vec<item::Item>> {
+    let (bucket, _) = held(session, name, &[], false).await?;
+    queueing(&bucket)?;
     let after = match after {
         Some(txn) => Some(place(session, name, txn).await?),
         None => None,
     };
-    let items = session.items(name, Which::Dead { after, most }).await?;
+    let mut items = session.items(name, Which::Dead { after, most }).await?;
+    // Those that nobody has put down as dead since.
+    let (_, due) = session.queue(name, bucket.now_us()).await?;
+    let died = due.into_iter().filter_map(|item| item.at(bucket.now_us()));
+    items.extend(died.filter(|item| item.place == Place::Dead && after < Some((item.band, item.seq))));
+    items.sort_by_key(|item| (item.band, item.seq));
+    items.truncate(most as usize);
     let payloads = payloads(session, name, items.iter()).await?;
     items.iter().zip(payloads).map(|(item, payload)| told::standing(name.1, item, payload)).collect()
 }
@@ -200,8 +209,9 @@ fn queueing(bucket: &Bucket<'_>) -> Result<Queueing> {
     let policy = bucket.current()?.policy;
     policy.queueing().ok_or_else(|| {
         Error::invalid(format!(
-            "a zone of {} has no items; use a check, or the algorithm queue",
-            policy.algorithm()
+            "a zone of {} has no items; {}, or use a zone of the algorithm queue",
+            policy.algorithm(),
+            policy.algorithm().is_asked_by()
         ))
     })
 }

@@ -34,7 +34,7 @@ pub(super) fn offered_before(offer: &Offer, row: &LedgerRow) -> Result<Offered> 
         && row.ends_us == offer.deadline_us.map(|us| row.at_us.saturating_add(us));
     if !is_same {
         return Err(Error::conflict(format!(
-            "transaction {} offered something else before: {} units, band {}; use another one",
+            "transaction {} offered something else before: cost {}, band {}, or another payload or deadline; use another one",
             row.txn_id,
             row.cost,
             row.band.unwrap_or_default()
@@ -91,7 +91,7 @@ pub(super) fn noted(said: &Said, progressed: &Progressed) -> Result<Noted> {
             (None, decide::Progress::Done) => State::Done,
             (None, _) => State::Expired,
         },
-        until: time(*ends_us)?,
+        until: time(ends_us.filter(|_| item.is_some_and(|item| item.place == Place::Away)))?,
         remaining: *remaining,
         seq: head.seq,
         recorded_at: from_us(head.last_us)?,
@@ -140,12 +140,13 @@ pub(super) fn said_before<'p>(
 }
 
 pub(super) fn noted_before(said: &Said, row: &LedgerRow, item: Option<&decide::Item>) -> Result<Noted> {
+    let state = state(std::slice::from_ref(row), item);
     Ok(Noted {
         zone: said.zone.clone(),
         queue: said.queue.clone(),
         txn_id: row.txn_id,
-        state: state(std::slice::from_ref(row), item),
-        until: time(row.ends_us)?,
+        state,
+        until: time(row.ends_us.filter(|_| matches!(state, State::Taken | State::Delayed)))?,
         remaining: row.remaining,
         seq: row.seq,
         recorded_at: from_us(row.at_us)?,
@@ -173,13 +174,20 @@ pub(super) fn item(
         state,
         cost: offered.cost,
         band: offered.band.unwrap_or_default(),
-        takes: i32::try_from(past.iter().filter(|row| row.kind == Kind::Take).count()).unwrap_or(i32::MAX),
+        takes: item.map_or_else(|| takes(past), |item| item.takes),
         payload,
         offered_at: from_us(offered.at_us)?,
         deadline_at: time(offered.ends_us)?,
         until: time(until_us)?,
         evicted_by: evictor.and_then(|txn| txn.parse().ok()),
     })
+}
+
+/// The number of its takes, since it was last tried again.
+fn takes(past: &[LedgerRow]) -> i32 {
+    let is_redrive = |row: &&LedgerRow| row.kind == Kind::Requeue && row.member.is_some();
+    let since = past.iter().rev().take_while(|row| !is_redrive(row));
+    i32::try_from(since.filter(|row| row.kind == Kind::Take).count()).unwrap_or(i32::MAX)
 }
 
 /// An item that is in the queue.
