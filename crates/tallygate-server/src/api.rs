@@ -86,6 +86,8 @@ fn asked(routes: Routes) -> Routes {
         .route(POST, "/v1/queue/done", queue::done, &[409], "Says that an item is worked off")
         .route(POST, "/v1/queue/release", queue::release, &[409], "Gives an item back")
         .route(POST, "/v1/queue/redrive", queue::redrive, &[409], "Tries a dead item again")
+        .route(GET, "/v1/queue/{zone}/{queue}", queue::size, &[], "Tells how much waits in a queue")
+        .route(GET, "/v1/queue/{zone}/{queue}/dead", queue::dead, &[], "Lists the dead items of a queue")
         .route(GET, "/v1/queue/{zone}/{queue}/{txn}", queue::item, &[404], "Tells what became of an item")
         .route(GET, "/v1/history", read::history, &[404], "Reads rows of the ledger, newest first")
         .route(GET, "/v1/transactions/{txn}", read::transaction, &[404], "Reads the rows of a transaction")

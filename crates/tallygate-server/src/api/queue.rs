@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Take, Taken};
+use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken};
 use uuid::Uuid;
 
 use super::body::Asked;
 use super::check::same;
-use super::head::{By, Idempotency, Place, There, role};
+use super::head::{By, Idempotency, Place, Queried, There, role};
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -103,6 +103,35 @@ pub(crate) struct ToRedrive {
     txn: Uuid,
 }
 
+/// A queue of a path.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct OfZone {
+    zone: String,
+    queue: String,
+}
+
+impl Place for OfZone {
+    fn zone(&self) -> &str {
+        &self.zone
+    }
+}
+
+/// The dead items that are wanted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WantedDead {
+    /// Those behind this one: the last of the page before.
+    after: Option<Uuid>,
+    /// At most so many: 100, if nothing is said, to 1,000.
+    limit: Option<u32>,
+}
+
+/// Dead items, the most important first, of these what was offered first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DeadItems {
+    items: Vec<Item>,
+}
+
 /// An item of a path.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct InQueue {
@@ -186,6 +215,22 @@ pub(crate) async fn redrive(
 ) -> Result<Json<Noted>, Problem> {
     caller.within(&zone)?;
     Ok(Json(app.limiter().queues().redrive(&zone, &queue, txn, caller.name()).await?))
+}
+
+pub(crate) async fn size(
+    State(app): State<App>,
+    There { place: OfZone { zone, queue }, .. }: There<role::App, OfZone>,
+) -> Result<Json<Size>, Problem> {
+    Ok(Json(app.limiter().queues().size(&zone, &queue).await.map_err(Problem::of_read)?))
+}
+
+pub(crate) async fn dead(
+    State(app): State<App>,
+    There { place: OfZone { zone, queue }, .. }: There<role::App, OfZone>,
+    Queried(WantedDead { after, limit }): Queried<WantedDead>,
+) -> Result<Json<DeadItems>, Problem> {
+    let items = app.limiter().queues().dead(&zone, &queue, after, limit.unwrap_or(100)).await;
+    Ok(Json(DeadItems { items: items.map_err(Problem::of_read)? }))
 }
 
 pub(crate) async fn item(

@@ -271,6 +271,8 @@ async fn each_route_gives_the_answers_that_it_is_told_to_give() {
         (200, "POST", "/json", asked.clone()),
         (429, "POST", "/json", asked),
         (200, "GET", "/v1/openapi.json", get.clone()),
+        (200, "GET", "/v1/queue/mail/out", get.clone()),
+        (200, "GET", "/v1/queue/mail/out/dead?limit=5", get.clone()),
         (200, "GET", "/metrics", get.clone()),
         (200, "GET", "/livez", get.clone()),
         (200, "GET", "/readyz", get.clone()),

@@ -46,6 +46,8 @@ fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
         ("POST", to("/v1/queue/done"), Some(taken(json!({}))), app),
         ("POST", to("/v1/queue/release"), Some(taken(json!({}))), app),
         ("POST", to("/v1/queue/redrive"), Some(json!({ "zone": "login", "queue": "a", "txn": txn })), app),
+        ("GET", to("/v1/queue/login/a"), None, app),
+        ("GET", to("/v1/queue/login/a/dead"), None, app),
         ("GET", format!("/v1/queue/login/a/{txn}"), None, app),
         ("POST", to("/v1/lease"), Some(json!({ "zone": "login", "resource": "a", "wants": 1 })), app),
         ("GET", to("/v1/history"), None, auditor),
