@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::zone::{UNITS_MAX, WINDOW_US_MAX, micros, validate_name};
+use crate::zone::{UNITS_MAX, micros, validate_name, validate_time};
 
 /// The beginning of every erased text, and of no key.
 pub const ERASED: &str = "erased:";
@@ -212,12 +212,7 @@ impl Check {
             )));
         }
         if let Some(ttl) = self.ttl {
-            if !(1..=WINDOW_US_MAX).contains(&micros(ttl)) {
-                return Err(Error::invalid(format!(
-                    "a reservation for {} µs is out of range; use 1 µs to 10 years",
-                    ttl.as_micros()
-                )));
-            }
+            validate_time("a reservation", micros(ttl))?;
             if self.cost == 0 {
                 return Err(Error::invalid("a reservation of cost 0 reserves nothing; use 1 or more"));
             }

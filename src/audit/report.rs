@@ -28,7 +28,7 @@ pub use page::{Explanation, Imprint};
 pub use sections::Section;
 pub use values::{
     Act, Acts, Before, BlockedBucket, Counts, FieldChange, Grain, NearBucket, PolicyChange, Report, ReportOn,
-    Timeline, Top, Undone, Volume, ZoneReport,
+    Sum, Timeline, Top, Volume, ZoneReport,
 };
 
 /// The length of the time where no beginning is given.

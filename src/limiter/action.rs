@@ -448,7 +448,10 @@ impl Inner {
 }
 
 fn unknown(txn: Uuid) -> Error {
-    Error::invalid(format!("there is no transaction {txn} in the ledger; look at its name"))
+    Error::invalid(format!(
+        "there is no transaction {txn} in the ledger that charged a bucket; look at its name, and at what it was: tallygate \
+         history --txn {txn}"
+    ))
 }
 
 /// Is this how such a charge ends?

@@ -18,6 +18,7 @@ pub(crate) struct Line {
     pub blocked: bool,
     pub reason: Reason,
     pub cost: i64,
+    pub spent: i64,
     pub remaining: i64,
     /// The most that a check like it could have spent.
     pub limit: i64,

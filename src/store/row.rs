@@ -477,6 +477,7 @@ macro_rules! line {
             blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
             cost: get!($row, "cost"),
+            spent: get!($row, "spent"),
             remaining: get!($row, "remaining"),
             limit: get!($row, "zone_limit"),
             ends_at: time_if($row, "ends_at")?,

@@ -91,7 +91,8 @@ impl Policy {
         }
         if !(1..asked.window_us()).contains(&local_us) {
             return Err(Error::invalid(format!(
-                "local {local_us} µs is out of range; use 1 µs to less than the window, {}",
+                "local {} is out of range; use 1 µs to less than the window, {}",
+                show_duration(local_us),
                 show_duration(asked.window_us())
             )));
         }

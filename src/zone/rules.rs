@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::choice::BanFrom;
-use super::{Policy, UNITS_MAX, WINDOW_US_MAX};
+use super::{Policy, UNITS_MAX, WINDOW_US_MAX, show_duration};
 use crate::error::{Error, Result};
 
 /// When a bucket is banned: after so many blocked checks within a time, for a time.
@@ -64,8 +64,9 @@ impl BanRule {
         validate_time("the longest ban", self.longest_us)?;
         if self.longest_us < self.for_us {
             return Err(Error::invalid(format!(
-                "the longest ban of {} µs is shorter than the first one of {} µs; make it at least as long",
-                self.longest_us, self.for_us
+                "the longest ban of {} is shorter than the first one of {}; make it at least as long",
+                show_duration(self.longest_us),
+                show_duration(self.for_us)
             )));
         }
         Ok(())
@@ -114,7 +115,10 @@ pub(super) fn validate_rate(what: &str, rate: i64) -> Result<()> {
 
 pub(crate) fn validate_time(what: &str, time_us: i64) -> Result<()> {
     if !(1..=WINDOW_US_MAX).contains(&time_us) {
-        return Err(Error::invalid(format!("{what} of {time_us} µs is out of range; use 1 µs to 10 years")));
+        return Err(Error::invalid(format!(
+            "{what} of {} is out of range; use 1 µs to 10 years",
+            show_duration(time_us)
+        )));
     }
     Ok(())
 }

@@ -65,8 +65,8 @@ impl Sharing {
     pub(super) fn validate(&self, capacity: i64, length_us: i64) -> Result<()> {
         if !(1..=length_us).contains(&self.refresh_us) {
             return Err(Error::invalid(format!(
-                "a refresh every {} µs is out of range; use 1 µs to {}, the length of a lease",
-                self.refresh_us,
+                "a refresh every {} is out of range; use 1 µs to {}, the length of a lease",
+                show_duration(self.refresh_us),
                 show_duration(length_us)
             )));
         }

@@ -65,7 +65,8 @@ fn words(policy: &Policy) -> String {
         sharing.guaranteed.into_iter().for_each(|units| add(format!("{units} guaranteed to each band")));
     }
     if let Some(queueing) = policy.queueing() {
-        add(format!("backlog {}, dead after {} takes", queueing.backlog, queueing.max_takes));
+        let takes = if queueing.max_takes == 1 { "take" } else { "takes" };
+        add(format!("backlog {}, dead after {} {takes}", queueing.backlog, queueing.max_takes));
     }
     text
 }

@@ -316,7 +316,7 @@ pub async fn a_lease_is_granted_once_and_followed_by_its_own(db: Db) {
 
     let second = leases.get(want(50).after(&first)).await.unwrap();
     let stale = leases.get(want(60).after(&first)).await.unwrap_err();
-    assert!(stale.is_conflict() && stale.to_string().contains("another lease since"), "{stale}");
+    assert!(stale.is_conflict() && stale.to_string().contains("has another lease"), "{stale}");
     let stale = leases.release(first.clone()).await.unwrap_err();
     assert!(stale.is_conflict(), "{stale}");
     // Somebody else's is not released by a lease that says it is.

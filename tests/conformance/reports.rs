@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tallygate::audit::report::{
-    Act, Acts, Before, BlockedBucket, Counts, Grain, NearBucket, Report, ReportOn, Timeline, Top, Undone,
+    Act, Acts, Before, BlockedBucket, Counts, Grain, NearBucket, Report, ReportOn, Sum, Timeline, Top,
     Volume, ZoneReport,
 };
 use tallygate::ledger::{Entry, History, Kind};
@@ -317,10 +317,10 @@ fn zone_reports(on: &ReportOn, rows: &[Entry]) -> Vec<ZoneReport> {
         for row in &decided {
             *reasons.entry(row.reason.as_str()).or_default() += row.checks as u64;
         }
-        let mut undone = BTreeMap::<Kind, Undone>::new();
+        let mut undone = BTreeMap::<Kind, Sum>::new();
         for row in all.iter().filter(|row| row.kind.is_undo()) {
             let undone = undone.entry(row.kind).or_default();
-            *undone = Undone { rows: undone.rows + 1, cost: undone.cost + row.cost };
+            *undone = Sum { rows: undone.rows + 1, cost: undone.cost + row.cost };
         }
         ZoneReport {
             zone: zone.to_owned(),
@@ -332,6 +332,7 @@ fn zone_reports(on: &ReportOn, rows: &[Entry]) -> Vec<ZoneReport> {
             },
             reasons,
             undone,
+            handed_out: BTreeMap::new(),
             bans: all.iter().filter(|row| is_ban(row)).count() as u64,
             actions: all.iter().filter(|row| is_act(row)).count() as u64,
         }

@@ -19,30 +19,42 @@ impl Checking<'_> {
         let mut derived = self.replay.items().iter().copied().peekable();
         for (item, is_genuine) in stored {
             while let Some(gone) = derived.next_if(|derived| derived.seq < item.seq) {
-                wrong.extend((!may_be(gone, None, now_us)).then_some((gone.seq, "zone_item lacks the item")));
+                wrong.extend((!may_be(gone, None, now_us)).then_some((gone.seq, lacks(gone))));
             }
             match derived.next_if(|derived| derived.seq == item.seq) {
                 Some(derived) if !may_be(derived, Some(item), now_us) => {
-                    wrong.push((item.seq, "zone_item does not hold what the rows lead to"));
+                    wrong.push((
+                        item.seq,
+                        format!("zone_item does not hold item {} as the rows lead to it", item.txn),
+                    ));
                 }
                 Some(_) if !is_genuine => {
-                    wrong.push((item.seq, "the payload is not the one that was offered"));
+                    wrong.push((
+                        item.seq,
+                        format!("the payload of item {} is not the one that was offered", item.txn),
+                    ));
                 }
                 Some(_) => {}
-                None => wrong.push((item.seq, "zone_item has an item that no rows lead to")),
+                None => {
+                    wrong.push((item.seq, format!("zone_item has item {}, to which no rows lead", item.txn)))
+                }
             }
         }
         for gone in derived {
-            wrong.extend((!may_be(gone, None, now_us)).then_some((gone.seq, "zone_item lacks the item")));
+            wrong.extend((!may_be(gone, None, now_us)).then_some((gone.seq, lacks(gone))));
         }
         if wrong.is_empty() && stored.iter().fold(Load::default(), |load, (item, _)| load.with(item)) != load
         {
-            wrong.push((self.seq(), "zone_queue does not say what the items come to"));
+            wrong.push((self.seq(), "zone_queue does not say what the items come to".to_owned()));
         }
         for (seq, why) in wrong {
-            self.fault(FaultKind::WrongHead, None, Some(seq), why.to_owned());
+            self.fault(FaultKind::WrongHead, None, Some(seq), why);
         }
     }
+}
+
+fn lacks(gone: Item) -> String {
+    format!("zone_item lacks item {}", gone.txn)
 }
 
 /// Is it the item now, or was it at some time since?

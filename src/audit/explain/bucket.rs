@@ -118,7 +118,7 @@ impl<'s> Explaining<'s> {
             predicted: None,
             queued: None,
             left_before: None,
-            passes_at: row.retry_after_us.map(|us| time(row.at_us.saturating_add(us))).transpose()?,
+            passes_at: passes_us(row).map(time).transpose()?,
             reproduced: None,
             differences: Vec::new(),
             missing: None,
@@ -141,7 +141,10 @@ impl<'s> Explaining<'s> {
         explained.ban = explained.ban.or_else(|| self.ban.clone().filter(|_| is_banned));
         let is_own = seen.head.exception.is_some();
         explained.bucket_override = explained.bucket_override.or_else(|| self.own.clone().filter(|_| is_own));
-        explained.counted = self.counted(row, bucket, book, &seen)?;
+        // A lease has its shares instead.
+        if row.kind != Kind::Lease {
+            explained.counted = self.counted(row, bucket, book, &seen)?;
+        }
         explained.level_was = level(row, bucket, &seen)?;
         explained.leased = self.leased(row, bucket, book)?;
         explained.predicted = self.predicted(row)?;
@@ -182,6 +185,12 @@ impl<'s> Explaining<'s> {
             zone_version: row.zone_version,
         })
     }
+}
+
+/// The time when the same would have passed. A client asks for its lease again whether it got all of it or not.
+fn passes_us(row: &LedgerRow) -> Option<i64> {
+    let wait_us = row.retry_after_us.filter(|_| row.kind != Kind::Lease);
+    wait_us.map(|us| row.at_us.saturating_add(us))
 }
 
 impl ExplainedRow {

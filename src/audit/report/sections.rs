@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Act, Acts, BlockedBucket, Counts, FieldChange, NearBucket, Report, Top, ZoneReport};
+use super::{Act, Acts, BlockedBucket, Counts, FieldChange, NearBucket, Report, Sum, Top, ZoneReport};
+use crate::entry::Kind;
 use crate::page::Column::{self, Number, Text, Word};
 use crate::page::{Cell, Figure, by, count, plain, second};
 use crate::zone::show_duration;
@@ -55,6 +56,7 @@ impl Report {
             actions(&self.actions, &mut keys),
             changes(self),
             undone(self),
+            handed_out(self),
         ]
     }
 
@@ -117,7 +119,8 @@ fn zones(report: &Report) -> Section {
     let rare: Vec<_> =
         rare.into_iter().filter(|(_, of)| report.zones.iter().any(|zone| of(zone) > 0)).collect();
     let is_used = |zone: &&ZoneReport| {
-        zone.counts.checks > 0 || zone.bans + zone.actions > 0 || !zone.undone.is_empty()
+        let sums = zone.undone.len() + zone.handed_out.len();
+        zone.counts.checks > 0 || zone.bans + zone.actions > 0 || sums > 0
     };
     let row = |zone: &ZoneReport| {
         let counts = &zone.counts;
@@ -414,22 +417,37 @@ fn field(FieldChange { field, from, to, .. }: &FieldChange) -> String {
 }
 
 fn undone(report: &Report) -> Section {
-    let rows = report.zones.iter().flat_map(|zone| {
-        zone.undone.iter().map(|(kind, undone)| {
-            cells([
-                plain(&zone.zone),
-                kind.to_string(),
-                count(undone.rows),
-                count(undone.cost.unsigned_abs()),
-            ])
-        })
-    });
     Section {
         heading: "Refunds, settlements, cancellations, releases",
         about: "Units are what was given back; of settlements, what they came to.".to_owned(),
+        none: "nothing was given back or settled",
+        ..sums(report, |zone| &zone.undone)
+    }
+}
+
+fn handed_out(report: &Report) -> Section {
+    Section {
+        heading: "Leases, takes and items",
+        about: "Of a lease and of what a process took for local decisions, units are what it had; of an item of a queue, its cost. \
+                The offers of items are checks, above."
+            .to_owned(),
+        none: "nothing was leased or taken",
+        ..sums(report, |zone| &zone.handed_out)
+    }
+}
+
+fn sums(report: &Report, of: fn(&ZoneReport) -> &BTreeMap<Kind, Sum>) -> Section {
+    let rows = report.zones.iter().flat_map(|zone| {
+        of(zone).iter().map(|(kind, sum)| {
+            cells([plain(&zone.zone), kind.to_string(), count(sum.rows), count(sum.cost.unsigned_abs())])
+        })
+    });
+    Section {
+        heading: "",
+        about: String::new(),
         columns: vec![Text("zone"), Word("what"), Number("times"), Number("units")],
         rows: rows.collect(),
-        none: "nothing was given back or settled",
+        none: "",
     }
 }
 

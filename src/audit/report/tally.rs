@@ -9,7 +9,7 @@ use super::near::{Near, Nearest};
 use super::sketch::Sketch;
 use super::timeline::Slices;
 use super::values::{
-    Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, Top, Undone, Volume, ZoneReport,
+    Act, Acts, BlockedBucket, Counts, Grain, NearBucket, Report, Sum, Top, Volume, ZoneReport,
 };
 use crate::decision::Reason;
 use crate::entry::Kind;
@@ -35,7 +35,8 @@ pub(super) struct Tally<'z> {
     reasons: BTreeMap<&'static str, u64>,
     volumes: BTreeMap<DateTime<Utc>, Counts>,
     slices: Slices,
-    undone: BTreeMap<Kind, Undone>,
+    undone: BTreeMap<Kind, Sum>,
+    handed_out: BTreeMap<Kind, Sum>,
     bans: Newest,
     actions: Newest,
     blocked: Sketch,
@@ -63,6 +64,7 @@ impl<'z> Tally<'z> {
             volumes: BTreeMap::new(),
             slices: Slices::default(),
             undone: BTreeMap::new(),
+            handed_out: BTreeMap::new(),
             bans: Newest::default(),
             actions: Newest::default(),
             blocked: Sketch::new(COUNTED),
@@ -74,7 +76,7 @@ impl<'z> Tally<'z> {
     pub fn add(&mut self, line: Line) {
         self.rows += 1;
         self.first_at = Some(self.first_at.map_or(line.decided_at, |first_at| first_at.min(line.decided_at)));
-        if line.reason == Reason::Recorded {
+        if !line.kind.is_check() && line.kind != Kind::Offer {
             return self.record(line);
         }
         let checks = u64::from(line.checks.unsigned_abs());
@@ -94,15 +96,14 @@ impl<'z> Tally<'z> {
         }
     }
 
-    /// Notes a row that is no decision.
+    /// Notes a row that is no check.
     fn record(&mut self, line: Line) {
         let newest = match line.kind {
-            kind if kind.is_undo() => {
-                let undone = self.undone.entry(line.kind).or_default();
-                undone.rows += 1;
-                undone.cost = undone.cost.saturating_add(line.cost);
-                return;
+            kind if kind.is_undo() => return self.undone.entry(kind).or_default().add(line.cost),
+            kind @ (Kind::Lease | Kind::Local) => {
+                return self.handed_out.entry(kind).or_default().add(line.spent);
             }
+            kind if kind.is_of_queue() => return self.handed_out.entry(kind).or_default().add(line.cost),
             Kind::Ban if line.actor.is_none() && line.note.is_none() => &mut self.bans,
             _ => &mut self.actions,
         };
@@ -123,13 +124,14 @@ impl<'z> Tally<'z> {
 
     /// The zone on the whole, and when its first row was decided.
     pub fn zone(&self) -> (ZoneReport, Option<DateTime<Utc>>) {
-        let Self { zone, counts, reasons, undone, .. } = self;
+        let Self { zone, counts, reasons, undone, handed_out, .. } = self;
         let zone = ZoneReport {
             zone: (*zone).to_owned(),
             counts: *counts,
             blocked_share: counts.blocked as f64 / counts.checks.max(1) as f64,
             reasons: reasons.clone(),
             undone: undone.clone(),
+            handed_out: handed_out.clone(),
             bans: self.bans.total,
             actions: self.actions.total,
         };
@@ -204,6 +206,13 @@ impl NearBucket {
     fn near(&self) -> Near {
         let Self { remaining, limit, decided_at: at, txn_id: txn, checks, .. } = *self;
         Near { remaining, limit, at, txn, checks }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, cost: i64) {
+        self.rows += 1;
+        self.cost = self.cost.saturating_add(cost);
     }
 }
 

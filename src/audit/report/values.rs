@@ -164,7 +164,7 @@ impl Add for Counts {
 pub struct ZoneReport {
     /// Its name.
     pub zone: String,
-    /// Its checks.
+    /// Its checks. The offer of an item is one.
     #[serde(flatten)]
     pub counts: Counts,
     /// Which part of the checks was blocked, 0 to 1; 0 where there were none.
@@ -172,20 +172,22 @@ pub struct ZoneReport {
     /// Checks by the name of their [`Reason`](crate::Reason).
     pub reasons: BTreeMap<&'static str, u64>,
     /// By kind, `refund`, `settle`, `cancel` or `release`: how often it happened, and what it came to.
-    pub undone: BTreeMap<Kind, Undone>,
+    pub undone: BTreeMap<Kind, Sum>,
+    /// By kind, what else is no check: leases, units taken for local decisions, and what became of items that were offered.
+    pub handed_out: BTreeMap<Kind, Sum>,
     /// Bans that blocked checks led to.
     pub bans: u64,
     /// Actions of people.
     pub actions: u64,
 }
 
-/// Charges that ended.
+/// The rows of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
-pub struct Undone {
+pub struct Sum {
     /// The number of them.
     pub rows: u64,
-    /// The cost that was given back; of settlements, what they came to.
+    /// The cost that was given back; of settlements, what they came to; of leases and takes, what was had.
     pub cost: i64,
 }
 
@@ -197,7 +199,7 @@ pub struct Volume {
     pub starts_at: DateTime<Utc>,
     /// The zone's name.
     pub zone: String,
-    /// Its checks.
+    /// Its checks. The offer of an item is one.
     #[serde(flatten)]
     pub counts: Counts,
 }

@@ -65,7 +65,7 @@ fn follows(want: &Want, standing: &[Standing], now_us: i64) -> Result<()> {
     let own = standing.iter().find(|lease| lease.client == want.client && lease.ends_us > now_us);
     match (want.follows, own) {
         (Some(seq), Some(own)) if own.seq != seq => Err(Error::conflict(format!(
-            "client {:?} of {:?} was granted another lease since: row {}, not {seq}; use a name for each process",
+            "client {:?} of {:?} has another lease: row {}, not {seq}; use a name for each process",
             want.client, want.resource, own.seq
         ))),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use tallygate::ledger::{Cursor, Entry, History};
+use tallygate::ledger::{Cursor, Entry, History, Kind};
 use tallygate::{Limiter, Reason};
 use uuid::Uuid;
 
@@ -266,22 +266,49 @@ fn entries(rows: &[Entry], clock: Clock) -> Table {
             plain(&row.key),
             row.seq.to_string(),
             decision(row, clock),
-            row.cost.to_string(),
+            cost(row).to_string(),
             row.remaining.to_string(),
-            row.retry_after_us.map(duration::show_wait).unwrap_or_default(),
+            wait(row).map(duration::show_wait).unwrap_or_default(),
             row.txn_id.to_string(),
         ]);
     }
     table
 }
 
-/// `within_limit`; `over_limit, 17 checks` where one row stands for many; `ban until … by alice: why`.
+/// The cost; of what was handed out, how much of it was had.
+fn cost(row: &Entry) -> i64 {
+    if matches!(row.kind, Kind::Lease | Kind::Local) { row.spent } else { row.cost }
+}
+
+/// The wait of who was blocked.
+fn wait(row: &Entry) -> Option<i64> {
+    row.retry_after_us.filter(|_| row.kind != Kind::Lease)
+}
+
+/// `within_limit`; `over_limit, 17 checks` where one row stands for many; `ban until … by alice: why`; `take until … by w1`.
 fn decision(row: &Entry, clock: Clock) -> String {
-    if row.reason == Reason::Recorded {
-        let until = row.ends_at.map(|at| format!(" until {}", clock.show_end(at))).unwrap_or_default();
+    let handed_out = matches!(row.kind, Kind::Lease | Kind::Local | Kind::Take);
+    if row.reason == Reason::Recorded || handed_out {
+        let end = row.ends_at.map(|at| clock.show_end(at));
+        let until = match (row.kind, end) {
+            (Kind::Requeue, _) if row.member.is_some() => String::new(),
+            (Kind::Requeue, Some(end)) => format!(", again from {end}"),
+            (_, Some(end)) => format!(" until {end}"),
+            (_, None) => String::new(),
+        };
         let note = row.note.as_ref().map(|note| format!(": {}", plain(note))).unwrap_or_default();
+        let whose = row.member.as_deref().filter(|_| row.kind.is_of_queue() || row.kind == Kind::Lease);
+        let whose = whose.map(|member| match row.kind {
+            Kind::Lease | Kind::Evict => format!(" for {}", plain(member)),
+            _ => format!(" by {}", plain(member)),
+        });
         let by = row.actor.as_ref().map(|actor| format!(" by {}", by(actor, row.login.as_deref())));
-        return format!("{}{until}{}{note}", row.kind, by.unwrap_or_default());
+        let by = whose.or(by).unwrap_or_default();
+        let banned = if row.reason == Reason::Banned { ", banned" } else { "" };
+        return format!("{}{until}{by}{banned}{note}", row.kind);
+    }
+    if row.kind == Kind::Offer {
+        return format!("offer, {}", row.reason);
     }
     let shadowed = if !row.blocked && !row.reason.allows() { ", shadowed" } else { "" };
     match row.checks {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use serde::Serialize;
+use tallygate::Reason;
 use tallygate::capacity::{Lease, Want, parse_band};
 use tallygate::decide::Standing;
 use tallygate::policy::parse_units;
@@ -50,7 +51,7 @@ pub struct Of {
     /// The client that asks
     #[arg(long, value_name = "NAME")]
     client: String,
-    /// Act only if this is the client's last lease
+    /// Refuse where another lease of the client runs than this one
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
     /// The form of the answer
@@ -149,7 +150,7 @@ async fn list(url: &str, List { zone, resource, format }: List) -> Result {
 fn held_table(held: &[Held]) -> String {
     let mut table = table(&["client", "has", "wants", "weight", "band", "ends at", "seq"]);
     for Held { client, has, wants, weight, band, ends_at, seq, .. } in held {
-        let ends_at = Clock::UTC.show(*ends_at);
+        let ends_at = Clock::UTC.show_end(*ends_at);
         let numbers = [has, wants, &i64::from(*weight), &i64::from(*band)].map(i64::to_string);
         table.add_row([plain(client)].into_iter().chain(numbers).chain([ends_at, seq.to_string()]));
     }
@@ -170,7 +171,8 @@ fn line(lease: &Lease) -> String {
         "given back".to_owned()
     } else {
         let [length, refresh] = [lease.length_us, lease.refresh_us].map(duration::show);
-        format!("for {length}, again after {refresh}")
+        let banned = if lease.reason == Reason::Banned { "banned, " } else { "" };
+        format!("{banned}for {length}, again after {refresh}")
     };
     let replayed = if lease.replayed { "  granted before" } else { "" };
     let txn = dim(&format!("seq {seq}  txn {}", lease.txn_id));

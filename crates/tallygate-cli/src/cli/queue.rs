@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde::Serialize;
+use tallygate::Reason;
+use tallygate::page::many;
 use tallygate::policy::parse_units;
 use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken, Work, parse_band};
 use uuid::Uuid;
@@ -231,7 +233,12 @@ fn say<T: Serialize>(format: Answer, told: &T, line: impl Fn(&T) -> String) -> R
 fn offer_line(offered: &Offered) -> String {
     let state = if offered.blocked { offered.reason.as_str() } else { "waits" };
     let wait = offered.retry_after_us.map(duration::show_wait);
-    let wait = wait.map(|wait| format!("  room after {wait} at the earliest")).unwrap_or_default();
+    let wait = match (offered.reason, wait) {
+        (Reason::ExceedsLimit, _) => "  costs more than may wait, or can be taken at once".to_owned(),
+        (Reason::Banned, Some(wait)) => format!("  for {wait}"),
+        (_, Some(wait)) => format!("  room after {wait} at the earliest"),
+        (_, None) => String::new(),
+    };
     let evicted = match offered.evicted.len() {
         0 => String::new(),
         count => format!("  {count} evicted"),
@@ -254,27 +261,27 @@ fn take_lines(taken: &Taken) -> String {
 fn work_line(work: &Work) -> String {
     let payload = work.payload.as_ref().map(|payload| format!("  {}", plain(&payload.to_string())));
     let Work { receipt, cost, band, takes, .. } = work;
-    format!("{receipt}  {cost} units  band {band}  take {takes}{}", payload.unwrap_or_default())
+    let cost = many(cost, "unit");
+    format!("{receipt}  {cost}  band {band}  take {takes}{}", payload.unwrap_or_default())
 }
 
 fn noted_line(noted: &Noted) -> String {
-    let until = noted.until.map(|until| format!(" until {}", Clock::UTC.show(until)));
+    let until = noted.until.map(|until| format!(" until {}", Clock::UTC.show_end(until)));
     let replayed = if noted.replayed { "  said before" } else { "" };
     let txn = dim(&format!("txn {}", noted.txn_id));
     format!("{}{}  {} left{replayed}  {txn}", noted.state, until.unwrap_or_default(), noted.remaining)
 }
 
 fn size_line(size: &Size) -> String {
-    format!("{} waiting  {} taken or delayed  backlog {}", size.waiting, size.away, size.backlog)
+    let waiting = many(size.waiting, "unit");
+    format!("{waiting} waiting  {} taken or delayed  backlog {}", size.away, size.backlog)
 }
 
 fn item_line(item: &Item) -> String {
     let Item { txn_id, state, cost, band, takes, .. } = item;
     let payload = item.payload.as_ref().map(|payload| format!("  {}", plain(&payload.to_string())));
     let by = item.evicted_by.map(|by| format!(" for {by}")).unwrap_or_default();
-    let until = item.until.map(|until| format!(" until {}", Clock::UTC.show(until))).unwrap_or_default();
-    format!(
-        "{txn_id}  {state}{until}{by}  {cost} units  band {band}  {takes} takes{}",
-        payload.unwrap_or_default()
-    )
+    let until = item.until.map(|until| format!(" until {}", Clock::UTC.show_end(until))).unwrap_or_default();
+    let (cost, takes) = (many(cost, "unit"), many(takes, "take"));
+    format!("{txn_id}  {state}{until}{by}  {cost}  band {band}  {takes}{}", payload.unwrap_or_default())
 }

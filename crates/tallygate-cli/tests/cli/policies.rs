@@ -246,7 +246,7 @@ fn every_bad_flag_of_a_policy_is_one_error_line_and_changes_nothing() {
         ("--per 60s --ban-after 3", "--ban-within"),
         ("--per 60s --ban-for 3h", "--ban-after"),
         ("--per 60s --ban-after 0 --ban-within 1h --ban-for 1h", "after 0"),
-        ("--per 60s --ban-after 3 --ban-within 0s --ban-for 1h", "of 0 µs"),
+        ("--per 60s --ban-after 3 --ban-within 0s --ban-for 1h", "of 0s"),
         ("--per 60s --ban-after 3 --ban-within 1h --ban-for 11y", "10 years"),
         ("--per 60s --ban-after 3 --ban-within 1h --ban-for 1h --ban-factor 0", "ban factor 0"),
         ("--per 60s --ban-after 3 --ban-within 1h --ban-for 1h --ban-max 1m", "shorter"),
@@ -277,17 +277,17 @@ fn every_bad_flag_of_a_policy_is_one_error_line_and_changes_nothing() {
         (&["cancel", TXN], "there is no transaction"),
         (&["release", TXN], "there is no transaction"),
         (&["reserve", "zone", "42"], "--ttl"),
-        (&["reserve", "zone", "42", "--ttl", "0s"], "0 µs"),
+        (&["reserve", "zone", "42", "--ttl", "0s"], "0s"),
         (&["reserve", "zone", "42", "--ttl", "1h", "--cost", "0"], "cost 0"),
         (&["ban", "zone", "42", "--note", "why"], "--for"),
         (&["ban", "zone", "42", "--for", "1h"], "--note"),
-        (&["ban", "zone", "42", "--for", "0s", "--note", "why"], "0 µs"),
+        (&["ban", "zone", "42", "--for", "0s", "--note", "why"], "0s"),
         (&["ban", "nowhere", "42", "--for", "1h", "--note", "why"], "nowhere"),
         (&["ban", "zone", "", "--for", "1h", "--note", "why"], "bucket key is empty"),
         (&["override", "set", "zone", "42", "--note", "why"], "changes nothing"),
         (&["override", "set", "zone", "42", "--rate", "0", "--note", "why"], "rate 0"),
         (&["override", "set", "zone", "42", "--per", "1h", "--note", "why"], "--rate"),
-        (&["override", "set", "zone", "42", "--rate", "2", "--for", "0s", "--note", "why"], "0 µs"),
+        (&["override", "set", "zone", "42", "--rate", "2", "--for", "0s", "--note", "why"], "0s"),
         (&["override", "list", "nowhere"], "nowhere"),
     ] {
         program.run(args).assert_refused(because);
@@ -313,7 +313,7 @@ fn capacity_is_leased_explained_and_given_back() {
         "lease", "get", "zone", "gpu", "--client", "a", "--wants", "80", "--after", "1", "--band", "1",
     ]);
     assert!(text.contains("a  20 of 100  for 60s, again after 16s  60 left"), "{text}");
-    lease("--client a --wants 80 --after 1").assert_refused("another lease since");
+    lease("--client a --wants 80 --after 1").assert_refused("has another lease");
     lease("--client a --wants -1").assert_refused("wants -1 is out of range");
     lease("--client a --wants 1 --band urgent")
         .assert_refused("critical-plus, critical, sheddable-plus, sheddable");
@@ -333,7 +333,7 @@ fn capacity_is_leased_explained_and_given_back() {
     for said in [
         "b asked for 80, with a weight of 2 in band 0.",
         "1 other client had 80 of 100 and wanted 80.",
-        "Its share by the share bands was 80.",
+        "Its share (bands) came to 80.",
         "since others had the rest and had not asked again yet; 0 were left.",
         "Derived again from the rows before it: the same.",
     ] {
@@ -392,7 +392,7 @@ fn items_are_offered_taken_worked_off_and_explained() {
     assert!(queue(&format!("done {}", receipt(0))).out.contains("said before"));
     queue(&format!("release {} --delay 1h", receipt(0))).assert_refused("is lost");
     assert!(queue(&format!("release {} --delay 1h", receipt(1))).out.starts_with("delayed until"));
-    assert_eq!(queue("show").out.trim(), "0 waiting  3 taken or delayed  backlog 6");
+    assert_eq!(queue("show").out.trim(), "0 units waiting  3 taken or delayed  backlog 6");
     assert_eq!(queue("dead").out, "");
     let short = json("offer");
     for _ in 0..2 {
@@ -401,11 +401,20 @@ fn items_are_offered_taken_worked_off_and_explained() {
     }
     assert!(queue("dead").out.starts_with(&format!("{}  dead", txn(&short))));
     let redrive = format!("redrive --txn {} --by ann", txn(&short));
-    assert!(queue(&redrive).out.starts_with("waiting until"));
+    assert!(queue(&redrive).out.starts_with("waiting  "));
     let said = program.ok(&["audit", "explain", &txn(&short)]);
     assert!(said.contains("It was dead after take 2, and is tried again by ann;"), "{said}");
     queue(&format!("done {}", json("take --for 60s")["items"][0]["receipt"].as_str().unwrap()));
     queue(&redrive).assert_refused("has gone from its queue: done");
+    let report = program.run(&["audit", "report", "--since", "1h", "--format", "json"]).json();
+    let zone = &report["zones"][0];
+    assert_eq!((&zone["checks"], &zone["blocked"], &zone["actions"]), (&5.into(), &1.into(), &0.into()));
+    assert_eq!(zone["handed_out"]["evict"], serde_json::json!({ "rows": 1, "cost": 3 }));
+    assert_eq!(zone["handed_out"]["take"]["rows"], 5);
+    let history = program.ok(&["history", "--zone", "zone", "--limit", "100"]);
+    for told in ["offer, over_limit", "take until", "by w1", "evict for", "requeue by ann", "done"] {
+        assert!(history.replace('\n', " ").contains(told), "{told}: {history}");
+    }
     queue("done 7").assert_refused("is no receipt");
     queue("done 1-01890a5d-ac96-774b-bcce-b302099a8057").assert_refused("of no item that was taken");
     queue("offer --cost -1").assert_refused("cost -1 is out of range");
@@ -415,11 +424,15 @@ fn items_are_offered_taken_worked_off_and_explained() {
     program.run(&["check", "zone", "out"]).assert_refused("offer an item to it");
 
     for (of, said) in [
-        (&first, "It was about an item of 3 units in band 3. 0 waited and 0 were taken, of a backlog of 6."),
-        (&first, "It was offered, and waited until "),
+        (
+            &first,
+            "It was about an item of 3 units in band 3. Of the backlog of 6, 0 waited and 0 were taken or given back for later.",
+        ),
+        (&first, "It was offered, and was to wait, until "),
         (&first, "It had to make room for what transaction"),
-        (&second, "It was next, and was taken by w1 for time 1 until "),
+        (&second, "It was next, and was taken by w1 until "),
         (&second, "It was given back, to be taken again from "),
+        (&evicting, "Less important items had to make room for it."),
         (&evicting, "The worker that had taken it keeps it until "),
         (&evicting, "It was worked off; 3 of the backlog were left."),
         (&evicting, "Derived again from the rows before it: the same."),
@@ -448,8 +461,8 @@ fn a_zone_that_is_decided_locally_shows_what_was_asked_for() {
     let seqs: Vec<_> = (0..3).map(|_| check(&program, "")["seq"].clone()).collect();
     assert_eq!(seqs, [1, 2, 3]);
     for (flags, said) in [
-        ("--local 60s", "local 60000000 µs is out of range; use 1 µs to less than the window, 60s"),
-        ("--local 0s", "local 0 µs is out of range"),
+        ("--local 60s", "local 60s is out of range; use 1 µs to less than the window, 60s"),
+        ("--local 0s", "local 0s is out of range"),
         ("--local -1s", "a duration is a number with its unit"),
         ("--algorithm distinct --local 1s", "distinct cannot be decided locally; leave local out, or use"),
         ("--algorithm token-bucket --local 59s", "leave nothing of a burst of 5; make local shorter"),

@@ -20,8 +20,17 @@ pub fn sentence(explained: &Explained, clock: Clock) -> String {
     let Some(row) = told(explained) else { return set_by_people(explained, clock) };
     let made = format!("Your request of {}", clock.show_minute(row.row.decided_at));
     if !row.row.blocked {
-        let turn = if row.row.kind == Kind::Offer { ", and is done in its turn" } else { "" };
-        return format!("{made} was accepted{turn}.");
+        let last = explained.rows.last().map(|last| last.row.kind);
+        return match last.filter(|_| row.row.kind == Kind::Offer) {
+            None => format!("{made} was accepted."),
+            Some(Kind::Done) => format!("{made} was accepted, and has been worked off."),
+            Some(Kind::Evict) => {
+                format!(
+                    "{made} was accepted at first, and had to make room for others; it can be made again."
+                )
+            }
+            Some(_) => format!("{made} was accepted, to be worked off in its turn."),
+        };
     }
     let again = row.passes_at.map(|at| clock.show_minute(at.checked_add_signed(UP).unwrap_or(at)));
     let again =

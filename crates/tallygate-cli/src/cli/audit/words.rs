@@ -39,7 +39,8 @@ impl Words<'_> {
             said.extend(self.ban(row));
             said.extend(self.when(row));
         } else if told.kind == Kind::Lease {
-            said.extend(row.leased.as_ref().map(|leased| self.shared(row, leased)));
+            let leased = row.leased.as_ref().filter(|_| told.ends_at.is_some());
+            said.extend(leased.map(|leased| self.shared(row, leased)));
             said.extend(own);
             said.push(self.granted(row));
             said.extend(self.ban(row));
@@ -138,7 +139,7 @@ impl Words<'_> {
             said.push(format!(
                 "The same would have passed at {}, {} later, had nothing else arrived.",
                 self.clock.show_end(at),
-                span(wait_us)
+                duration::show_wait(wait_us)
             ));
         }
         let here = self.all.binding.as_ref().is_some_and(|b| b.zone == told.zone && b.key == told.key);
@@ -146,7 +147,7 @@ impl Words<'_> {
             said.push("Of the limits that were asked together, this one was to blame.".to_owned());
         }
         if let Some(delay_us) = told.delay_us {
-            said.push(format!("It was told to wait {} for its turn.", span(delay_us)));
+            said.push(format!("It was told to wait {} for its turn.", duration::show_wait(delay_us)));
         }
         if let Some(ends_at) = told.ends_at {
             said.push(format!("Its charge was to end by itself at {}.", self.clock.show_end(ends_at)));

@@ -5,6 +5,7 @@ use tallygate::ledger::Kind;
 use tallygate::{Policy, Reason};
 
 use super::{Words, policy, span};
+use crate::cli::duration;
 use crate::cli::output::{many, plain};
 
 impl Words<'_> {
@@ -37,10 +38,9 @@ impl Words<'_> {
         let sum = |of: fn(&OtherLease) -> i64| leased.others.iter().map(of).sum::<i64>();
         let [had, wanted] = [sum(|lease| lease.has), sum(|lease| lease.wants)];
         let others = many(leased.others.len(), "other client");
-        let by =
-            policy(row).and_then(Policy::sharing).map(|sharing| format!(" by the share {}", sharing.share));
+        let by = policy(row).and_then(Policy::sharing).map(|sharing| format!(" ({})", sharing.share));
         format!(
-            "{} asked for {}, with a weight of {} in band {}. {others} had {had} of {} and wanted {wanted}. Its share{} was {}.",
+            "{} asked for {}, with a weight of {} in band {}. {others} had {had} of {} and wanted {wanted}. Its share{} came to {}.",
             told.member.as_deref().map(plain).unwrap_or_default(),
             told.cost,
             told.checks,
@@ -54,11 +54,12 @@ impl Words<'_> {
     /// The lease that was granted.
     pub(super) fn granted(&self, row: &ExplainedRow) -> String {
         let told = &row.row;
-        let refresh = told.retry_after_us.map(span).unwrap_or_default();
-        let until = told.ends_at.map_or_else(
-            || "It has nothing any more".to_owned(),
-            |at| format!("It was granted {} until {}", told.spent, self.clock.show_end(at)),
-        );
+        let Some(ends_at) = told.ends_at else {
+            let client = told.member.as_deref().map(plain).unwrap_or_default();
+            return format!("{client} gave its lease back; {} were left.", told.remaining);
+        };
+        let until = format!("It was granted {} until {}", told.spent, self.clock.show_end(ends_at));
+        let refresh = told.retry_after_us.map(duration::show).unwrap_or_default();
         let why = match (&row.ban, told.reason) {
             (Some(ban), Reason::Banned) => format!(", since the resource was banned: {}", self.set(ban)),
             (None, Reason::Banned) => ", since the resource was banned".to_owned(),
@@ -76,10 +77,14 @@ impl Words<'_> {
         let Queued { waiting, away, .. } = *queued;
         let band = told.band.unwrap_or_default();
         let backlog = policy(row).and_then(Policy::queueing).map_or(0, |queueing| queueing.backlog);
-        format!(
-            "It was about an item of {} in band {band}. {waiting} waited and {away} were taken, of a backlog of {backlog}.",
-            many(told.cost, "unit")
-        )
+        let about = format!("It was about an item of {} in band {band}.", many(told.cost, "unit"));
+        match told.kind {
+            // The offered item comes in before the others go.
+            Kind::Evict => about,
+            _ => format!(
+                "{about} Of the backlog of {backlog}, {waiting} waited and {away} were taken or given back for later."
+            ),
+        }
     }
 
     /// The fate of the item.
@@ -90,25 +95,29 @@ impl Words<'_> {
         let by = told.member.as_deref().map(|by| format!(" by {}", plain(by))).unwrap_or_default();
         match (told.kind, told.reason) {
             (Kind::Offer, Reason::WithinLimit) => {
-                let until = told.ends_at.map(|_| format!(" until {end}")).unwrap_or_default();
-                format!("It was offered, and waited{until}; {left}")
+                let deadline = told.ends_at.map(|_| format!(", until {end} at most")).unwrap_or_default();
+                let backlog = policy(row).and_then(Policy::queueing).map(|queueing| queueing.backlog);
+                let all = row.queued.as_ref().map(|Queued { waiting, away, .. }| waiting + away + told.cost);
+                let made = if all > backlog { " Less important items had to make room for it." } else { "" };
+                format!("It was offered, and was to wait{deadline}; {left}{made}")
             }
             (Kind::Offer, Reason::ExceedsLimit) => {
                 "It was offered, and is dearer than all that can wait or be taken at once: it never will wait."
                     .to_owned()
             }
-            (Kind::Offer, reason) => {
-                let why =
-                    if reason == Reason::Banned { "the queue was banned" } else { "there was no room for it" };
-                let wait = told.retry_after_us.map(span).unwrap_or_default();
-                format!("It was offered, and {why}; {left} There could be room after {wait} at the earliest.")
+            (Kind::Offer, Reason::Banned) => {
+                let ban = row.ban.as_ref().map(|ban| format!(": {}", self.set(ban))).unwrap_or_default();
+                format!("It was offered, and refused, since the queue was banned{ban}.")
+            }
+            (Kind::Offer, _) => {
+                let wait = told.retry_after_us.map(duration::show_wait).unwrap_or_default();
+                format!(
+                    "It was offered, and there was no room for it; {left} There could be room after {wait} at the earliest."
+                )
             }
             (Kind::Take, _) => format!(
-                "It was next, and was taken{by} for time {} until {}. The pace left {} of {} to be taken.",
-                told.checks,
-                end,
-                told.remaining,
-                row.limit
+                "It was next, and was taken{by} until {}: take {}. The pace left {} of {} to be taken.",
+                end, told.checks, told.remaining, row.limit
             ),
             (Kind::Extend, _) => format!("The worker that had taken it keeps it until {}; {left}", end),
             (Kind::Done, _) => format!("It was worked off; {left}"),
