@@ -97,7 +97,7 @@ impl Backtest {
     /// A test of this policy, with no traffic yet.
     ///
     /// # Errors
-    /// Invalid: what [`Policy::validate`] refuses.
+    /// Invalid: what [`Policy::validate`] refuses, and policies of `capacity` and `queue`, which decide no checks.
     pub fn new(policy: Policy) -> Result<Self> {
         Self::of_versions(vec![policy.into()])
     }
@@ -106,7 +106,7 @@ impl Backtest {
     /// A change does to buckets in use what the zone's [`RunningBuckets`](crate::policy::RunningBuckets) said.
     ///
     /// # Errors
-    /// Invalid: there is none, they are not in the order of their numbers and times, or what [`Policy::validate`] refuses.
+    /// Invalid: there is none, they are not in the order of their numbers and times, or what [`new`](Self::new) refuses.
     ///
     /// ```
     /// use std::time::Duration;
@@ -134,6 +134,11 @@ impl Backtest {
             return Err(Error::invalid("the versions of a policy are not in their order; sort them"));
         }
         versions.iter().try_for_each(|version| version.policy.validate())?;
+        if let algorithm @ (Algorithm::Capacity | Algorithm::Queue) = last.policy.algorithm() {
+            return Err(Error::invalid(format!(
+                "a zone of {algorithm} decides no checks, so there is nothing to test it with; simulate it"
+            )));
+        }
         Ok(Self {
             policy: last.policy,
             versions,

@@ -414,7 +414,8 @@ impl Policy {
         }
         if self.is_about_checks() {
             return Err(Error::invalid(
-                "capacity is handed out, not checked; leave out the soft rate, the reserve, the mode, bans and coalesced rows",
+                "capacity is handed out, not checked; leave out the soft rate, the reserve, the mode, bans, coalesced rows and the \
+                 way of outages",
             ));
         }
         sharing.validate(self.rate, self.window_us)
@@ -430,7 +431,8 @@ impl Policy {
         }
         if self.is_about_checks() {
             return Err(Error::invalid(
-                "a queue decides no checks; leave out the soft rate, the reserve, the mode, bans and coalesced rows",
+                "a queue decides no checks; leave out the soft rate, the reserve, the mode, bans, coalesced rows and the way of \
+                 outages",
             ));
         }
         queueing.validate()
@@ -443,6 +445,7 @@ impl Policy {
             || self.mode != Mode::Enforce
             || self.ban.is_some()
             || self.blocked_rows != BlockedRows::Each
+            || self.on_outage != OnOutage::default()
     }
 
     /// The same policy with another limit, as an override sets it.

@@ -182,4 +182,6 @@ fn a_verification_goes_on_behind_a_bucket() {
     assert_eq!(rows(&["--zone", "login", "--key", "b"]), 1);
     program.run(&["audit", "verify", "--after", "login"]).assert_refused("a bucket is ZONE=KEY");
     program.run(&["audit", "verify", "--zone", "none"]).assert_refused("there is no zone");
+    let nobody = ["audit", "verify", "--zone", "login", "--key", "nobody"];
+    program.run(&nobody).assert_refused(r#"there is no bucket "nobody""#);
 }

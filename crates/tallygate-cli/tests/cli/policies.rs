@@ -449,6 +449,12 @@ fn items_are_offered_taken_worked_off_and_explained() {
     set("--rate 5 --per 60s --algorithm queue --max-takes 1001")
         .assert_refused("1001 takes are out of range");
     set("--rate 5 --per 60s --algorithm queue --mode shadow").assert_refused("a queue decides no checks");
+    set("--rate 5 --per 60s --algorithm queue --on-outage open").assert_refused("a queue decides no checks");
+    let file = program.path("events.csv");
+    std::fs::write(&file, "at,key\n2026-01-01 00:00:00,a\n").unwrap();
+    program
+        .run(&["backtest", file.to_str().unwrap(), "--rate", "5", "--per", "60s", "--algorithm", "queue"])
+        .assert_refused("a zone of queue decides no checks");
 }
 
 #[test]

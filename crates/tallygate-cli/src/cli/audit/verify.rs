@@ -115,6 +115,11 @@ pub async fn run(url: &str, args: Args) -> Result {
             place(url)
         )));
     }
+    if let Some(key) = what.key.filter(|_| verified.buckets == 0 && verified.faults == 0) {
+        return Err(Failure::new(format!(
+            "there is no bucket {key:?}, so there was nothing to verify; look at its name, and at the zone's"
+        )));
+    }
     let exit = match &since {
         _ if verified.faults > 0 => Exit::Faults,
         Some(since) => since.exit(),
