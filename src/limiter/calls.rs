@@ -13,8 +13,8 @@ use crate::check::Check;
 use crate::decision::{Decision, Reason};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Caller, Request, Store, Terms};
-use crate::zone::{BlockedRows, micros};
+use crate::store::{Caller, Found, Request, Store, Terms};
+use crate::zone::{Algorithm, BlockedRows, micros};
 
 /// The choice of which checks of a call pass.
 #[derive(Clone, Copy)]
@@ -35,6 +35,7 @@ impl Inner {
                 flat(tokio::spawn(async move { this.find_zone(&zone).await }).await)?
             }
         };
+        decides_checks(&zone)?;
         let request = request(check, zone.id, txn);
         if !request.leaves_row() {
             let this = Arc::clone(self);
@@ -207,6 +208,17 @@ pub(super) async fn call<T>(
         }
     })
     .await
+}
+
+/// A peek would tell something else than what can be had there.
+fn decides_checks(zone: &Found) -> Result<()> {
+    match zone.policy.map(|policy| policy.algorithm()) {
+        Some(algorithm @ (Algorithm::Capacity | Algorithm::Queue)) => Err(Error::invalid(format!(
+            "a zone of {algorithm} decides no checks; {}",
+            algorithm.is_asked_by()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The answer to the caller of a check: an error that may hide a decision says how that is learned.

@@ -159,13 +159,13 @@ impl Inner {
 }
 
 fn validate_shape(shape: &str) -> Result<()> {
-    validate_bytes("shape", "shape", shape)?;
-    if shape.len() > SHAPE_BYTES {
+    if !(1..=SHAPE_BYTES).contains(&shape.len()) {
         return Err(Error::invalid(format!(
             "shape {shape:?} has {} bytes; a shape is 1 to {SHAPE_BYTES} bytes, such as a route and a size class",
             shape.len()
         )));
     }
+    validate_bytes("shape", "shape", shape)?;
     if shape == SHARED_SHAPE {
         return Err(Error::invalid("shape \"*\" stands for all that are not kept apart; use another name"));
     }

@@ -26,7 +26,7 @@ pub struct Terms {
     /// The limit per window, in the zone's unit: attempts, cents, members, slots, …
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", required = true, value_parser = parse_units, allow_negative_numbers = true))]
     pub rate: Option<i64>,
-    /// Length of the window, with its unit: 60s, 15m, 24h, 30d
+    /// Length of the window, or of a lease, with its unit: 60s, 15m, 24h, 30d
     #[cfg_attr(feature = "clap", arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true))]
     #[serde(default, deserialize_with = "span")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -35,7 +35,7 @@ pub struct Terms {
     #[cfg_attr(feature = "clap", arg(long, default_value = "sliding-log", value_enum))]
     #[serde(default = "sliding_log")]
     pub algorithm: Algorithm,
-    /// Capacity of a token bucket, a leaky bucket or a leaky queue [default: the rate]
+    /// Capacity of a token bucket, a leaky bucket, a leaky queue or a queue [default: the rate]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = parse_units, allow_negative_numbers = true))]
     pub burst: Option<i64>,
     /// Slots of a sliding counter [default: 1]

@@ -355,6 +355,8 @@ pub async fn what_cannot_be_leased_is_refused(db: Db) {
     // A check there is refused by whoever decides it.
     let check = limiter.check(tallygate::Check::new("gpu", "resource")).await.unwrap_err();
     assert!(check.is_invalid() && check.to_string().contains("take a lease of it"), "{check}");
+    let peek = limiter.peek("gpu", "resource").await.unwrap_err();
+    assert!(peek.is_invalid() && peek.to_string().contains("take a lease of it"), "{peek}");
     assert_eq!(db.rows().await, 0);
     // A zone does not change into another kind.
     let operator = limiter.operator();

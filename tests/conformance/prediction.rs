@@ -208,7 +208,7 @@ pub async fn what_cannot_be_predicted_is_refused(db: Db) {
     limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
     let check = || Check::new("llm", "tenant").cost(10);
     for (check, ttl, shape, says) in [
-        (check(), TTL, "", "shape is empty"),
+        (check(), TTL, "", "has 0 bytes; a shape is 1 to 64 bytes"),
         (check(), TTL, "*", "stands for all that are not kept apart"),
         (check(), TTL, "a\nb", "control character"),
         (check(), TTL, &*"a".repeat(65), "has 65 bytes; a shape is 1 to 64 bytes"),

@@ -317,6 +317,8 @@ pub async fn what_cannot_be_queued_is_refused(db: Db) {
     assert!(queues.dead("mail", "out", None, 0).await.unwrap_err().is_invalid());
     let check = limiter.check(tallygate::Check::new("mail", "out")).await.unwrap_err();
     assert!(check.is_invalid() && check.to_string().contains("offer an item to it"), "{check}");
+    let peek = limiter.peek("mail", "out").await.unwrap_err();
+    assert!(peek.is_invalid() && peek.to_string().contains("offer an item to it"), "{peek}");
     assert_eq!(db.rows().await, 0);
     for (zone, policy) in [("mail", Policy::sliding_log(5, MINUTE).unwrap()), ("login", queue(1, 1, 1, 1))] {
         let error = limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap_err();
