@@ -50,7 +50,8 @@ impl Inner {
         if let Some(decision) = self.decide_here(&request, &zone, asked).await {
             return Ok(decision);
         }
-        if zone.policy.is_some_and(|policy| policy.local_us().is_some()) {
+        let local = zone.policy.is_some_and(|policy| policy.local_us().is_some());
+        if local {
             self.make_room(&request).await;
         }
         let coalesced = zone.blocked_rows == BlockedRows::Coalesced;
@@ -67,6 +68,9 @@ impl Inner {
             }
             decision => decision?,
         };
+        if local {
+            self.learn(&request.bucket(), &decision);
+        }
         if decision.zone_version > zone.version {
             self.renew_zone(&decision.zone);
         } else if coalesced && (!zone.bans || decision.reason == Reason::Banned) {
@@ -86,7 +90,10 @@ impl Inner {
         for request in &requests {
             self.make_room(request).await;
         }
-        self.decide(requests, passing, until).await
+        let buckets: Vec<_> = requests.iter().map(Request::bucket).collect();
+        let decisions = self.decide(requests, passing, until).await?;
+        buckets.iter().zip(&decisions).for_each(|(bucket, decision)| self.learn(bucket, decision));
+        Ok(decisions)
     }
 
     /// Decides in the caller's transaction, once.

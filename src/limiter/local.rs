@@ -169,6 +169,11 @@ impl Inner {
         tokio::spawn(room).await.ok();
     }
 
+    /// Remembers what the database told of a bucket.
+    pub(super) fn learn(&self, bucket: &Bucket, decision: &Decision) {
+        self.local.hands.learn(bucket, decision.remaining);
+    }
+
     /// Takes units of a bucket, tells those who wait for them, and gives back in the end what is left.
     async fn fill(
         self: Arc<Self>,

@@ -118,6 +118,11 @@ pub async fn a_check_that_fits_is_not_blocked_by_what_its_process_took(db: Db) {
         };
         assert_eq!((last.blocked, last.remaining), (false, 0), "{way}: {spent} and {last:?}");
     }
+    while limiter.check(check("again", 1)).await.unwrap().local.is_none() {}
+    for n in 1..=4 {
+        let dear = limiter.check(check("again", 24)).await.unwrap();
+        assert!(!dear.blocked, "{n}: {dear:?}");
+    }
     verify(&limiter).await;
 }
 

@@ -37,7 +37,7 @@ struct Hand {
     demand: Demand,
     /// Open while somebody is on the way to take more.
     coming: Receiver<()>,
-    /// The units that were left in the bucket when the last were taken.
+    /// The units that were left in the bucket when this process last heard of it.
     remaining: i64,
     /// Until then nothing is taken: there was little left.
     exact_until_us: i64,
@@ -153,6 +153,13 @@ impl Hands {
         }
     }
 
+    /// The units that were left in the bucket besides what is in hand.
+    pub fn learn(&self, bucket: &Bucket, remaining: i64) {
+        if let Some(hand) = self.known().hands.get_mut(bucket) {
+            hand.remaining = remaining;
+        }
+    }
+
     /// May a check that goes to the database be blocked there because of what is in hand, or on its way to it?
     pub fn stand_in_the_way(&self, bucket: &Bucket, cost: i64) -> bool {
         self.known().hands.get(bucket).is_some_and(|hand| hand.stands_in_the_way(cost))
@@ -232,10 +239,9 @@ impl Hand {
         self.leases.iter().map(|lease| lease.left).sum()
     }
 
-    /// It costs more than is in hand, or about as much as was left besides; others may have spent of that since.
+    /// It costs about as much as was left besides; others may have spent of that since.
     fn stands_in_the_way(&self, cost: i64) -> bool {
-        let (left, much) = (self.left(), cost > self.remaining / 2);
-        left > 0 && (much || cost > left) || self.is_asking() && much
+        cost > self.remaining / 2 && (self.left() > 0 || self.is_asking())
     }
 
     /// Are units to be taken now? A quarter of what was taken last is left, or less.
