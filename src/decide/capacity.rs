@@ -152,6 +152,7 @@ pub fn lease(
     let refresh_us = if has < target { (sharing.refresh_us / 4).max(1) } else { sharing.refresh_us };
     // A unit that is lent on cannot outlast the lease that it is lent from.
     let until_us = head.exception.filter(|own| own.limit.is_some()).and_then(|own| own.until_us);
+    let refresh_us = until_us.map_or(refresh_us, |until_us| refresh_us.min(until_us - now_us).max(1));
     let length_us = if claim.wants > 0 { policy.window_us() } else { 0 };
     let ends_us = now_us.saturating_add(length_us).min(until_us.unwrap_or(i64::MAX));
     let clients = i64::try_from(claims.len()).unwrap_or(i64::MAX);

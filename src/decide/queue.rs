@@ -370,7 +370,7 @@ pub fn progress(
     if progress == Progress::Redrive {
         may_redrive(&item, load.lacks(item.cost, queueing.backlog), now_us)?;
     } else {
-        may_say(&item, receipt, progress)?;
+        may_say(&item, receipt, progress, now_us)?;
     }
     let (after, ends_us) = match progress {
         Progress::Extend(for_us) => {
@@ -392,10 +392,13 @@ pub fn progress(
 }
 
 /// Is it the worker who took it last, and has it still?
-fn may_say(item: &Item, receipt: Option<i64>, progress: Progress) -> Result<()> {
+fn may_say(item: &Item, receipt: Option<i64>, progress: Progress, now_us: i64) -> Result<()> {
     let has_it = receipt.is_some() && item.receipt == receipt;
     let why = match item.place {
         Place::Away if has_it => return Ok(()),
+        Place::Dead if item.deadline_us.is_some_and(|deadline_us| deadline_us <= now_us) => {
+            "the item is dead, and its deadline is over"
+        }
         _ if has_it && progress == Progress::Done => return Ok(()),
         Place::Dead => "the item is dead; to try it again, redrive it",
         _ if has_it => "its time is over, and the item waits again",

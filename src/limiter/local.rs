@@ -16,12 +16,13 @@ use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::calls::flat;
 use super::{DEADLINE_MAX, Inner, Limiter, trace, until};
 use crate::decide::Undo;
 use crate::decision::Decision;
 #[cfg(feature = "testing")]
 use crate::entry::Recorded;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Action, Bucket, Found, Request, Taking, Took, What};
 #[cfg(feature = "testing")]
 use crate::store::{Isolation, Terms};
@@ -59,14 +60,15 @@ impl Limiter {
     /// One transaction for each bucket of which anything is left. [`flush`](Self::flush) and [`close`](Self::close) do it too.
     ///
     /// # Errors
-    /// Those of [`Limiter`]. Every bucket is tried; the first error is told. Units that could not be given
-    /// back count as spent.
+    /// Those of [`Limiter`]; the first one is told. Of a database that does not answer for two buckets the others are not tried.
+    /// Units that could not be given back count as spent.
     pub async fn settle_local(&self) -> Result<()> {
+        // A caller that leaves meanwhile does not cut it off.
+        let settle = |inner: &Arc<Inner>| tokio::spawn(Arc::clone(inner).settle_hands());
+        let settling: Vec<_> = self.shards.all().map(settle).collect();
         let mut result = Ok(());
-        for inner in self.shards.all() {
-            for (bucket, lease) in inner.local.hands.empty() {
-                result = result.and(Box::pin(inner.settle(&bucket, &lease)).await);
-            }
+        for settled in settling {
+            result = result.and(flat(settled.await));
         }
         result
     }
@@ -159,7 +161,8 @@ impl Inner {
         }
         let (this, cost) = (Arc::clone(self), request.cost);
         let room = async move {
-            loop {
+            // Once for those in hand, once for those that were on their way.
+            for _ in 0..2 {
                 let (back, more) = this.local.hands.give_way(&bucket, cost);
                 this.settle_all(&bucket, back).await;
                 let Some(mut more) = more else { break };
@@ -227,6 +230,20 @@ impl Inner {
                 tracing::warn!(%error, units = lease.left, "what was taken for local decisions counts as spent");
             }
         }
+    }
+
+    /// Settles all that is in hand.
+    async fn settle_hands(self: Arc<Self>) -> Result<()> {
+        let (mut result, mut silent) = (Ok(()), 0);
+        for (bucket, lease) in self.local.hands.empty() {
+            let settled = self.settle(&bucket, &lease).await;
+            silent += u32::from(settled.as_ref().is_err_and(Error::is_transient));
+            result = result.and(settled);
+            if silent == 2 {
+                break;
+            }
+        }
+        result
     }
 
     /// Settles what was taken, once nobody can spend of it any more.

@@ -191,11 +191,11 @@ impl<U: Upstream> Region<U> {
                 let limit = Some(Limit::new(has, length, None)?);
                 let own = Override { limit, ban_exempt: false, for_us: Some(micros(self.some(left)?)) };
                 self.operator.set_override(zone, resource, own, "what is lent", BY).await?;
-                if std::mem::take(&mut self.banned) {
+                if self.banned {
                     match self.operator.unban(zone, resource, "capacity is lent", BY).await {
                         // It has ended.
                         Err(error) if !error.is_conflict() => return Err(error),
-                        _ => {}
+                        _ => self.banned = false,
                     }
                 }
             }

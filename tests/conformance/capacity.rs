@@ -309,12 +309,15 @@ pub async fn a_lease_is_granted_once_and_followed_by_its_own(db: Db) {
     let txn = Uuid::now_v7();
     let first = leases.get(want(40).txn(txn)).await.unwrap();
     let again = leases.get(want(40).txn(txn)).await.unwrap();
-    assert_eq!(again, Lease { replayed: true, ..first.clone() });
+    // It lasts as long as the first, and no longer.
+    assert!(again.length_us > 0 && again.length_us <= first.length_us, "{again:?}");
+    assert_eq!(again, Lease { replayed: true, length_us: again.length_us, ..first.clone() });
     let other = leases.get(want(41).txn(txn)).await.unwrap_err();
     assert!(other.is_conflict() && other.to_string().contains("asked for 40 units"), "{other}");
     assert_eq!(db.rows().await, 1);
 
     let second = leases.get(want(50).after(&first)).await.unwrap();
+    assert_eq!(leases.get(want(40).txn(txn)).await.unwrap().length_us, 0, "another stands in its place");
     let stale = leases.get(want(60).after(&first)).await.unwrap_err();
     assert!(stale.is_conflict() && stale.to_string().contains("has another lease"), "{stale}");
     let stale = leases.release(first.clone()).await.unwrap_err();

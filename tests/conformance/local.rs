@@ -207,6 +207,7 @@ pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
         limiter.check(named(20)).await.unwrap_err(),
         limiter.check(named(1)).await.unwrap_err(),
         limiter.check_all(vec![named(20)]).await.unwrap_err(),
+        limiter.reserve_predicted(named(20), HOUR, "shape").await.unwrap_err(),
     ] {
         assert!(error.is_conflict() && error.to_string().contains("a process took"), "{error}");
     }

@@ -218,6 +218,7 @@ fn main() -> std::process::ExitCode {
         local::without_the_role_each_check_is_decided_by_the_database,
         queue::a_full_queue_evicts_the_least_important_or_refuses,
         queue::a_long_life_of_a_queue_is_derived_again,
+        queue::a_look_at_a_queue_leaves_no_trace_of_its_time,
         queue::the_dead_are_seen_at_once_and_may_still_be_done,
         queue::a_queue_moves_with_what_is_in_it,
         queue::each_item_is_done_once_or_dead_however_workers_are_killed,

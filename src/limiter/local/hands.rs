@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::watch::{self, Receiver, Sender};
 
 use crate::store::{Bucket, Took};
+use crate::zone::UNITS_MAX;
 
 /// Buckets that are known at most; of further ones each check is asked of the database.
 const MOST: usize = 16_384;
@@ -133,7 +134,7 @@ impl Hands {
 
     /// The units to take.
     pub fn wants(&self, bucket: &Bucket) -> i64 {
-        self.known().hands.get(bucket).map_or(0, |hand| hand.demand.units.of_half()).max(LEAST)
+        self.known().hands.get(bucket).map_or(0, |hand| hand.demand.units.of_half()).clamp(LEAST, UNITS_MAX)
     }
 
     /// Puts what was taken into the hand.

@@ -59,12 +59,7 @@ pub(in crate::store) async fn check(
     let mut held = session.hold(&Wanted { names: &names, moves: &moves, txns: &txns, window_us: 0 }).await?;
     let mut answers: Vec<Option<Answer>> = requests.iter().map(|_| None).collect();
     for (n, row) in held.past.drain(..).map(|(txn, row)| (named[txn], row)) {
-        if row.kind == Kind::Local {
-            return Err(Error::conflict(format!(
-                "transaction {} is what a process took for local decisions; use another one",
-                row.txn_id
-            )));
-        }
+        is_check(&row)?;
         if row.kind.is_check() {
             answers[n] = Some(Answer::Past(past(&requests[n], &row)?));
         }
@@ -185,6 +180,17 @@ fn write<'w>(
         writing.drop_ended(place);
     }
     writing
+}
+
+/// Refuses the transaction of what a process took.
+pub(super) fn is_check(row: &LedgerRow) -> Result<()> {
+    if row.kind != Kind::Local {
+        return Ok(());
+    }
+    Err(Error::conflict(format!(
+        "transaction {} is what a process took for local decisions; use another one",
+        row.txn_id
+    )))
 }
 
 pub(super) fn ask(request: &Request) -> Ask<'_> {

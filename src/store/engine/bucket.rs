@@ -92,6 +92,13 @@ impl<'b> Bucket<'b> {
         }
     }
 
+    /// Is so much refused whatever else is there?
+    pub fn refuses(&self, cost: i64) -> Result<bool> {
+        let Head { banned_until_us, exception, .. } = self.state.head;
+        let is_banned = banned_until_us.is_some_and(|until_us| until_us > self.now_us);
+        Ok(is_banned || exception.is_none() && cost > self.current()?.policy.limit())
+    }
+
     /// The bucket as the call has made it; None where it only looked.
     pub fn moved(&self, place: usize) -> Option<Moved<'b>> {
         let (State { head, holding, .. }, loaded) = (self.state, self.loaded);

@@ -27,7 +27,7 @@ pub(in crate::store) async fn lease(
     if let [bucket] = &buckets[..]
         && let Some(row) = past
     {
-        return told_before(want, &row, &bucket.current()?.policy, &standing);
+        return told_before(want, &row, &bucket.current()?.policy, &standing, now_us);
     }
     follows(want, &standing, now_us)?;
     let mut granted = None;
@@ -95,8 +95,15 @@ fn told(want: &Want, txn: Uuid, granted: &Granted) -> Result<Lease> {
     })
 }
 
-/// The lease that was granted before. Its safe capacity follows from the clients that there are now.
-fn told_before(want: &Want, row: &LedgerRow, policy: &Policy, standing: &[Standing]) -> Result<Lease> {
+/// The lease that was granted before, for as long as it still lasts. Its safe capacity follows from the clients that there are
+/// now.
+fn told_before(
+    want: &Want,
+    row: &LedgerRow,
+    policy: &Policy,
+    standing: &[Standing],
+    now_us: i64,
+) -> Result<Lease> {
     let band = row.band.unwrap_or_default();
     let is_same = row.member.as_deref() == Some(&want.client)
         && (row.cost, row.checks, band) == (want.wants, want.weight, want.band);
@@ -125,7 +132,10 @@ fn told_before(want: &Want, row: &LedgerRow, policy: &Policy, standing: &[Standi
         remaining: row.remaining,
         safe_capacity: safe.unwrap_or(row.zone_limit / clients),
         refresh_us: row.retry_after_us.unwrap_or_default(),
-        length_us: row.ends_us.map_or(0, |ends_us| ends_us - row.at_us),
+        length_us: standing
+            .iter()
+            .find(|lease| lease.seq == row.seq)
+            .map_or(0, |lease| lease.ends_us.saturating_sub(now_us).max(0)),
         granted_at: from_us(row.at_us)?,
         zone_version: row.zone_version,
         replayed: true,

@@ -19,7 +19,9 @@ pub(in crate::store) async fn reserve(
     let mut held =
         session.hold(&Wanted { names: &[name], moves: &[true], txns: &txns, window_us: 0 }).await?;
     let mut request = request.clone();
-    if let Some(row) = held.past.drain(..).map(|(_, row)| row).find(|row| row.kind.is_check()) {
+    let past = held.past.drain(..).map(|(_, row)| row).find(|row| row.kind.is_charge());
+    if let Some(row) = past {
+        batch::is_check(&row)?;
         request.cost = row.cost;
         return Ok((batch::past(&request, &row)?, row.cost));
     }

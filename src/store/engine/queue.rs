@@ -16,7 +16,7 @@ use crate::zone::Queueing;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(in crate::store) use shelf::listed;
-use shelf::{Loaded, settled};
+use shelf::{Due, Loaded, settled};
 pub(in crate::store) use shelf::{Putting, Shelving, Stored, Which};
 
 /// Offers an item under `txn`, or tells what became of it when that was offered before.
@@ -35,7 +35,7 @@ pub(in crate::store) async fn offer(
     let Queueing { backlog, .. } = queueing(&bucket)?;
     let mut shelf = Loaded::new(settled(session, name, bucket.now_us(), true).await?);
     let lacking = shelf.load.lacks(offer.cost, backlog);
-    if lacking > 0 && offer.cost <= backlog {
+    if lacking > 0 && offer.cost <= backlog && !bucket.refuses(offer.cost)? {
         shelf.read_back(session, name, offer.band, lacking).await?;
         shelf.read_front(session, name, lacking).await?;
     }
@@ -61,8 +61,9 @@ pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, ta
     let name = (zone_id, take.queue.as_str());
     let (mut bucket, _) = held(session, name, &[], true).await?;
     queueing(&bucket)?;
-    let mut shelf = Loaded::new(settled(session, name, bucket.now_us(), true).await?);
-    shelf.front = session.items(name, Which::Front { after: None, most: take.most }).await?.into();
+    let due = Due::of(session, name, bucket.now_us()).await?;
+    let mut shelf = Loaded::new(due.putting.load);
+    shelf.front = due.front(session, name, take.most).await?;
     let mut putting = Putting::new(shelf.load);
     let (mut taken, mut retry_after_us) = (Vec::new(), None);
     for _ in 0..take.most {
@@ -88,6 +89,7 @@ pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, ta
         return Ok(Taken { items: Vec::new(), retry_after_us });
     }
     let payloads = payloads(session, name, taken.iter().map(|(taken, _)| &taken.item)).await?;
+    due.put(session, name).await?;
     let buckets = [bucket];
     let mut writing = Writing::new(&buckets);
     taken.iter().for_each(|(taken, before_us)| writing.take(taken, take.worker.as_deref(), *before_us));
@@ -111,8 +113,10 @@ pub(in crate::store) async fn progress(
     let took = |seq| past.iter().any(|row| row.kind == Kind::Take && row.seq == seq);
     let offered = past.iter().find(|row| row.kind == Kind::Offer && !row.blocked);
     let offered = offered.filter(|_| receipt.is_none_or(took)).ok_or_else(|| told::unknown(said))?;
-    let load = settled(session, name, bucket.now_us(), true).await?;
+    let due = Due::of(session, name, bucket.now_us()).await?;
+    let load = due.putting.load;
     let item = session.items(name, Which::One(offered.seq)).await?.pop();
+    let item = item.and_then(|item| item.at(bucket.now_us()));
     if let Some(row) = told::said_before(said, &past, item.as_ref()) {
         return told::noted_before(said, row, item.as_ref());
     }
@@ -122,6 +126,7 @@ pub(in crate::store) async fn progress(
         |_| 0,
         |progressed| Some(progressed.head),
     )?;
+    due.put(session, name).await?;
     let mut putting = Putting::new(load);
     putting.change(&item, progressed.item);
     let buckets = [bucket];
@@ -141,13 +146,21 @@ pub(in crate::store) async fn item(
     name: Name<'_>,
     txn: Uuid,
 ) -> Result<Option<item::Item>> {
-    let (bucket, past) = held(session, name, &[(0, txn)], false).await?;
-    queueing(&bucket)?;
-    let Some(offered) = past.iter().find(|row| row.kind == Kind::Offer) else { return Ok(None) };
-    let item = session.items(name, Which::One(offered.seq)).await?.pop();
-    let item = item.and_then(|item| item.at(bucket.now_us()));
-    let mut payloads = payloads(session, name, item.iter()).await?;
-    told::item(name.1, &past, item.as_ref(), payloads.pop().flatten()).map(Some)
+    let mut looked = None;
+    loop {
+        let (bucket, past) = held(session, name, &[(0, txn)], false).await?;
+        queueing(&bucket)?;
+        let Some(offered) = past.iter().find(|row| row.kind == Kind::Offer) else { return Ok(None) };
+        let item = session.items(name, Which::One(offered.seq)).await?.pop();
+        let item = item.and_then(|item| item.at(bucket.now_us()));
+        let payload = payloads(session, name, item.iter()).await.map(|mut payloads| payloads.pop().flatten());
+        // Nothing is held: between two looks others may have said something of it, and taken its payload away.
+        let last = past.last().map(|row| row.seq);
+        if looked == last && (item.is_none() || payload.is_err()) || item.is_some() && payload.is_ok() {
+            return told::item(name.1, &past, item.as_ref(), payload?).map(Some);
+        }
+        looked = last;
+    }
 }
 
 /// The dead items of a queue behind one of them, at most so many, with their payloads.

@@ -136,7 +136,8 @@ pub(super) fn said_before<'p>(
     let ends = |row: &&LedgerRow| row.seq > seq && row.kind != Kind::Extend;
     let next =
         past.iter().find(ends).filter(|row| !has_it && past.last().is_some_and(|last| last.seq == row.seq));
-    next.filter(|row| row.kind == said.progress.kind())
+    // A redrive is no word of a worker's.
+    next.filter(|row| row.kind == said.progress.kind() && row.member.is_none())
 }
 
 pub(super) fn noted_before(said: &Said, row: &LedgerRow, item: Option<&decide::Item>) -> Result<Noted> {

@@ -13,7 +13,7 @@ select z.id,
     (
         select min(i.offered_at)
         from zone_item i
-        where i.zone_id = z.id and (i.place = 'away' or (i.place = 'waiting' and coalesce(i.due_at > utc_timestamp(6), true)))
+        where i.zone_id = z.id and (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > utc_timestamp(6), true)))
     ) as offered
 from zone_master z
 order by z.id

@@ -15,7 +15,7 @@ left join (
 left join (
     select i.zone_id, min(i.offered_at) as offered
     from zone_item i
-    where (i.place = 'away' or (i.place = 'waiting' and coalesce(i.due_at > pg_catalog.clock_timestamp(), true)))
+    where (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > pg_catalog.clock_timestamp(), true)))
     group by i.zone_id
 ) i on i.zone_id = z.id
 order by z.id
