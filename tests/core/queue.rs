@@ -219,7 +219,13 @@ impl Model {
         let item = &mut self.items[place];
         let has_it = matches!(item.has, Has::Worker { receipt: own, .. } if own == receipt);
         match said {
-            Progress::Done if item.receipt == Some(receipt) => drop(self.items.remove(place)),
+            Progress::Done
+                if item.receipt == Some(receipt)
+                    && (item.has != Has::Grave
+                        || item.deadline_us.is_none_or(|deadline_us| deadline_us > now_us)) =>
+            {
+                drop(self.items.remove(place));
+            }
             Progress::Extend(us) if has_it => item.has = Has::Worker { receipt, until_us: now_us + us },
             Progress::Redrive
                 if item.has == Has::Grave
