@@ -224,7 +224,7 @@ impl Model {
                     && (item.has != Has::Grave
                         || item.deadline_us.is_none_or(|deadline_us| deadline_us > now_us)) =>
             {
-                drop(self.items.remove(place));
+                self.items.remove(place);
             }
             Progress::Extend(us) if has_it => item.has = Has::Worker { receipt, until_us: now_us + us },
             Progress::Redrive
