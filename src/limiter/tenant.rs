@@ -96,6 +96,7 @@ impl Tenant {
     /// # Errors
     /// Those of [`Leases::get`]. Conflict: another process goes by this client's name.
     pub async fn refresh(&self) -> Result<Lease> {
+        let began = Instant::now();
         let (want, sent) = self.state().ask();
         let granted = self.leases.get(want).await;
         let mut state = self.state();
@@ -104,7 +105,9 @@ impl Tenant {
             state.asked = None;
         }
         let lease = granted?;
-        state.lease = Some((lease.clone(), sent + lease.length()));
+        // An answer that is told again says how long the lease still lasts, and not how long it lasted then.
+        let from = if lease.replayed { began } else { sent };
+        state.lease = Some((lease.clone(), from + lease.length()));
         Ok(lease)
     }
 
