@@ -37,6 +37,7 @@ pub use capacity::{Claim, Granted, Standing, WEIGHT_MAX, lease, shares};
 pub use event::{Charge, Event, Happened, Override, Undo, happen};
 pub use local::{UnitsTaken, take_units};
 pub use predict::{SHAPE_AGE_US, SHAPES_MAX, SHARED_SHAPE, Shape, learn, predict};
+pub(crate) use queue::queueing;
 pub use queue::{Bid, Item, Load, Offered, Place, Progress, Progressed, Shelf, Taken, offer, progress, take};
 pub(crate) use see::{Seen, see};
 pub(crate) use window::{same_as, since};

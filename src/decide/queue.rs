@@ -391,6 +391,17 @@ pub fn progress(
     Ok(Progressed { item: after, limit: queueing.backlog, remaining, ends_us, head })
 }
 
+/// The bounds of a queue, where the policy is that of one.
+pub(crate) fn queueing(policy: &Policy) -> Result<Queueing> {
+    policy.queueing().ok_or_else(|| {
+        Error::invalid(format!(
+            "a zone of {} has no items; {}, or use a zone of the algorithm queue",
+            policy.algorithm(),
+            policy.algorithm().is_asked_by()
+        ))
+    })
+}
+
 /// Is it the worker who took it last, and has it still?
 fn may_say(item: &Item, receipt: Option<i64>, progress: Progress, now_us: i64) -> Result<()> {
     let has_it = receipt.is_some() && item.receipt == receipt;
@@ -440,13 +451,7 @@ impl Now {
         let current =
             bucket.versions.last().ok_or_else(|| Error::invalid("no policy was given to decide by"))?;
         let Brought { head, level, policy } = bring::to(bucket, ledger, now_us)?;
-        let queueing = policy.queueing().ok_or_else(|| {
-            Error::invalid(format!(
-                "a zone of {0} has no items; {1}, or use a zone of the algorithm queue",
-                policy.algorithm(),
-                policy.algorithm().is_asked_by()
-            ))
-        })?;
+        let queueing = queueing(&policy)?;
         let head = Head { level, zone_version: current.version, ..*head };
         Ok(Self { now_us, head, queueing, units: Units::of(&policy), policy: *policy })
     }

@@ -50,9 +50,9 @@ impl Inner {
         if let Some(decision) = self.decide_here(&request, &zone, asked).await {
             return Ok(decision);
         }
-        let local = zone.policy.is_some_and(|policy| policy.local_us().is_some());
-        if local {
-            self.make_room(&request).await;
+        let local = zone.policy.is_some_and(|policy| policy.local_us().is_some()).then(|| request.bucket());
+        if let Some(bucket) = &local {
+            self.make_room(bucket, request.cost).await;
         }
         let coalesced = zone.blocked_rows == BlockedRows::Coalesced;
         if coalesced && let Some(decision) = self.floods.answer(&request, asked) {
@@ -68,8 +68,8 @@ impl Inner {
             }
             decision => decision?,
         };
-        if local {
-            self.learn(&request.bucket(), &decision);
+        if let Some(bucket) = &local {
+            self.learn(bucket, &decision);
         }
         if decision.zone_version > zone.version {
             self.renew_zone(&decision.zone);
@@ -87,10 +87,10 @@ impl Inner {
         until: Instant,
     ) -> Result<Vec<Decision>> {
         let requests = self.requests(None, checks, txns).await?;
-        for request in &requests {
-            self.make_room(request).await;
-        }
         let buckets: Vec<_> = requests.iter().map(Request::bucket).collect();
+        for (bucket, request) in buckets.iter().zip(&requests) {
+            self.make_room(bucket, request.cost).await;
+        }
         let decisions = self.decide(requests, passing, until).await?;
         buckets.iter().zip(&decisions).for_each(|(bucket, decision)| self.learn(bucket, decision));
         Ok(decisions)

@@ -154,12 +154,11 @@ impl Inner {
     }
 
     /// Gives back what this process has in hand, where a check that goes to the database may be in want of it.
-    pub(super) async fn make_room(self: &Arc<Self>, request: &Request) {
-        let bucket = request.bucket();
-        if !self.local.hands.stand_in_the_way(&bucket, request.cost) {
+    pub(super) async fn make_room(self: &Arc<Self>, bucket: &Bucket, cost: i64) {
+        if !self.local.hands.stand_in_the_way(bucket, cost) {
             return;
         }
-        let (this, cost) = (Arc::clone(self), request.cost);
+        let (this, bucket) = (Arc::clone(self), bucket.clone());
         let room = async move {
             // Once for those in hand, once for those that were on their way.
             for _ in 0..2 {

@@ -59,7 +59,7 @@ pub(in crate::store) async fn check(
     let mut held = session.hold(&Wanted { names: &names, moves: &moves, txns: &txns, window_us: 0 }).await?;
     let mut answers: Vec<Option<Answer>> = requests.iter().map(|_| None).collect();
     for (n, row) in held.past.drain(..).map(|(txn, row)| (named[txn], row)) {
-        is_check(&row)?;
+        refuse_taken(&row)?;
         if row.kind.is_check() {
             answers[n] = Some(Answer::Past(past(&requests[n], &row)?));
         }
@@ -183,7 +183,7 @@ fn write<'w>(
 }
 
 /// Refuses the transaction of what a process took.
-pub(super) fn is_check(row: &LedgerRow) -> Result<()> {
+pub(super) fn refuse_taken(row: &LedgerRow) -> Result<()> {
     if row.kind != Kind::Local {
         return Ok(());
     }

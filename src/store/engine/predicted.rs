@@ -21,7 +21,7 @@ pub(in crate::store) async fn reserve(
     let mut request = request.clone();
     let past = held.past.drain(..).map(|(_, row)| row).find(|row| row.kind.is_charge());
     if let Some(row) = past {
-        batch::is_check(&row)?;
+        batch::refuse_taken(&row)?;
         request.cost = row.cost;
         return Ok((batch::past(&request, &row)?, row.cost));
     }

@@ -16,7 +16,7 @@ use crate::zone::Queueing;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(in crate::store) use shelf::listed;
-use shelf::{Due, Loaded, settled};
+use shelf::{Due, Loaded};
 pub(in crate::store) use shelf::{Putting, Shelving, Stored, Which};
 
 /// Offers an item under `txn`, or tells what became of it when that was offered before.
@@ -33,7 +33,9 @@ pub(in crate::store) async fn offer(
         return told::offered_before(offer, row);
     }
     let Queueing { backlog, .. } = queueing(&bucket)?;
-    let mut shelf = Loaded::new(settled(session, name, bucket.now_us(), true).await?);
+    let due = Due::of(session, name, bucket.now_us()).await?;
+    due.put(session, name).await?;
+    let mut shelf = Loaded::new(due.load());
     let lacking = shelf.load.lacks(offer.cost, backlog);
     if lacking > 0 && offer.cost <= backlog && !bucket.refuses(offer.cost)? {
         shelf.read_back(session, name, offer.band, lacking).await?;
@@ -62,7 +64,7 @@ pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, ta
     let (mut bucket, _) = held(session, name, &[], true).await?;
     queueing(&bucket)?;
     let due = Due::of(session, name, bucket.now_us()).await?;
-    let mut shelf = Loaded::new(due.putting.load);
+    let mut shelf = Loaded::new(due.load());
     shelf.front = due.front(session, name, take.most).await?;
     let mut putting = Putting::new(shelf.load);
     let (mut taken, mut retry_after_us) = (Vec::new(), None);
@@ -114,7 +116,7 @@ pub(in crate::store) async fn progress(
     let offered = past.iter().find(|row| row.kind == Kind::Offer && !row.blocked);
     let offered = offered.filter(|_| receipt.is_none_or(took)).ok_or_else(|| told::unknown(said))?;
     let due = Due::of(session, name, bucket.now_us()).await?;
-    let load = due.putting.load;
+    let load = due.load();
     let item = session.items(name, Which::One(offered.seq)).await?.pop();
     let item = item.and_then(|item| item.at(bucket.now_us()));
     if let Some(row) = told::said_before(said, &past, item.as_ref()) {
@@ -200,7 +202,7 @@ async fn place(session: &mut impl Shelving, name: Name<'_>, txn: Uuid) -> Result
 pub(in crate::store) async fn size(session: &mut impl Shelving, name: Name<'_>) -> Result<Size> {
     let (bucket, _) = held(session, name, &[], false).await?;
     let Queueing { backlog, .. } = queueing(&bucket)?;
-    let Load { waiting, away } = settled(session, name, bucket.now_us(), false).await?;
+    let Load { waiting, away } = Due::of(session, name, bucket.now_us()).await?.load();
     Ok(Size { waiting, away, backlog })
 }
 
@@ -219,14 +221,7 @@ async fn held<'n>(
 }
 
 fn queueing(bucket: &Bucket<'_>) -> Result<Queueing> {
-    let policy = bucket.current()?.policy;
-    policy.queueing().ok_or_else(|| {
-        Error::invalid(format!(
-            "a zone of {} has no items; {}, or use a zone of the algorithm queue",
-            policy.algorithm(),
-            policy.algorithm().is_asked_by()
-        ))
-    })
+    decide::queueing(&bucket.current()?.policy)
 }
 
 /// The payloads of items, in their order.

@@ -114,8 +114,7 @@ impl<'p> Putting<'p> {
 /// The items that became something else by themselves, and what they became. They are put down with a row only: the clock may
 /// go back, and then a row behind must follow from the rows before it.
 pub(super) struct Due {
-    pub putting: Putting<'static>,
-    seqs: HashSet<i64>,
+    putting: Putting<'static>,
 }
 
 impl Due {
@@ -123,7 +122,12 @@ impl Due {
         let (load, due) = session.queue(name, now_us).await?;
         let mut putting = Putting::new(load);
         due.iter().for_each(|item| putting.change(item, item.at(now_us)));
-        Ok(Self { putting, seqs: due.iter().map(|item| item.seq).collect() })
+        Ok(Self { putting })
+    }
+
+    /// The load of the queue then.
+    pub fn load(&self) -> Load {
+        self.putting.load
     }
 
     /// The items that are taken next, at most so many, before it is put down.
@@ -133,33 +137,21 @@ impl Due {
         name: Name<'_>,
         most: u32,
     ) -> Result<VecDeque<Item>> {
-        let read = most.saturating_add(u32::try_from(self.seqs.len()).unwrap_or(u32::MAX));
+        let Putting { items, gone, .. } = &self.putting;
+        let seqs: HashSet<_> = items.iter().map(|item| item.seq).chain(gone.iter().copied()).collect();
+        let read = most.saturating_add(u32::try_from(seqs.len()).unwrap_or(u32::MAX));
         let mut front = session.items(name, Which::Front { after: None, most: read }).await?;
-        front.retain(|item| !self.seqs.contains(&item.seq));
-        front.extend(self.putting.items.iter().filter(|item| item.place == Place::Waiting));
+        front.retain(|item| !seqs.contains(&item.seq));
+        front.extend(items.iter().filter(|item| item.place == Place::Waiting));
         front.sort_by_key(|item| (item.band, item.seq));
         front.truncate(most as usize);
         Ok(front.into())
     }
 
     pub async fn put(&self, session: &mut impl Shelving, name: Name<'_>) -> Result<()> {
-        if self.seqs.is_empty() { Ok(()) } else { session.put(name, &self.putting).await }
+        let Putting { items, gone, .. } = &self.putting;
+        if items.is_empty() && gone.is_empty() { Ok(()) } else { session.put(name, &self.putting).await }
     }
-}
-
-/// The load of a queue now. With `put` what became of its items by itself is put down, so that what is read next is so
-/// by now.
-pub(super) async fn settled(
-    session: &mut impl Shelving,
-    name: Name<'_>,
-    now_us: i64,
-    put: bool,
-) -> Result<Load> {
-    let due = Due::of(session, name, now_us).await?;
-    if put {
-        due.put(session, name).await?;
-    }
-    Ok(due.putting.load)
 }
 
 /// The part of a queue that a call looks at.
