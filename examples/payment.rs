@@ -29,7 +29,7 @@ async fn pay(
     let checks = limits.map(|(zone, key)| Check::new(zone, key).cost(cents).txn(txn)).to_vec();
     // SQLite decides who writes when a transaction begins; IMMEDIATE is what makes the checks exact.
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let combined = limiter.check_all_in(&mut *tx, checks).await?;
+    let combined = limiter.check_all_in(&mut tx, checks).await?;
     if combined.blocked {
         // Committed too: the ledger keeps what was refused.
         tx.commit().await?;
@@ -48,7 +48,7 @@ async fn pay(
 /// Takes a payment back, and gives back what it spent.
 async fn reverse(pool: &SqlitePool, limiter: &Limiter, txn: Uuid, why: &str) -> Result<(), Box<dyn Error>> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    limiter.refund_in(&mut *tx, txn).await?;
+    limiter.refund_in(&mut tx, txn).await?;
     sqlx::query("update payment set cents = 0, reversed = ? where txn_id = ?")
         .bind(why)
         .bind(txn)

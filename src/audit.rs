@@ -18,6 +18,7 @@ pub mod export;
 mod fault;
 mod hashed;
 mod history;
+mod places;
 mod removals;
 pub mod replay;
 pub mod report;

@@ -10,14 +10,12 @@
 
 mod removal;
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::check::ERASED;
 use crate::decide::Exception;
-use crate::zone::{ClockSpan, Policy};
+use crate::zone::Policy;
 
 pub use removal::{Removal, removals};
 
@@ -224,8 +222,6 @@ pub(crate) struct Version<'v> {
     pub changed_by: &'v str,
     /// The name by which the session was logged in that made it.
     pub login: Option<&'v str>,
-    /// The clock of its calendar; nothing without one.
-    pub clock: &'v [ClockSpan],
 }
 
 impl Version<'_> {
@@ -262,13 +258,7 @@ impl Version<'_> {
         add(Some(hex(&sha256(&[self.description.as_bytes()]))));
         add(Some(hex(&sha256(&[self.changed_by.as_bytes()]))));
         add(self.login.map(|login| hex(&sha256(&[login.as_bytes()]))));
-        let clock = self.clock.iter().fold(String::new(), |mut clock, span| {
-            // Writing to a string cannot fail.
-            let ClockSpan { starts_us, ends_us, offset_us, shown_us } = span;
-            let _ = writeln!(clock, "{starts_us}|{ends_us}|{offset_us}|{shown_us}");
-            clock
-        });
-        add((!clock.is_empty()).then(|| hex(&sha256(&[clock.as_bytes()]))));
+        add(calendar.map(|calendar| hex(&sha256(&[calendar.time_zone.clock().as_bytes()]))));
         if let Some(sharing) = policy.sharing() {
             add(Some(sharing.share.as_str().to_owned()));
             add(Some(sharing.refresh_us.to_string()));

@@ -195,6 +195,11 @@ impl Check {
         self.ttl
     }
 
+    /// The time after which it gives up; None for the limiter's own deadline.
+    pub fn patience(&self) -> Option<Duration> {
+        self.deadline
+    }
+
     /// Looks for what no database would store; the limiter calls it before it asks the database.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{Algorithm, Family, Limit, Mode, Policy, ZoneVersion};
 
+pub(crate) use bring::CARRIED_MAX;
 pub use capacity::{Claim, Granted, Standing, WEIGHT_MAX, lease, shares};
 pub use event::{Charge, Event, Happened, Override, Undo, happen};
 pub use local::{UnitsTaken, take_units};

@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::names::names;
+
+/// By so much clocks differ at most; a decision that is later than now by more was made by one that was ahead.
+const AHEAD: TimeDelta = TimeDelta::minutes(1);
+
+/// Is it not yet time for this decision?
+pub(crate) fn is_ahead(decided_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    decided_at.signed_duration_since(now) > AHEAD
+}
 
 /// The answer to a [`Check`](crate::Check).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +35,12 @@ pub struct Decision {
     pub limit: i64,
     /// The units that can still be spent after this decision, rounded down; never negative.
     pub remaining: i64,
-    /// The least wait, in microseconds from `decided_at`, after which the same request passes if nothing
-    /// else arrives. None when it was allowed, and when it can never pass.
+    /// The least wait, in microseconds, after which the same request passes if nothing else arrives. It counts from the
+    /// database's clock: from `decided_at`, or from before where that is still to come. None when it was allowed, and when
+    /// it [can never pass](Self::never_passes).
     pub retry_after_us: Option<i64>,
-    /// The wait for the caller's turn, in microseconds from `decided_at`, where the check was allowed into a queue;
-    /// None for other algorithms.
+    /// The wait for the caller's turn, in microseconds as `retry_after_us`, where the check was allowed into a queue; None
+    /// for other algorithms.
     pub delay_us: Option<i64>,
     /// When what it took ends by itself: a reservation, a slot, a member.
     pub ends_at: Option<DateTime<Utc>>,
@@ -39,9 +48,11 @@ pub struct Decision {
     pub seq: Option<i64>,
     /// The version of the zone's policy that decided.
     pub zone_version: i32,
-    /// The database's time of the decision.
+    /// The database's time of the decision; that of the bucket's last row where the clock has gone backwards since.
     pub decided_at: DateTime<Utc>,
-    /// True when this transaction had been decided before and nothing was spent now.
+    /// True when the caller named the transaction, and it had been decided before: then nothing was spent now. That may have been
+    /// by an attempt of the same call whose answer was lost, when a connection broke or a statement was killed at its
+    /// commit. So all answers can say true; at most one says false.
     pub replayed: bool,
     /// Where the process decided by itself, with units that it had taken under this transaction before: that one has a row in the
     /// ledger, and the decision has none. Then `seq` is None, `decided_at` is what the process takes for the database's time, and
@@ -66,7 +77,12 @@ impl Decision {
         Duration::from_micros(self.delay_us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0))
     }
 
-    /// The least wait as a duration; None when it was allowed or can never pass.
+    /// True when it was blocked, and will be after any wait: it costs more than the whole limit.
+    pub fn never_passes(&self) -> bool {
+        self.blocked && self.reason == Reason::ExceedsLimit
+    }
+
+    /// The least wait as a duration; None when it was allowed or [can never pass](Self::never_passes).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
     }

@@ -145,6 +145,8 @@ pub struct History {
     pub zone: Option<String>,
     /// Only this key: in all zones, unless one is named.
     pub key: Option<String>,
+    /// Only keys that begin so, of buckets whose heads are there: at most 1,000.
+    pub key_prefix: Option<String>,
     /// Only this transaction, in every bucket that it touched.
     pub txn: Option<Uuid>,
     /// Only blocked (true) or only allowed (false) rows.
@@ -166,6 +168,7 @@ impl Default for History {
         Self {
             zone: None,
             key: None,
+            key_prefix: None,
             txn: None,
             blocked: None,
             since: None,
@@ -186,6 +189,11 @@ impl History {
     /// Only this key: in all zones, unless one is named.
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
+    }
+
+    /// Only keys that begin so, of buckets whose heads are there: at most 1,000.
+    pub fn key_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { key_prefix: Some(prefix.into()), ..self }
     }
 
     /// Only this transaction, in every bucket that it touched.
@@ -233,7 +241,14 @@ impl History {
         if let Some(key) = &self.key {
             validate_bytes("bucket key", "key", key)?;
         }
-        if self.oldest_first && (self.zone.is_none() || self.key.is_some() || self.txn.is_some()) {
+        if let Some(prefix) = &self.key_prefix {
+            validate_bytes("key prefix", "prefix", prefix)?;
+            if self.key.is_some() {
+                return Err(Error::invalid("a key has no prefix beside it; name one of the two"));
+            }
+        }
+        let is_of_keys = self.key.is_some() || self.key_prefix.is_some();
+        if self.oldest_first && (self.zone.is_none() || is_of_keys || self.txn.is_some()) {
             return Err(Error::invalid(
                 "the oldest first are only the rows of a whole zone; name a zone, and neither a key nor a transaction",
             ));

@@ -21,6 +21,8 @@ use serde::{Serialize, Serializer};
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    /// That of the setting that is wrong.
+    column: Option<&'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -137,6 +139,17 @@ impl Error {
         self
     }
 
+    /// Names the setting that is wrong, by its column.
+    pub(crate) fn of(self, column: &'static str) -> Self {
+        Self { column: Some(column), ..self }
+    }
+
+    /// The same of a setting that was read, and that no program stores.
+    pub(crate) fn stored(self) -> Self {
+        let place = self.column.map(|column| format!("{column:?}: ")).unwrap_or_default();
+        Self::database(place + &self.message)
+    }
+
     /// Names the place that the error came from.
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);
@@ -150,7 +163,7 @@ impl Error {
     }
 
     fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), column: None, source: None }
     }
 }
 

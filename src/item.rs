@@ -1,5 +1,7 @@
 //! Queues: what is offered, what is taken, and what a worker says of it.
 
+mod payload;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use crate::decide::{Bid, Progress};
 use crate::decision::Reason;
 use crate::error::{Error, Result};
 use crate::zone::{UNITS_MAX, micros, validate_name, validate_time};
+
+pub use payload::Payload;
 
 /// The longest payload, as JSON without spaces.
 pub const PAYLOAD_MAX: usize = 8 * 1024;
@@ -65,7 +69,8 @@ impl Offer {
         Self { deadline_us: Some(micros(after)), ..self }
     }
 
-    /// Sets what a worker is to know of it: at most 8 KiB as JSON without spaces.
+    /// Sets what a worker is to know of it: at most 8 KiB as JSON without spaces. A text that others wrote is read as
+    /// [`Payload`], so that nothing of it changes.
     pub fn payload(self, payload: &serde_json::Value) -> Self {
         Self { payload: Some(payload.to_string()), ..self }
     }
@@ -300,6 +305,17 @@ pub(crate) struct Said {
     pub txn: Uuid,
     pub progress: Progress,
     pub who: Sayer,
+    /// The owner of the worker that took it; None: whoever has the receipt is believed.
+    pub owner: Option<String>,
+}
+
+impl Said {
+    /// May it be said of what this worker took?
+    pub fn is_of(&self, worker: Option<&str>) -> bool {
+        let Some(owner) = &self.owner else { return true };
+        let rest = worker.and_then(|worker| worker.strip_prefix(owner.as_str()));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 /// The one who says it.

@@ -27,7 +27,7 @@
 //!   committed together or not at all. Several limits pass together or not at all by [`Limiter::check_all`]. Everything
 //!   that charges has a form that joins: [`Limiter::check_all_in`], [`Limiter::refund_in`] and so on.
 //! - Other people have faces of their own: [`Limiter::operator`] sets zones, bans and overrides ([`policy`]),
-//!   [`Limiter::auditor`] reads the ledger ([`ledger`], [`audit`]), [`Limiter::owner`] looks after the tables
+//!   [`Limiter::auditor`] reads the ledger ([`ledger`], and [`audit`], a feature), [`Limiter::owner`] looks after the tables
 //!   ([`schema`]).
 //! - PostgreSQL, MySQL and MariaDB are prepared once, by [`schema::Migrator`] or the command `tallygate migrate`. A
 //!   SQLite file prepares itself.
@@ -38,15 +38,19 @@
 //! |---|---|
 //! | `postgres`, `mysql`, `sqlite` | the databases; a service names the one that it uses. `mysql` is MariaDB too |
 //! | `tls` (default) | encrypted connections, by rustls |
+//! | `audit` | questions about the ledger ([`audit`]): why, verify, reports, and [`backtest`]s of another policy |
 //! | `evidence` | checkpoints, proofs and exports of the ledger |
+//! | `parquet` | exports as Apache Parquet |
 //! | `zone-file` | zones as code: `policy::zone_file` reads a file of them, and durations with units |
 //! | `pages` | reports as pages of HTML with charts, and what they are made of ([`page`]) |
 //! | `schema` | JSON Schemas of what is asked and answered, by [schemars](https://docs.rs/schemars) |
 //! | `clap` | the same names as flags of a command line |
-//! | `testing` | a clock that tests move by hand, on the embedded engine; answers may be built by hand |
+//! | `testing` | clocks that tests move by hand; answers may be built by hand |
 //!
 //! `chrono`, `sqlx` and `uuid` are in the interface and can be taken from here. A new major version of one of them is
 //! a new major version of this library; before 1.0, a minor one.
+// A call is futures within futures down to the driver, by some features deeper than the compiler follows by itself.
+#![recursion_limit = "256"]
 // With some of the databases or the evidence left out, what only they use is unused.
 #![cfg_attr(
     not(all(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "evidence")),
@@ -54,8 +58,11 @@
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "audit")]
 pub mod audit;
+#[cfg(feature = "audit")]
 pub mod backtest;
+mod boxed;
 mod chain;
 mod check;
 pub mod decide;
@@ -69,6 +76,7 @@ mod migrate;
 mod names;
 #[cfg(feature = "pages")]
 pub mod page;
+mod private;
 mod retry;
 mod shard;
 mod store;
@@ -113,10 +121,15 @@ pub mod capacity {
     pub use crate::limiter::{Demand, Lapsed, Leases, Lent, Region, ServerLeases, Tenant, Upstream};
 }
 
+/// Metrics, for the exporter that a program installs.
+pub mod metrics {
+    pub use crate::limiter::{CHECKS, SECONDS, describe};
+}
+
 /// Queues: what waits to be worked off, and who has it.
 pub mod queue {
     pub use crate::item::{
-        Item, Noted, Offer, Offered, PAYLOAD_MAX, Receipt, Size, State, TAKE_MAX, Take, Taken, Work,
+        Item, Noted, Offer, Offered, PAYLOAD_MAX, Payload, Receipt, Size, State, TAKE_MAX, Take, Taken, Work,
     };
     pub use crate::lease::parse_band;
     pub use crate::limiter::Queues;
@@ -162,3 +175,6 @@ struct Queue;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/sharding.md")]
 struct Sharding;
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;

@@ -10,15 +10,17 @@ mod grant;
 #[cfg(feature = "mysql")]
 mod lock;
 mod plan;
+mod script;
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, Result};
-use crate::shard::{Shard, among, databases};
-use crate::store::{Address, Engine, Schema, Store, in_time};
-use plan::{Plan, latest};
+use crate::shard::{Among, Shard, among, databases};
+use crate::store::{Address, Database, Engine, Schema, Store, in_time};
+use plan::{Plan, There, latest};
 
 pub use grant::Role;
 
@@ -55,9 +57,6 @@ pub struct Migrator {
     shard: Option<(String, Among)>,
 }
 
-/// The names of the databases that decide keys before the list changes and afterwards, see [`among`].
-pub(crate) type Among = (String, String);
-
 impl Migrator {
     /// For the database at `url`; nothing is opened yet.
     ///
@@ -67,6 +66,27 @@ impl Migrator {
         let address = Address::parse(url)?;
         let plan = Plan::of(address.engine());
         Ok(Self { address, plan, shard: None })
+    }
+
+    /// The same for a database of tests, which decides by a clock in it: its owner sets that, and may do so in SQL. An empty database
+    /// becomes one by [`apply`](Self::apply), and stays one, whoever migrates it afterwards. No other ever becomes one.
+    ///
+    /// # Errors
+    /// Invalid: SQLite, which decides by the clock of the limiter: in tests by a `testing::Clock`.
+    ///
+    /// ```
+    /// use tallygate::schema::Migrator;
+    /// assert!(Migrator::new("mysql://localhost/tests")?.with_test_clock()?.script().contains("tallygate_test_clock"));
+    /// assert!(Migrator::new("sqlite:tests.db")?.with_test_clock().is_err());
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    pub fn with_test_clock(self) -> Result<Self> {
+        match self.address.engine() {
+            Engine::Sqlite => Err(Error::invalid(
+                "SQLite decides by the clock of the limiter; in tests give that a testing::Clock, see docs/testing.md",
+            )),
+            _ => Ok(Self { plan: self.plan.with_test_clock(), ..self }),
+        }
     }
 
     /// One for each database of a text: a URL, or [several](crate::Limiter::sharded) that decide together, each with its name.
@@ -88,9 +108,10 @@ impl Migrator {
             .collect()
     }
 
-    /// True where [`migrations`](Self::migrations) are read by a client of MySQL or MariaDB.
-    pub fn is_for_mysql(&self) -> bool {
-        self.address.engine() == Engine::MySql
+    /// The SQL that makes the schema in a database that has none, as the database's own client reads it from a file: `psql -f`,
+    /// `mysql <`, `sqlite3 <`. Afterwards nothing is [pending](Self::pending).
+    pub fn script(&self) -> String {
+        script::of(self.address.engine(), &self.plan)
     }
 
     /// The same for a database that is one of several, by the name that it has there, and the names of all: [`apply`](Self::apply)
@@ -113,45 +134,65 @@ impl Migrator {
         self.plan.migrations().iter().map(step).collect()
     }
 
-    /// Those that are not applied yet; none where a newer program has gone further. Every user with a
-    /// [role](Self::grant) may ask.
+    /// Those that are not applied yet, and those of which a routine or a view is gone or has another text, as after a dump without
+    /// routines; none where a newer program has gone further. Every user with a [role](Self::grant) may ask; on MySQL and MariaDB
+    /// only the owner sees what is gone.
     ///
     /// # Errors
-    /// Schema: a newer program has changed the schema so that this one cannot work with it.
-    pub async fn pending(&self) -> Result<Vec<Migration>> {
-        let schema = self.schema().await?;
-        is_newer(schema.as_ref(), self.plan.latest())?;
-        let mut all = self.migrations();
-        all.retain(|migration| schema.as_ref().is_none_or(|schema| migration.version > schema.version));
-        Ok(all)
+    /// Schema: a newer program has changed the schema so that this one cannot work with it; a table is gone; MySQL or MariaDB
+    /// writes statements into its binary log.
+    pub fn pending(&self) -> BoxFuture<'_, Result<Vec<Migration>>> {
+        boxed(async move {
+            let (schema, there) = self.schema().await?;
+            let plan = self.plan.of_database(schema.as_ref(), &there)?;
+            let version = schema.as_ref().map_or(0, |schema| schema.version);
+            let lacking = match is_newer(schema.as_ref(), plan.latest())? {
+                true => Vec::new(),
+                false => plan.lacking(version, &there)?,
+            };
+            let is_lacking = |of: i32| lacking.iter().any(|object| object.version == of);
+            let mut all = self.migrations();
+            all.retain(|migration| migration.version > version || is_lacking(migration.version));
+            Ok(all)
+        })
     }
 
-    /// Applies what is pending and returns it. Roles that were given by [`grant`](Self::grant) are given again, with
-    /// what is new.
+    /// Is it a database [of tests](Self::with_test_clock)? Every user with a [role](Self::grant) may ask.
+    ///
+    /// # Errors
+    /// Those of connecting.
+    pub fn has_test_clock(&self) -> BoxFuture<'_, Result<bool>> {
+        boxed(async move { Ok(self.schema().await?.0.is_some_and(|schema| schema.test_clock)) })
+    }
+
+    /// Applies what is pending and returns it; of what was applied before, only what is gone is made again. Roles that were given by
+    /// [`grant`](Self::grant) are given again, with what is new.
     ///
     /// # Errors
     /// Those of [`pending`](Self::pending). Transient: another migrator was at work for too long. Invalid: the database is
-    /// known by another name than it was [given](Self::named).
-    pub async fn apply(&self) -> Result<Vec<Migration>> {
-        let all = self.migrations();
-        let applied: Vec<i32> = match self.address.engine() {
-            #[cfg(feature = "postgres")]
-            Engine::Postgres => adapter::postgres::apply(&self.address, &self.plan).await,
-            #[cfg(feature = "mysql")]
-            Engine::MySql => adapter::mysql::apply(&self.address, &self.plan).await,
-            #[cfg(feature = "sqlite")]
-            Engine::Sqlite => adapter::sqlite::apply(&self.address, &self.plan).await,
-            #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
-            engine => Err(engine.missing()),
-        }?;
-        if let Some((name, among)) = &self.shard {
-            let until = Instant::now() + CLAIM;
-            let store = Store::connect(&self.address, 1, false, until).await?;
-            let claimed = in_time(until, claim(&store, name, among)).await;
-            store.close().await;
-            claimed?;
-        }
-        Ok(all.into_iter().filter(|migration| applied.contains(&migration.version)).collect())
+    /// known by another name than it was [given](Self::named); it is to be one [of tests](Self::with_test_clock) and is not empty.
+    pub fn apply(&self) -> BoxFuture<'_, Result<Vec<Migration>>> {
+        boxed(async move {
+            let all = self.migrations();
+            let applied: Vec<i32> = match self.address.engine() {
+                #[cfg(feature = "postgres")]
+                Engine::Postgres => adapter::postgres::apply(&self.address, &self.plan).await,
+                #[cfg(feature = "mysql")]
+                Engine::MySql => adapter::mysql::apply(&self.address, &self.plan).await,
+                #[cfg(feature = "sqlite")]
+                Engine::Sqlite => adapter::sqlite::apply(&self.address, &self.plan).await,
+                #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+                engine => Err(engine.missing()),
+            }?;
+            if let Some((name, among)) = &self.shard {
+                let until = Instant::now() + CLAIM;
+                let store = Store::connect(&self.address, 1, false, until).await?;
+                let claimed = in_time(until, claim(&store, name, among)).await;
+                store.close().await;
+                claimed?;
+            }
+            Ok(all.into_iter().filter(|migration| applied.contains(&migration.version)).collect())
+        })
     }
 
     /// The same migrator in a later release: with one migration more, a file's name and text, and these files in place
@@ -163,7 +204,7 @@ impl Migrator {
         self
     }
 
-    async fn schema(&self) -> Result<Option<Schema>> {
+    async fn schema(&self) -> Result<(Option<Schema>, There)> {
         match self.address.engine() {
             #[cfg(feature = "postgres")]
             Engine::Postgres => adapter::postgres::schema(&self.address).await,
@@ -181,6 +222,9 @@ impl Migrator {
 ///
 /// A newer schema is worked with and told in the log, unless a migration since is named as breaking.
 pub(crate) fn gate(schema: Option<&Schema>) -> Result<()> {
+    if schema.is_some_and(|schema| schema.test_clock) {
+        tracing::warn!("the database is one of tests: its clock is set by hand");
+    }
     if fits(schema)? {
         let (version, known) = (schema.map(|schema| schema.version), latest());
         tracing::warn!(version, known, "the database's schema is newer than this program; it works on");
@@ -214,7 +258,7 @@ fn is_newer(schema: Option<&Schema>, known: i32) -> Result<bool> {
 
 /// Writes down the name of a database among several, and the names of all, unless it has them already.
 pub(crate) async fn claim(store: &Store, name: &str, among: &Among) -> Result<()> {
-    store.claim(name, &among.0).await?;
+    store.claim(name, among).await?;
     is_called(store.schema().await?.as_ref(), name, among)
 }
 
@@ -226,8 +270,13 @@ pub(crate) fn is_called(schema: Option<&Schema>, name: &str, (was, will): &Among
             "the database that is called {name:?} here is {own:?} by its own table tallygate_shard; a name stays with its \
              database wherever that goes, so look at the list"
         ))),
-        Some((_, among)) if among == was || among == will => Ok(()),
-        Some((_, among)) => Err(Error::invalid(format!(
+        Some((_, (among, _))) if among == will => Ok(()),
+        Some((_, (among, after))) if among == was && (will == was || will == after) => Ok(()),
+        Some((_, (among, after))) if among == was => Err(Error::schema(format!(
+            "{name} is to decide among {after} once the list has changed, and by the list here among {will}; tell all of them \
+             by: tallygate migrate, with the whole list"
+        ))),
+        Some((_, (among, _))) => Err(Error::invalid(format!(
             "{name} decides among {among} by its own table tallygate_shard, and the list here is {was}; to add a database, write \
              NAME/known, or NAME/leaving to take one out, see docs/sharding.md"
         ))),
@@ -242,7 +291,7 @@ pub(crate) fn is_called(schema: Option<&Schema>, name: &str, (was, will): &Among
 pub(crate) async fn embed(store: &Store) -> Result<()> {
     #[cfg(feature = "sqlite")]
     #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
-    if let Store::Sqlite(sqlite) = store
+    if let Database::Sqlite(sqlite) = store.database()
         && let Some(mut empty) = sqlite.empty().await?
     {
         let migrated = adapter::sqlite::run(&mut empty, &Plan::of(Engine::Sqlite)).await;

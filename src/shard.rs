@@ -78,8 +78,11 @@ pub(crate) fn owners<'s>(shards: impl IntoIterator<Item = &'s Shard>, key: &str)
     Some((was?.2, will?.2))
 }
 
-/// The names of those that decide keys before the list changes and afterwards, with a space between them.
-pub(crate) fn among<'s>(shards: impl Iterator<Item = &'s Shard> + Clone) -> (String, String) {
+/// The names of the databases that decide keys before the list changes and afterwards, with a space between them.
+pub(crate) type Among = (String, String);
+
+/// Those of a list.
+pub(crate) fn among<'s>(shards: impl Iterator<Item = &'s Shard> + Clone) -> Among {
     let names = |is_in: fn(&Shard) -> bool| {
         let mut names: Vec<&str> =
             shards.clone().filter(|shard| is_in(shard)).map(|shard| &*shard.name).collect();
@@ -87,6 +90,12 @@ pub(crate) fn among<'s>(shards: impl Iterator<Item = &'s Shard> + Clone) -> (Str
         names.join(" ")
     };
     (names(Shard::was), names(Shard::will))
+}
+
+/// The name, of several with a space between them, of the database to which a key belongs.
+#[cfg(feature = "sqlite")]
+pub(crate) fn home<'n>(names: &'n str, key: &str) -> &'n str {
+    names.split(' ').max_by_key(|name| (weight(name, key), Reverse(*name))).unwrap_or(names)
 }
 
 /// The first 8 bytes of SHA-256 over the length of the name, the name and the key, as a number.

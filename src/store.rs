@@ -4,27 +4,31 @@
 mod row;
 #[macro_use]
 mod stored;
+#[macro_use]
+mod acts;
 
 mod asked;
 #[cfg(all(target_os = "linux", any(feature = "postgres", feature = "mysql")))]
 mod at_once;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod columns;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod engine;
-mod erase;
 mod evidence;
 mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod hosts;
 mod line;
 mod list;
-mod moving;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod removal;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod renewal;
 mod shapes;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
@@ -33,30 +37,33 @@ mod url;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use std::future::pending;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::broadcast::Sender;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::boxed::{BoxFuture, boxed};
 use crate::decide;
 use crate::decision::{Decision, Velocity};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::item::{Item, Noted, Offer, Offered, Said, Size, Take, Taken};
 use crate::lease::{Lease, Want};
-use crate::zone::{Policy, Zone, ZoneVersion};
+use crate::shard::Among;
+use crate::zone::{Policy, Zone, ZoneSetting, ZoneVersion};
 
 pub(crate) use asked::{
-    Action, At, Bucket, Chained, Found, Of, Range, Request, Schema, Setting, Span, Spending, StoredHead,
+    Action, At, Bucket, Chained, Found, Kept, Of, Range, Request, Schema, Span, Spending, StoredHead,
     StoredItem, Taking, Took, What, ZoneRemoved, beginning, ending,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-use asked::{clock_of, hash_of, salt_of, spans_of};
+use asked::{hash_of, salt_of, spans_of};
 pub use erase::Erased;
 pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
-pub(crate) use fault::{moved_to, was_taken_back};
+pub(crate) use fault::{elsewhere, moved_to, was_taken_back};
 pub(crate) use line::{Line, Lines};
 pub(crate) use moving::{Moving, Standing};
 #[cfg(feature = "mysql")]
@@ -100,6 +107,51 @@ enum Held {
     Skip,
 }
 
+/// Reads the rows of a table. An error names it, and the row.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+fn rows_of<R: Named, T>(table: &str, rows: &[R], read: impl Fn(&R) -> Result<T>) -> Result<Vec<T>> {
+    rows.iter().map(|row| row_of(table, row, &read)).collect()
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+fn row_of<R: Named, T>(table: &str, row: &R, read: impl Fn(&R) -> Result<T>) -> Result<T> {
+    read(row).map_err(|error| match row.name() {
+        Some(name) => error.at(name).at(table),
+        None => error.at(table),
+    })
+}
+
+/// A row that is told from others of its table by what it says.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+trait Named {
+    /// Its zone, version, bucket and seq, as far as it says them.
+    fn name(&self) -> Option<String>;
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+impl<R: sqlx::Row> Named for R
+where
+    for<'c> &'c str: sqlx::ColumnIndex<R>,
+    for<'r> i32: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    for<'r> i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    for<'r> String: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    for<'r> Vec<u8>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    fn name(&self) -> Option<String> {
+        let text = |column| {
+            let bytes =
+                || self.try_get::<Vec<u8>, _>(column).ok().and_then(|key| String::from_utf8(key).ok());
+            let text = self.try_get::<String, _>(column).ok().or_else(bytes);
+            text.map(|text| format!("{column} {text:?}"))
+        };
+        let number = |column| self.try_get::<i32, _>(column).ok().map(|number| format!("{column} {number}"));
+        let seq = self.try_get::<i64, _>("seq").ok().map(|seq| format!("seq {seq}"));
+        let named =
+            [text("name"), text("zone"), number("zone_id"), number("version"), text("bucket_key"), seq];
+        named.into_iter().flatten().reduce(|named, next| format!("{named}, {next}"))
+    }
+}
+
 /// The choice of which requests of a call pass.
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,10 +187,8 @@ fn all(decisions: Vec<Option<Decision>>) -> Result<Vec<Decision>> {
     all.ok_or_else(|| Error::database("the database left a check undecided"))
 }
 
-/// A connection of the caller's, with the caller's transaction open on it.
-///
-/// Made from a mutable reference: `limiter.check_in(&mut *tx, check)`.
-pub struct Joined<'c>(pub(crate) Caller<'c>);
+/// The caller's transaction: `limiter.check_in(&mut tx, check)`, or a connection on which one is open.
+pub struct Joined<'c>(Caller<'c>);
 
 pub(crate) enum Caller<'c> {
     #[cfg(feature = "postgres")]
@@ -151,36 +201,80 @@ pub(crate) enum Caller<'c> {
     None(std::convert::Infallible, std::marker::PhantomData<&'c ()>),
 }
 
+/// From a connection, and from a transaction of the driver's.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+macro_rules! joins {
+    ($database:ident, $connection:ty) => {
+        impl<'c> From<&'c mut $connection> for Joined<'c> {
+            fn from(connection: &'c mut $connection) -> Self {
+                Self(Caller::$database(connection))
+            }
+        }
+
+        impl<'c> From<&'c mut sqlx::Transaction<'_, sqlx::$database>> for Joined<'c> {
+            fn from(transaction: &'c mut sqlx::Transaction<'_, sqlx::$database>) -> Self {
+                Self(Caller::$database(transaction))
+            }
+        }
+    };
+}
+
 #[cfg(feature = "postgres")]
-impl<'c> From<&'c mut sqlx::PgConnection> for Joined<'c> {
-    fn from(connection: &'c mut sqlx::PgConnection) -> Self {
-        Self(Caller::Postgres(connection))
-    }
-}
-
+joins!(Postgres, sqlx::PgConnection);
 #[cfg(feature = "mysql")]
-impl<'c> From<&'c mut sqlx::MySqlConnection> for Joined<'c> {
-    fn from(connection: &'c mut sqlx::MySqlConnection) -> Self {
-        Self(Caller::MySql(connection))
+joins!(MySql, sqlx::MySqlConnection);
+#[cfg(feature = "sqlite")]
+joins!(Sqlite, sqlx::SqliteConnection);
+
+impl<'c> Joined<'c> {
+    /// The connection, where a transaction is open on it: without one each statement would be committed by itself.
+    pub(crate) async fn caller(self) -> Result<Caller<'c>> {
+        let Self(mut caller) = self;
+        let joins = match &mut caller {
+            #[cfg(feature = "postgres")]
+            Caller::Postgres(connection) => postgres::is_in_transaction(connection).await?,
+            // The routines refuse.
+            #[cfg(feature = "mysql")]
+            Caller::MySql(_) => true,
+            #[cfg(feature = "sqlite")]
+            Caller::Sqlite(connection) => sqlite::is_in_transaction(connection).await?,
+            #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")))]
+            Caller::None(never, _) => match *never {},
+        };
+        match joins {
+            true => Ok(caller),
+            false => Err(Error::invalid(
+                "the connection has no transaction open that could be joined; begin one, or use the call whose name does \
+                 not end in _in",
+            )),
+        }
     }
 }
 
-#[cfg(feature = "sqlite")]
-impl<'c> From<&'c mut sqlx::SqliteConnection> for Joined<'c> {
-    fn from(connection: &'c mut sqlx::SqliteConnection) -> Self {
-        Self(Caller::Sqlite(connection))
-    }
-}
+/// The database, shared by its clones. A crate that drops the last of them compiles no part of it.
+#[derive(Clone)]
+pub(crate) struct Store(Arc<dyn AsRef<Database> + Send + Sync>);
 
 /// One of the databases.
-#[derive(Clone)]
-pub(crate) enum Store {
+pub(crate) enum Database {
     #[cfg(feature = "postgres")]
     Postgres(Postgres),
     #[cfg(feature = "mysql")]
     MySql(MySql),
     #[cfg(feature = "sqlite")]
     Sqlite(Sqlite),
+}
+
+impl AsRef<Self> for Database {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl From<Database> for Store {
+    fn from(database: Database) -> Self {
+        Self(Arc::new(database))
+    }
 }
 
 /// An existing sqlx pool of any of the databases; made by `into()`.
@@ -215,34 +309,47 @@ impl Pool {
 #[cfg(feature = "postgres")]
 impl From<sqlx::PgPool> for Pool {
     fn from(pool: sqlx::PgPool) -> Self {
-        Self(Store::Postgres(Postgres::new(pool)))
+        Self(Database::Postgres(Postgres::new(pool)).into())
     }
 }
 
 #[cfg(feature = "mysql")]
 impl From<sqlx::MySqlPool> for Pool {
     fn from(pool: sqlx::MySqlPool) -> Self {
-        Self(Store::MySql(MySql::new(pool)))
+        Self(Database::MySql(MySql::new(pool)).into())
     }
 }
 
 #[cfg(feature = "sqlite")]
 impl From<sqlx::SqlitePool> for Pool {
     fn from(pool: sqlx::SqlitePool) -> Self {
-        Self(Store::Sqlite(Sqlite::new(pool)))
+        Self(Database::Sqlite(Sqlite::new(pool)).into())
     }
 }
 
 /// Calls the same method of whichever store it is.
 macro_rules! each {
     ($store:expr, $s:ident => $call:expr) => {
-        match *$store {
+        match *$store.database() {
             #[cfg(feature = "postgres")]
-            Store::Postgres(ref $s) => $call,
+            $crate::store::Database::Postgres(ref $s) => $call,
             #[cfg(feature = "mysql")]
-            Store::MySql(ref $s) => $call,
+            $crate::store::Database::MySql(ref $s) => $call,
             #[cfg(feature = "sqlite")]
-            Store::Sqlite(ref $s) => $call,
+            $crate::store::Database::Sqlite(ref $s) => $call,
+        }
+    };
+}
+
+/// Calls again, each time in a transaction of its own, while there is more to settle in a queue than one is to hold.
+macro_rules! until_settled {
+    ($call:expr) => {
+        loop {
+            // With no database compiled in, the call is of no type.
+            let settled: Result<Option<_>> = $call;
+            if let Some(done) = settled? {
+                return Ok(done);
+            }
         }
     };
 }
@@ -250,13 +357,13 @@ macro_rules! each {
 /// Calls the same method of whichever store it is, on the caller's connection.
 macro_rules! joined {
     ($store:expr, $caller:expr, ($s:ident, $connection:ident) => $call:expr) => {
-        match ($store, $caller) {
+        match ($store.database(), $caller) {
             #[cfg(feature = "postgres")]
-            (Store::Postgres($s), Caller::Postgres($connection)) => $call,
+            ($crate::store::Database::Postgres($s), Caller::Postgres($connection)) => $call,
             #[cfg(feature = "mysql")]
-            (Store::MySql($s), Caller::MySql($connection)) => $call,
+            ($crate::store::Database::MySql($s), Caller::MySql($connection)) => $call,
             #[cfg(feature = "sqlite")]
-            (Store::Sqlite($s), Caller::Sqlite($connection)) => $call,
+            ($crate::store::Database::Sqlite($s), Caller::Sqlite($connection)) => $call,
             #[allow(unreachable_patterns, reason = "with one database compiled in, the pair always matches")]
             _ => Err(Error::invalid(
                 "the connection is of another database than the limiter's; join one of its own kind",
@@ -265,7 +372,9 @@ macro_rules! joined {
     };
 }
 
-// Behind the macros, which it uses.
+// Behind the macros, which they use.
+mod erase;
+mod moving;
 mod reading;
 
 impl Store {
@@ -276,41 +385,63 @@ impl Store {
         let _ = create;
         #[cfg(not(any(feature = "postgres", feature = "mysql")))]
         let _ = until;
-        match address.engine() {
+        let database: Database = match address.engine() {
             #[cfg(feature = "postgres")]
-            Engine::Postgres => Postgres::connect(address, connections, until).await.map(Self::Postgres),
+            Engine::Postgres => Database::Postgres(Postgres::connect(address, connections, until).await?),
             #[cfg(feature = "mysql")]
-            Engine::MySql => MySql::connect(address, connections, until).await.map(Self::MySql),
+            Engine::MySql => Database::MySql(MySql::connect(address, connections, until).await?),
             #[cfg(feature = "sqlite")]
-            Engine::Sqlite => Sqlite::connect(address, connections, create).await.map(Self::Sqlite),
+            Engine::Sqlite => Database::Sqlite(Sqlite::connect(address, connections, create).await?),
             #[cfg(not(all(feature = "postgres", feature = "mysql", feature = "sqlite")))]
-            engine => Err(engine.missing()),
-        }
+            engine => return Err(engine.missing()),
+        };
+        Ok(database.into())
+    }
+
+    pub fn database(&self) -> &Database {
+        (*self.0).as_ref()
     }
 
     /// By a clock that a test moves; only the embedded engine has none of its own.
     #[cfg(all(feature = "sqlite", feature = "testing"))]
     pub fn set_clock(&mut self, clock: &crate::testing::Clock) -> Result<()> {
         #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
-        let Self::Sqlite(sqlite) = self else {
-            return Err(Error::invalid(
-                "the database decides by its own clock, which no client can set; test with sqlite::memory:",
-            ));
-        };
-        sqlite.set_clock(clock.clone());
+        let Database::Sqlite(sqlite) = self.database() else { return Err(no_test_clock()) };
+        *self = Database::Sqlite(sqlite.by(clock.clone())).into();
         Ok(())
     }
 
     /// Uses the clock that a test has put in the place of a server's.
     #[cfg(all(any(feature = "postgres", feature = "mysql"), feature = "testing"))]
     pub fn assume_clock(&self, clock: &crate::testing::Clock) {
-        match self {
+        match self.database() {
             #[cfg(feature = "postgres")]
-            Self::Postgres(postgres) => postgres.process.memory.set_clock(clock),
+            Database::Postgres(postgres) => postgres.process.memory.set_clock(clock),
             #[cfg(feature = "mysql")]
-            Self::MySql(mysql) => mysql.process.memory.set_clock(clock),
+            Database::MySql(mysql) => mysql.process.memory.set_clock(clock),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(_) => {}
+            Database::Sqlite(_) => {}
+        }
+    }
+
+    /// Sets the clock of a test, and moves it forwards.
+    #[cfg(feature = "testing")]
+    pub async fn turn_clock(&self, at: Option<DateTime<Utc>>, by: std::time::Duration) -> Result<()> {
+        match self.schema().await?.is_some_and(|schema| schema.test_clock) {
+            true => each!(self, s => s.turn_clock(at, by).await),
+            false => Err(no_test_clock()),
+        }
+    }
+
+    /// Guesses no time: a test sets the clock.
+    pub fn guess_no_time(&self) {
+        match *self.database() {
+            #[cfg(feature = "postgres")]
+            Database::Postgres(ref postgres) => postgres.process.memory.guess_no_time(),
+            #[cfg(feature = "mysql")]
+            Database::MySql(ref mysql) => mysql.process.memory.guess_no_time(),
+            #[cfg(feature = "sqlite")]
+            Database::Sqlite(_) => {}
         }
     }
 
@@ -323,7 +454,7 @@ impl Store {
     pub fn is_embedded(&self) -> bool {
         #[cfg(feature = "sqlite")]
         #[allow(irrefutable_let_patterns, reason = "with SQLite alone it always is one")]
-        if let Self::Sqlite(_) = self {
+        if let Database::Sqlite(_) = self.database() {
             return true;
         }
         false
@@ -331,22 +462,22 @@ impl Store {
 
     /// The number of connections that it may open.
     pub fn connections(&self) -> u32 {
-        each!(self, s => s.connections())
+        each!(self, s => s.connections.most())
     }
 
     /// The number of them that are in a call, and the number that are open beside these.
     pub fn in_use_and_idle(&self) -> (u32, u32) {
-        each!(self, s => s.in_use_and_idle())
+        each!(self, s => s.connections.in_use_and_idle())
     }
 
     /// May a call that failed at one server pass at another?
     pub fn is_of_several(&self) -> bool {
-        each!(self, s => s.is_of_several())
+        each!(self, s => s.connections.are_of_several())
     }
 
     /// The server failed in a way that another one may not: before the next call all are asked.
     pub fn doubt(&self) {
-        each!(self, s => s.doubt());
+        each!(self, s => s.connections.doubt());
     }
 
     /// The end of a call, after which another server is looked for where this one was to blame.
@@ -356,6 +487,15 @@ impl Store {
                 self.doubt();
             }
         })
+    }
+
+    /// Does a server answer that can be worked with? Asked on a connection of its own, so that neither a lock nor a pool
+    /// that is in use is waited for. That it has too many connections, for one, is an answer.
+    pub async fn is_there(&self, until: Instant) -> bool {
+        match in_time::<Option<Schema>>(until, async { each!(self, s => s.sign(until).await) }).await {
+            Ok(_) => true,
+            Err(error) => fault::is_told(&error),
+        }
     }
 
     /// The state of the schema; None where there is none.
@@ -380,7 +520,7 @@ impl Store {
 
     /// The leases of a bucket that have not ended.
     pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<decide::Standing>> {
-        each!(self, s => s.leases(zone_id, key, terms).await)
+        each!(self, s => s.leases((zone_id, key), terms).await)
     }
 
     /// Reserves what requests of its shape cost lately, and tells how much that was; or what was reserved before.
@@ -396,22 +536,22 @@ impl Store {
         shape: &str,
         terms: Terms,
     ) -> Result<Option<decide::Shape>> {
-        each!(self, s => s.known_shape(zone_id, key, shape, terms).await)
+        each!(self, s => s.known_shape((zone_id, key), shape, terms).await)
     }
 
     /// Offers an item to a queue, or tells what became of it when it was offered under the transaction before.
     pub async fn offer(&self, zone_id: i32, offer: &Offer, txn: Uuid, terms: Terms) -> Result<Offered> {
-        each!(self, s => s.offer(zone_id, offer, txn, terms).await)
+        until_settled!(each!(self, s => s.offer(zone_id, offer, txn, terms).await))
     }
 
     /// Takes what is next in a queue.
     pub async fn take_next(&self, zone_id: i32, take: &Take, terms: Terms) -> Result<Taken> {
-        each!(self, s => s.take_next(zone_id, take, terms).await)
+        until_settled!(each!(self, s => s.take_next(zone_id, take, terms).await))
     }
 
     /// Records what a worker says of an item that it took.
     pub async fn progress(&self, zone_id: i32, said: &Said, terms: Terms) -> Result<Noted> {
-        each!(self, s => s.progress(zone_id, said, terms).await)
+        until_settled!(each!(self, s => s.progress(zone_id, said, terms).await))
     }
 
     /// The state of an item.
@@ -438,9 +578,9 @@ impl Store {
 
     /// Hands on what other processes tell of queues, while anybody hears it; for ever where they tell nothing.
     pub async fn listen(&self, told: &Sender<String>) -> Result<()> {
-        match *self {
+        match *self.database() {
             #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.listen(told).await,
+            Database::Postgres(ref store) => store.listen(told).await,
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => pending().await,
         }
@@ -448,20 +588,21 @@ impl Store {
 
     /// Are calls about several buckets dearer than one call about each?
     pub async fn is_distributed(&self) -> Result<bool> {
-        match *self {
+        match *self.database() {
             #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.is_distributed().await,
+            Database::Postgres(ref store) => store.is_distributed().await,
             #[cfg(any(feature = "mysql", feature = "sqlite"))]
             _ => Ok(false),
         }
     }
 
-    /// Writes down its name among several databases, unless it has one, and the names of those, unless it has zones.
-    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+    /// Writes down its name among several databases, unless it has one; the names of those, unless it has zones; and, where it
+    /// agrees about these, their names once the list has changed.
+    pub async fn claim(&self, name: &str, among: &Among) -> Result<()> {
         each!(self, s => s.claim(name, among).await)
     }
 
-    /// Writes down the names of the databases among which it decides.
+    /// Writes down the names of the databases among which it decides: the list has changed.
     pub async fn set_among(&self, among: &str) -> Result<()> {
         each!(self, s => s.set_among(among).await)
     }
@@ -538,8 +679,15 @@ impl Store {
     }
 
     /// Inside the caller's transaction.
-    pub async fn check_velocity_in(&self, caller: Caller<'_>, zone_id: i32, key: &str) -> Result<Velocity> {
-        joined!(self, caller, (s, connection) => s.check_velocity_in(connection, zone_id, key).await)
+    pub fn check_velocity_in<'a>(
+        &'a self,
+        caller: Caller<'a>,
+        zone_id: i32,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Velocity>> {
+        boxed(async move {
+            joined!(self, caller, (s, connection) => s.check_velocity_in(connection, zone_id, key).await)
+        })
     }
 
     /// Calls `rate_limiting_request` and commits.
@@ -554,20 +702,22 @@ impl Store {
     }
 
     /// Inside the caller's transaction.
-    pub async fn rate_limiting_request_in(
-        &self,
-        caller: Caller<'_>,
-        rate_id: &str,
+    pub fn rate_limiting_request_in<'a>(
+        &'a self,
+        caller: Caller<'a>,
+        rate_id: &'a str,
         refill_per_sec: i32,
         window_seconds: i32,
-    ) -> Result<i64> {
-        joined!(self, caller, (s, connection) => {
-            s.rate_limiting_request_in(connection, rate_id, refill_per_sec, window_seconds).await
+    ) -> BoxFuture<'a, Result<i64>> {
+        boxed(async move {
+            joined!(self, caller, (s, connection) => {
+                s.rate_limiting_request_in(connection, rate_id, refill_per_sec, window_seconds).await
+            })
         })
     }
 
     /// Makes zones or changes them, all in one transaction; what changes nothing makes no version.
-    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+    pub async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
         each!(self, s => s.set_zones(settings, by).await)
     }
 
@@ -581,7 +731,7 @@ impl Store {
     pub fn keeps(&self, policy: &Policy) -> Result<()> {
         #[cfg(feature = "mysql")]
         #[allow(irrefutable_let_patterns, reason = "with MySQL alone it always is one")]
-        if let Self::MySql(_) = self {
+        if let Database::MySql(_) = self.database() {
             return mysql::keeps(policy);
         }
         let _ = policy;
@@ -615,6 +765,16 @@ impl Store {
         each!(self, s => s.facts().await)
     }
 
+    /// The records anew of the bans and overrides that are in force in a zone and have their rows before a time.
+    pub async fn in_force(
+        &self,
+        zone: &Needed,
+        from: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Action>> {
+        each!(self, s => s.in_force(zone, from, now).await)
+    }
+
     /// Makes what is ahead and removes what is not needed, in short steps.
     pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
         each!(self, s => s.maintain(plan).await)
@@ -628,6 +788,13 @@ impl Store {
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
         each!(self, s => s.history(span).await)
     }
+}
+
+#[cfg(feature = "testing")]
+fn no_test_clock() -> Error {
+    Error::invalid(
+        "the database decides by its own clock, which no client can set; see docs/testing.md for databases that have another",
+    )
 }
 
 /// The answer that a server gives up to then. One that is stuck accepts a connection and says nothing.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// A clock that stands still until a test moves it; clones show the same time. It is for the embedded engine: any other
-/// database decides by its own.
+/// A clock that stands still until a test moves it; clones show the same time. It is for the embedded engine. A server's database
+/// decides by its own, and one of tests by a clock in it: [`Owner::set_clock`](crate::schema::Owner::set_clock).
 ///
 /// The time of the runtime goes on beside it. Pausing that (`tokio::time::pause`) is no way: every deadline would be over at
 /// once.

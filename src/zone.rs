@@ -10,6 +10,8 @@ mod rules;
 mod sharing;
 #[cfg(feature = "zone-file")]
 mod terms;
+mod time_zone;
+mod tzdata;
 mod words;
 
 use chrono::{DateTime, Utc};
@@ -17,8 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-pub(crate) use calendar::ClockSpan;
-pub use calendar::{Calendar, TimeZoneName};
+pub use calendar::Calendar;
 pub(crate) use choice::Family;
 pub use choice::{Algorithm, BanFrom, BlockedRows, CalendarUnit, Durability, Mode, OnOutage, RunningBuckets};
 #[cfg(feature = "zone-file")]
@@ -31,12 +32,17 @@ pub(crate) use rules::{micros, validate_time};
 pub use sharing::{Share, Sharing};
 #[cfg(feature = "zone-file")]
 pub use terms::{Terms, parse_units, zone_file, zone_terms};
+pub(crate) use time_zone::ClockSpan;
+pub use time_zone::TimeZoneName;
 
 /// The most that a rate, a burst or a cost can be: 2^40 units.
 pub const UNITS_MAX: i64 = 1 << 40;
 
 /// The longest window: 10 years of 365 days and 6 hours.
 pub(crate) const WINDOW_US_MAX: i64 = 315_576_000_000_000;
+
+/// The longest text of a person's, in characters.
+pub(crate) const TEXT_MAX: usize = 1_000;
 
 /// One use case, with the policy in force and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +75,39 @@ pub struct ZoneSetting {
     pub policy: Policy,
     /// The purpose of the zone; None keeps the old text.
     pub description: Option<String>,
+}
+
+impl ZoneSetting {
+    /// Looks whether it can be stored.
+    pub(crate) fn validate(&self) -> Result<()> {
+        validate_name(&self.name)?;
+        validate_text("description", self.description.as_deref().unwrap_or_default())?;
+        self.policy.validate()
+    }
+
+    /// True when the zone is not so already. The way in which a change treated buckets is no part of what a
+    /// zone is. Later rules of its time zone are, where they say otherwise.
+    ///
+    /// # Errors
+    /// Invalid: what is held in its buckets would become something else.
+    pub fn changes(&self, zone: &Zone) -> Result<bool> {
+        let [was, will] = [&zone.policy, &self.policy].map(Policy::algorithm);
+        if (was == Algorithm::Capacity) != (will == Algorithm::Capacity) {
+            return Err(Error::invalid(format!(
+                "zone {:?} cannot turn from {was} into {will}: leases are no charges; make another zone",
+                zone.name
+            )));
+        }
+        if (was == Algorithm::Queue) != (will == Algorithm::Queue) {
+            return Err(Error::invalid(format!(
+                "zone {:?} cannot turn from {was} into {will}: items that wait are no charges; make another zone",
+                zone.name
+            )));
+        }
+        let policy = self.policy.after(&zone.policy);
+        Ok(zone.policy.with_running_buckets(policy.running_buckets()) != policy
+            || self.description.as_ref().is_some_and(|description| *description != zone.description))
+    }
 }
 
 /// One version of a zone, as its history keeps it.
@@ -112,9 +151,9 @@ pub(crate) fn validate_name(name: &str) -> Result<()> {
 /// A note that people write: up to 1,000 characters.
 pub(crate) fn validate_text(what: &str, text: &str) -> Result<()> {
     let length = text.chars().count();
-    if length > 1000 || text.contains('\0') {
+    if length > TEXT_MAX || text.contains('\0') {
         return Err(Error::invalid(format!(
-            "{what} of {length} characters cannot be stored; use at most 1000, without NUL"
+            "{what} of {length} characters cannot be stored; use at most {TEXT_MAX}, without NUL"
         )));
     }
     Ok(())

@@ -156,3 +156,15 @@ fn a_check_that_may_not_wait_and_a_zone_that_is_not_there_are_counted_as_errors(
     }
     assert!(!values.keys().any(|name| name.contains("nowhere")), "{values:?}");
 }
+
+#[cfg(feature = "testing")]
+#[test]
+fn a_decision_for_which_it_is_not_time_yet_is_counted_and_told() {
+    let (values, said) = watched(async |_| {
+        let clock = tallygate::testing::Clock::at(chrono::Utc::now() + Duration::from_secs(86_400));
+        let ahead = login("sqlite::memory:").await.with_clock(&clock).unwrap();
+        assert!(ahead.check(Check::new("login", KEY)).await.unwrap().is_allowed());
+    });
+    assert_eq!(values.get("tallygate_ahead_total{}"), Some(&DebugValue::Counter(1)), "{values:?}");
+    assert!(said.text().contains("the bucket's time is still to come"), "{}", said.text());
+}

@@ -11,9 +11,11 @@
  * @typedef {{ zone: string, key: string, cost?: number, txn?: string, member?: string, critical?: boolean, record?: boolean }} Check
  * @typedef {{ allowed: boolean, blocked: boolean, zone: string, key: string, txn_id: string, reason: string, limit: number,
  *   remaining: number, retry_after_us: number | null, delay_us: number | null, ends_at: string | null, seq: number | null,
- *   zone_version: number, decided_at: string, replayed: boolean }} Decision
- * @typedef {{ allowed: boolean, blocked: boolean, binding: string | null, retry_after_us: number | null,
+ *   zone_version: number, decided_at: string, replayed: boolean, local: string | null }} Decision
+ * @typedef {{ txn_id: string, allowed: boolean, blocked: boolean, binding: string | null, retry_after_us: number | null,
  *   decisions: Omit<Decision, "allowed">[] }} Combined
+ * @typedef {{ zone: string, key: string, txn_id: string, kind: string, cost: number, spent: number, remaining: number,
+ *   ends_at: string | null, seq: number, zone_version: number, recorded_at: string, replayed: boolean }} Recorded
  * @typedef {{ zone: string, key: string }} Bucket
  */
 
@@ -49,7 +51,7 @@ export class Tallygate {
 
   /**
    * @param {string} url where the server listens: http://localhost:7411
-   * @param {{ token?: string, deadlineMs?: number, fetch?: typeof globalThis.fetch }} [settings] how long a call may take, with
+   * @param {{ token?: string, deadlineMs?: number, fetch?: typeof globalThis.fetch }} settings how long a call may take, with
    *   the asking again after what is transient: 5 seconds unless it is said
    */
   constructor(url, { token, deadlineMs = 5_000, fetch = globalThis.fetch } = {}) {
@@ -110,22 +112,38 @@ export class Tallygate {
    * @param {string} txn
    * @param {number} cost
    * @param {Bucket} [bucket]
+   * @returns {Promise<Recorded[]>}
    */
   settle(txn, cost, bucket) {
     return this.#undo("settle", { txn, cost, ...bucket });
   }
 
-  /** Gives a reservation back, once. @param {string} txn @param {Bucket} [bucket] */
+  /**
+   * Gives a reservation back, once.
+   * @param {string} txn
+   * @param {Bucket} [bucket]
+   * @returns {Promise<Recorded[]>}
+   */
   cancel(txn, bucket) {
     return this.#undo("cancel", { txn, ...bucket });
   }
 
-  /** Gives back what a check spent, once. @param {string} txn @param {Bucket} [bucket] */
+  /**
+   * Gives back what a check spent, once.
+   * @param {string} txn
+   * @param {Bucket} [bucket]
+   * @returns {Promise<Recorded[]>}
+   */
   refund(txn, bucket) {
     return this.#undo("refund", { txn, ...bucket });
   }
 
-  /** Gives a slot back, once. @param {string} txn @param {Bucket} [bucket] */
+  /**
+   * Gives a slot back, once.
+   * @param {string} txn
+   * @param {Bucket} [bucket]
+   * @returns {Promise<Recorded[]>}
+   */
   release(txn, bucket) {
     return this.#undo("release", { txn, ...bucket });
   }
@@ -134,32 +152,57 @@ export class Tallygate {
    * A page of the ledger, newest first; `next` of it is `before` of the one after it.
    * @param {{ zone?: string, key?: string, txn?: string, blocked?: boolean, since?: string, until?: string, limit?: number,
    *   before?: string }} [filter]
+   * @returns {Promise<{ rows: Record<string, any>[], next: string | null }>}
    */
   history(filter = {}) {
     const asked = Object.entries(filter).filter(([, value]) => value !== undefined && value !== null);
-    const query = new URLSearchParams(asked.map(([name, value]) => [name, String(value)]));
+    // A space as %20: the server refuses a plus, which may mean either.
+    const query = asked.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&");
     return this.#ask("GET", `history?${query}`);
   }
 
-  /** Why a transaction was decided as it was. @param {string} txn */
+  /**
+   * Why a transaction was decided as it was.
+   * @param {string} txn
+   * @returns {Promise<Record<string, any>>}
+   */
   explain(txn) {
     return this.#ask("GET", `transactions/${encodeURIComponent(txn)}/explanation`);
   }
 
-  /** With a name of its own, by which it can be asked again. */
+  /**
+   * With a name of its own, by which it can be asked again.
+   * @param {string} path
+   * @param {Record<string, any>} body
+   */
   #charge(path, body) {
     return this.#post(path, { ...body, txn: body.txn ?? crypto.randomUUID() });
   }
 
+  /**
+   * @param {string} path
+   * @param {Record<string, any>} body
+   */
   async #undo(path, body) {
     return (await this.#post(path, body)).recorded;
   }
 
+  /**
+   * @param {string} path
+   * @param {Record<string, any>} body
+   */
   #post(path, body) {
     return this.#ask("POST", path, JSON.stringify(body), body.txn);
   }
 
-  /** Asks until it is answered or the deadline is over, after a wait that grows and differs. */
+  /**
+   * Asks until it is answered or the deadline is over, after a wait that grows and differs.
+   * @param {string} method
+   * @param {string} path
+   * @param {string} [body]
+   * @param {string} [txn]
+   * @returns {Promise<any>}
+   */
   async #ask(method, path, body, txn) {
     const until = Date.now() + this.#deadlineMs;
     for (let tried = 1; ; tried++) {
@@ -173,7 +216,15 @@ export class Tallygate {
     }
   }
 
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {string | undefined} body
+   * @param {string | undefined} txn
+   * @param {number} leftMs
+   */
   async #once(method, path, body, txn, leftMs) {
+    /** @type {Record<string, string>} */
     const headers = {};
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (this.#token !== undefined) headers.Authorization = `Bearer ${this.#token}`;

@@ -8,13 +8,13 @@ create table if not exists zone_master (
     name         varchar(100)  character set utf8mb4 collate utf8mb4_bin not null comment 'unique name; never changed',
     description  varchar(1000) character set utf8mb4 not null default '' comment 'what the zone is for',
     algorithm       varchar(20)   character set ascii not null comment 'how it counts: the name of an algorithm',
-    rate            bigint not null comment 'cost units admitted per window',
+    rate            bigint not null comment 'cost units admitted per window; 0 refuses all',
     window_us       bigint not null comment 'length of the window in microseconds; the longest period of a calendar; the time to live of a slot',
     burst           bigint null comment 'capacity of a token bucket, a leaky bucket or a queue; null means the rate',
     rate_gcd        bigint not null comment 'common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd',
     slots           int null comment 'slots of a sliding counter',
     calendar        varchar(20)   character set ascii null comment 'the period of a fixed window by the calendar: minute, hour, day or month',
-    time_zone       varchar(100)  character set ascii null comment 'whose calendar, by the name in the IANA database; its clock is in zone_calendar',
+    time_zone       varchar(100)  character set ascii null comment 'whose calendar, by the name in the IANA database',
     soft_rate       bigint null comment 'from how much on a check is allowed with a warning',
     reserve         bigint not null default 0 comment 'how much of the limit only critical checks may take',
     mode            varchar(20)   character set ascii not null default 'enforce' comment 'enforce; shadow, everything passes but is recorded as decided; off, nothing is decided',
@@ -36,6 +36,7 @@ create table if not exists zone_master (
     local_us        bigint        null comment 'for how long a process may decide by itself, in microseconds; null for never. Of a sliding log the window is longer by it than was asked for, of a level the burst is less by what flows in meanwhile',
     backlog         bigint null comment 'of a queue: the most units that wait in it or are taken; null but for queues',
     max_takes       int null comment 'of a queue: how often an item can be taken before it is dead, 1 to 1000',
+    clock           text          character set ascii null comment 'the rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset',
     version      int           not null comment 'version of this row, from 1; each change adds one',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',
@@ -51,7 +52,11 @@ create table if not exists zone_master (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
         'distinct', 'concurrency', 'capacity', 'queue'
     )),
-    constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
+    -- Of 0, which refuses all, only windows know.
+    constraint zone_master_rate_ck check (
+        rate between 1 and 1099511627776
+        or (rate = 0 and algorithm in ('sliding-log', 'fixed-window', 'sliding-counter'))
+    ),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
@@ -69,10 +74,11 @@ create table if not exists zone_master (
     ),
     constraint zone_master_calendar_ck check (
         (calendar is null) = (time_zone is null)
+        and (calendar is null) = (clock is null)
         and (calendar is null or (calendar in ('minute', 'hour', 'day', 'month') and algorithm = 'fixed-window'))
     ),
-    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end)),
-    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end),
+    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < greatest(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1))),
+    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < greatest(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1)),
     constraint zone_master_mode_ck check (mode in ('enforce', 'shadow', 'off')),
     constraint zone_master_count_blocked_ck check (
         not count_blocked
@@ -162,6 +168,7 @@ create table if not exists zone_version (
     local_us        bigint        null comment 'as in zone_master at that version',
     backlog         bigint null comment 'as in zone_master at that version',
     max_takes       int null comment 'as in zone_master at that version',
+    clock           text          character set ascii null comment 'as in zone_master at that version',
     changed_at   datetime(6)   not null comment 'when the version came into force',
     changed_by   varchar(1000) character set utf8mb4 not null comment 'who made it, as was said',
     login        varchar(400)  character set utf8mb4 null default (user()) comment 'by which name, and from where, the session was logged in that made it',
@@ -179,7 +186,7 @@ create table if not exists zone_calendar (
     shown_us  bigint not null comment 'what it has shown before; where it was set back, time stands still until it shows more',
     constraint zone_calendar_pk primary key (zone_id, version, starts_us),
     constraint zone_calendar_version_fk foreign key (zone_id, version) references zone_version (zone_id, version)
-) engine = innodb comment = 'The clock of the time zone by which a version counts its periods, as it was known when the version was made. Times are microseconds since 1970.';
+) engine = innodb comment = 'The clock of a version as the routines read it. Times are microseconds since 1970.';
 
 -- By which name this database is known where several decide together. A program that calls it by another one would
 -- send it the buckets of another.
@@ -188,6 +195,7 @@ create table if not exists tallygate_shard (
     one   boolean     not null default true comment 'always true',
     name  varchar(63) character set ascii collate ascii_bin not null comment 'its name',
     among text        character set ascii collate ascii_bin not null comment 'the names of all that decide, in order, with a space between them: from them it follows which keys are its own',
+    will  text        character set ascii collate ascii_bin not null comment 'the same once the list has changed; like among where no change is under way',
     constraint tallygate_shard_pk primary key (one),
     constraint tallygate_shard_one_ck check (one = true)
 ) comment = 'By which name this database is known among several; at most one row.';

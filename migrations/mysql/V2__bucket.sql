@@ -23,6 +23,7 @@ create table if not exists zone_bucket_lock (
     salt         binary(16)     not null comment 'random; in the hashes of the key and of texts, so that they cannot be guessed',
     row_hash     binary(32)     not null comment 'row_hash of the last ledger row; before the first, the hash of the name of the bucket; where the bucket was moved, SHA-256 over that and moved_to',
     moved_to     varchar(64)    character set utf8mb4 null comment 'the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more',
+    moved_by     varchar(400)   character set utf8mb4 null comment 'the user of the database who said so',
     shapes       text           character set utf8mb4 null comment 'what requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1 and left(bucket_key, 7) <> 'erased:'),
@@ -62,6 +63,7 @@ create table if not exists zone_queue (
     bucket_key varbinary(255) not null comment 'the queue',
     waiting    bigint         not null comment 'units that wait',
     away       bigint         not null comment 'units that are taken, or were given back for a time',
+    settled_at datetime(6)    null comment 'by when items have become something else without a row, where so many were due at once that a row had to wait for them; null for never; no row comes before it',
     constraint zone_queue_pk primary key (zone_id, bucket_key),
     constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
 ) engine = innodb comment = 'The load of each queue: what its items add up to, so that an offer need not add them up.';
@@ -87,7 +89,7 @@ create table if not exists zone_item (
     -- The order in which items are taken, and, backwards, in which they make room.
     index zone_item_order (zone_id, bucket_key, place, band, seq),
     -- The items that change by themselves: read by every call.
-    index zone_item_due (zone_id, bucket_key, due_at)
+    index zone_item_due (zone_id, bucket_key, due_at, seq)
 ) engine = innodb comment = 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
 
 create table if not exists zone_override (

@@ -6,8 +6,10 @@
 -- install sql/mysql/zone_txn_id_make.sql
 -- install sql/mysql/zone_head_back.sql
 -- install sql/mysql/zone_bucket_back.sql
+-- install sql/mysql/zone_bucket_home.sql
 -- install sql/mysql/zone_bucket_open.sql
--- install sql/mysql/zone_bucket_leave.sql
+-- install sql/mysql/zone_bucket_mark.sql
+-- install sql/mysql/zone_bucket_place.sql
 -- install sql/mysql/zone_bucket_hold.sql
 -- install sql/mysql/zone_txn_find.sql
 -- install sql/mysql/zone_flood_validate.sql

@@ -6,7 +6,7 @@ select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
     z.share, z.refresh_us, z.safe_capacity, z.guaranteed, z.local_us,
-    z.backlog, z.max_takes,
+    z.backlog, z.max_takes, z.clock,
     z.version, z.created_at, z.updated_at
 from zone_master z;
 
@@ -15,7 +15,7 @@ select v.zone_id, v.version, v.description, v.algorithm, v.rate, v.window_us, v.
     v.time_zone, v.soft_rate, v.reserve, v.mode, v.count_blocked, v.ban_after, v.ban_within_us, v.ban_for_us,
     v.ban_factor, v.ban_max_us, v.ban_from, v.on_outage, v.running_buckets, v.durability, v.blocked_rows,
     v.share, v.refresh_us, v.safe_capacity, v.guaranteed, v.local_us,
-    v.backlog, v.max_takes,
+    v.backlog, v.max_takes, v.clock,
     v.changed_at, v.changed_by, v.login, v.row_hash
 from zone_version v;
 
@@ -26,7 +26,7 @@ from zone_calendar c;
 create or replace sql security definer view zone_bucket_lock_view as
 select b.zone_id, b.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version, b.strikes, b.banned_until,
     b.bans, b.ban_strikes, b.carried, b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.holding, b.salt,
-    b.row_hash, b.moved_to, b.shapes
+    b.row_hash, b.moved_to, b.moved_by, b.shapes
 from zone_bucket_lock b;
 
 create or replace sql security definer view zone_bucket_removed_view as
@@ -43,7 +43,7 @@ select h.zone_id, h.bucket_key, h.seq, h.charged_at, h.amount, h.ends_at, h.memb
 from zone_hold h;
 
 create or replace sql security definer view zone_queue_view as
-select q.zone_id, q.bucket_key, q.waiting, q.away
+select q.zone_id, q.bucket_key, q.waiting, q.away, q.settled_at
 from zone_queue q;
 
 create or replace sql security definer view zone_item_view as
@@ -90,3 +90,7 @@ create or replace sql security definer view zone_removal_view as
 select r.zone_id, r.seq, r.kind, r.removed_at, r.cut_at, r.bucket_key, r.buckets, r.ledger_rows, r.actor, r.login, r.note,
     r.row_hash
 from zone_removal r;
+
+-- The clock by which all is decided. One reading for all, since a database of tests has another clock than its server.
+create or replace sql security definer view zone_clock_view as
+select utc_timestamp(6) as now_at;

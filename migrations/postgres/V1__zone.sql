@@ -33,11 +33,17 @@ create table zone_master (
     local_us        bigint,
     backlog         bigint,
     max_takes       int,
+    clock           text,
     version         int         not null,
     created_at      timestamptz not null,
     updated_at      timestamptz not null,
     constraint zone_master_pk primary key (id),
     constraint zone_master_name_uq unique (name),
+    -- Other times no program can read.
+    constraint zone_master_time_ck check (
+        least(created_at, updated_at) > '-infinity'
+        and greatest(created_at, updated_at) < '262143-01-01 00:00:00+00'
+    ),
     constraint zone_master_name_ck check (
         char_length(name) between 1 and 100
         and name !~ '[\u0001-\u001f\u007f-\u009f]'
@@ -49,13 +55,17 @@ create table zone_master (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
         'distinct', 'concurrency', 'capacity', 'queue'
     )),
-    constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
+    -- Of 0, which refuses all, only windows know.
+    constraint zone_master_rate_ck check (
+        rate between 1 and 1099511627776
+        or (rate = 0 and algorithm in ('sliding-log', 'fixed-window', 'sliding-counter'))
+    ),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
         or (burst between 1 and 1099511627776 and algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'queue'))
     ),
-    constraint zone_master_gcd_ck check (rate_gcd >= 1 and rate % rate_gcd = 0 and window_us % rate_gcd = 0),
+    constraint zone_master_gcd_ck check (rate_gcd = gcd(rate, window_us)),
     constraint zone_master_exact_ck check (
         algorithm not in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue')
         or case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end
@@ -67,10 +77,11 @@ create table zone_master (
     ),
     constraint zone_master_calendar_ck check (
         (calendar is null) = (time_zone is null)
+        and (calendar is null) = (clock is null)
         and (calendar is null or (calendar in ('minute', 'hour', 'day', 'month') and algorithm = 'fixed-window'))
     ),
-    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end)),
-    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end),
+    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < greatest(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1))),
+    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < greatest(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1)),
     constraint zone_master_mode_ck check (mode in ('enforce', 'shadow', 'off')),
     constraint zone_master_count_blocked_ck check (
         not count_blocked
@@ -132,16 +143,16 @@ comment on column zone_master.id is 'Number of the zone; never reused.';
 comment on column zone_master.name is 'Unique name; never changed.';
 comment on column zone_master.description is 'The purpose of the zone.';
 comment on column zone_master.algorithm is 'The algorithm by which it counts.';
-comment on column zone_master.rate is 'Cost units admitted per window.';
+comment on column zone_master.rate is 'Cost units admitted per window; 0 refuses all.';
 comment on column zone_master.window_us is
     'Length of the window in microseconds; the longest period of a calendar; the time to live of a slot.';
 comment on column zone_master.burst is 'Capacity of a token bucket, a leaky bucket or a queue; null means the rate.';
 comment on column zone_master.rate_gcd is
-    'Common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd.';
+    'Greatest common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd.';
 comment on column zone_master.slots is 'Slots of a sliding counter.';
 comment on column zone_master.calendar is 'The period of a fixed window by the calendar: minute, hour, day or month.';
 comment on column zone_master.time_zone is
-    'The time zone of the calendar, by the name in the IANA database; its clock is in zone_calendar.';
+    'The time zone of the calendar, by the name in the IANA database.';
 comment on column zone_master.soft_rate is 'From how much on a check is allowed with a warning.';
 comment on column zone_master.reserve is 'The part of the limit that only critical checks may take.';
 comment on column zone_master.mode is
@@ -176,6 +187,8 @@ comment on column zone_master.backlog is
     'Of a queue: the most units that wait in it or are taken; null but for queues.';
 comment on column zone_master.max_takes is
     'Of a queue: how often an item can be taken before it is dead, 1 to 1000.';
+comment on column zone_master.clock is
+    'The rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset.';
 comment on column zone_master.version is 'Version of this row, from 1; each change adds one.';
 comment on column zone_master.created_at is 'When the zone was made.';
 comment on column zone_master.updated_at is 'When this version came into force.';
@@ -213,12 +226,15 @@ create table zone_version (
     local_us        bigint,
     backlog         bigint,
     max_takes       int,
+    clock           text,
     changed_at      timestamptz not null,
     changed_by      text        not null,
     login           text        default session_user,
     row_hash        bytea       not null,
     constraint zone_version_pk primary key (zone_id, version),
-    constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id)
+    constraint zone_version_zone_fk foreign key (zone_id) references zone_master (id),
+    -- As in zone_master.
+    constraint zone_version_time_ck check (changed_at > '-infinity' and changed_at < '262143-01-01 00:00:00+00')
 );
 
 comment on table zone_version is 'Every version of every zone. Ledger rows name the version that decided them.';
@@ -254,6 +270,7 @@ comment on column zone_version.guaranteed is 'As in zone_master at that version.
 comment on column zone_version.local_us is 'As in zone_master at that version.';
 comment on column zone_version.backlog is 'As in zone_master at that version.';
 comment on column zone_version.max_takes is 'As in zone_master at that version.';
+comment on column zone_version.clock is 'As in zone_master at that version.';
 comment on column zone_version.changed_at is 'When the version came into force.';
 comment on column zone_version.changed_by is 'The person who made it, as was said.';
 comment on column zone_version.login is 'The name by which the session was logged in that made it.';
@@ -271,7 +288,7 @@ create table zone_calendar (
 );
 
 comment on table zone_calendar is
-    'The clock of the time zone by which a version counts its periods, as it was known when the version was made. Times are microseconds since 1970.';
+    'The clock of a version as the routines read it. Times are microseconds since 1970.';
 comment on column zone_calendar.zone_id is 'The zone.';
 comment on column zone_calendar.version is 'Its version.';
 comment on column zone_calendar.starts_us is 'From when on, in UTC, the clock goes so.';
@@ -286,6 +303,7 @@ create table tallygate_shard (
     one   boolean not null default true,
     name  text    not null,
     among text    not null,
+    will  text    not null,
     constraint tallygate_shard_pk primary key (one),
     constraint tallygate_shard_one_ck check (one)
 );
@@ -293,3 +311,4 @@ comment on table tallygate_shard is 'By which name this database is known among 
 comment on column tallygate_shard.one is 'always true';
 comment on column tallygate_shard.name is 'its name';
 comment on column tallygate_shard.among is 'the names of all that decide, in order, with a space between them: from them it follows which keys are its own';
+comment on column tallygate_shard.will is 'the same once the list has changed; like among where no change is under way';

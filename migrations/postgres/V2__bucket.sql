@@ -38,6 +38,7 @@ create table zone_bucket_lock (
     salt          bytea           not null,
     row_hash      bytea           not null,
     moved_to      text,
+    moved_by      text,
     shapes        text,
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (bucket_key::zone_bucket_key is not null),
@@ -80,6 +81,7 @@ comment on column zone_bucket_lock.row_hash is
     'row_hash of the last ledger row; before the first, the hash of the bucket''s name. Where the bucket was moved, SHA-256 over that and moved_to.';
 comment on column zone_bucket_lock.moved_to is
     'The database that has the bucket now, by the name that its callers know; null for this one. Where it is not null nothing happens in the bucket any more.';
+comment on column zone_bucket_lock.moved_by is 'The user of the database who said so.';
 comment on column zone_bucket_lock.shapes is
     'The cost that requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
@@ -117,6 +119,7 @@ comment on column zone_hold.member is 'The member that it stands for, where memb
 create table zone_queue (
     waiting    bigint not null,
     away       bigint not null,
+    settled_at timestamptz,
     zone_id    int    not null,
     bucket_key text   not null collate "C",
     constraint zone_queue_pk primary key (zone_id, bucket_key),
@@ -132,6 +135,8 @@ comment on column zone_queue.zone_id is 'The zone.';
 comment on column zone_queue.bucket_key is 'The queue.';
 comment on column zone_queue.waiting is 'Units that wait.';
 comment on column zone_queue.away is 'Units that are taken, or were given back for a time.';
+comment on column zone_queue.settled_at is
+    'By when items have become something else without a row, where so many were due at once that a row had to wait for them; null for never. No row comes before it.';
 
 create table zone_item (
     seq         bigint      not null,
@@ -161,7 +166,7 @@ create table zone_item (
 create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
 
 -- The items that change by themselves: read by every call.
-create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
+create index zone_item_due on zone_item (zone_id, bucket_key, due_at, seq);
 
 comment on table zone_item is 'The items that are in queues: what their rows lead to, as of the last call that changed the queue.';
 comment on column zone_item.zone_id is 'The zone.';

@@ -24,8 +24,10 @@
 -- install sql/postgres/zone_txn_bytes.sql
 -- install sql/postgres/zone_txn_tail.sql
 -- install sql/postgres/zone_version_hash.sql
+-- install sql/postgres/zone_bucket_home.sql
 -- install sql/postgres/zone_bucket_open.sql
--- install sql/postgres/zone_bucket_leave.sql
+-- install sql/postgres/zone_bucket_mark.sql
+-- install sql/postgres/zone_bucket_place.sql
 -- install sql/postgres/zone_bucket_hold.sql
 -- install sql/postgres/zone_bucket_take.sql
 -- install sql/postgres/zone_level_capacity.sql

@@ -5,13 +5,13 @@ create table zone_master (
     name         text    not null constraint zone_master_name_uq unique, -- unique name; never changed
     description  text    not null default '',                            -- what the zone is for
     algorithm       text    not null, -- how it counts: the name of an algorithm
-    rate            integer not null, -- cost units admitted per window
+    rate            integer not null, -- cost units admitted per window; 0 refuses all
     window_us       integer not null, -- length of the window in microseconds; the longest period of a calendar; the time to live of a slot
     burst           integer, -- capacity of a token bucket, a leaky bucket or a queue; null means the rate
     rate_gcd        integer not null, -- common divisor of rate and window_us: a microsecond adds rate/rate_gcd to a level in which a token is window_us/rate_gcd
     slots           integer, -- slots of a sliding counter
     calendar        text, -- the period of a fixed window by the calendar: minute, hour, day or month
-    time_zone       text, -- whose calendar, by the name in the IANA database; its clock is in zone_calendar
+    time_zone       text, -- whose calendar, by the name in the IANA database
     soft_rate       integer, -- from how much on a check is allowed with a warning
     reserve         integer not null default 0, -- how much of the limit only critical checks may take
     mode            text    not null default 'enforce', -- enforce; shadow, everything passes but is recorded as decided; off, nothing is decided
@@ -33,6 +33,7 @@ create table zone_master (
     local_us        integer, -- for how long a process may decide by itself, in microseconds; null for never. Of a sliding log the window is longer by it than was asked for, of a level the burst is less by what flows in meanwhile
     backlog         integer, -- of a queue: the most units that wait in it or are taken; null but for queues
     max_takes       integer, -- of a queue: how often an item can be taken before it is dead, 1 to 1000
+    clock           text, -- the rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset
     version      integer not null,                                       -- version of this row, from 1
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force
@@ -47,7 +48,11 @@ create table zone_master (
         'sliding-log', 'fixed-window', 'sliding-counter', 'token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform',
         'distinct', 'concurrency', 'capacity', 'queue'
     )),
-    constraint zone_master_rate_ck check (rate between 1 and 1099511627776),
+    -- Of 0, which refuses all, only windows know.
+    constraint zone_master_rate_ck check (
+        rate between 1 and 1099511627776
+        or (rate = 0 and algorithm in ('sliding-log', 'fixed-window', 'sliding-counter'))
+    ),
     constraint zone_master_window_ck check (window_us between 1 and 315576000000000),
     constraint zone_master_burst_ck check (
         burst is null
@@ -65,10 +70,11 @@ create table zone_master (
     ),
     constraint zone_master_calendar_ck check (
         (calendar is null) = (time_zone is null)
+        and (calendar is null) = (clock is null)
         and (calendar is null or (calendar in ('minute', 'hour', 'day', 'month') and algorithm = 'fixed-window'))
     ),
-    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end)),
-    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end),
+    constraint zone_master_soft_ck check (soft_rate is null or (soft_rate >= 0 and soft_rate < max(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1))),
+    constraint zone_master_reserve_ck check (reserve >= 0 and reserve < max(case when algorithm = 'uniform' then 1 else coalesce(burst, rate) end, 1)),
     constraint zone_master_mode_ck check (mode in ('enforce', 'shadow', 'off')),
     constraint zone_master_count_blocked_ck check (
         count_blocked = 0
@@ -163,6 +169,7 @@ create table zone_version (
     local_us        integer,
     backlog         integer,
     max_takes       integer,
+    clock           text,
     changed_at   integer not null, -- when the version came into force
     changed_by   text    not null, -- who made it, as was said
     login        text,             -- by which name the session was logged in that made it: null, since SQLite knows no users
@@ -170,7 +177,7 @@ create table zone_version (
     constraint zone_version_pk primary key (zone_id, version)
 ) strict, without rowid;
 
--- The clock of the time zone by which a version counts its periods, as it was known when the version was made.
+-- The clock of a version as the routines of other databases read it.
 create table zone_calendar (
     zone_id   integer not null, -- the zone
     version   integer not null, -- its version
@@ -188,5 +195,6 @@ create table tallygate_shard (
     one   integer not null default 1 constraint tallygate_shard_pk primary key, -- always 1
     name  text    not null, -- its name
     among text    not null, -- the names of all that decide, in order, with a space between them: from them it follows which keys are its own
+    will  text    not null, -- the same once the list has changed; like among where no change is under way
     constraint tallygate_shard_one_ck check (one = 1)
 ) strict, without rowid;

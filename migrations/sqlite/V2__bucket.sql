@@ -3,7 +3,7 @@
 create table zone_bucket_lock (
     zone_id      integer not null, -- the zone
     bucket_key   text    not null, -- the subject: 1 to 255 bytes, compared byte by byte
-    seq          integer not null, -- of the last ledger row; 0 where there is none, which is so only where the bucket was moved
+    seq          integer not null, -- of the last ledger row; 0 where there is none
     last_at      integer,          -- its created_at
     spent_total  integer not null, -- its spent_total
     level        integer,          -- its level
@@ -21,6 +21,7 @@ create table zone_bucket_lock (
     salt         blob    not null, -- random; in the hashes of the key and of texts, so that they cannot be guessed
     row_hash     blob    not null, -- of the last ledger row; where the bucket was moved, SHA-256 over that and moved_to
     moved_to     text,             -- the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more
+    moved_by     text,             -- null: there are no users here
     shapes       text,             -- what requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (
@@ -28,9 +29,14 @@ create table zone_bucket_lock (
         and bucket_key not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
         and bucket_key not glob 'erased:*'
     ),
+    constraint zone_bucket_lock_carried_ck check (
+        (carried is null) = (carried_at is null)
+        and (carried is null) = (carried_total is null)
+        and (carried is null) = (carried_seq is null)
+    ),
     constraint zone_bucket_lock_head_ck check (
         spent_total >= 0
-        and (seq >= 1 or (seq = 0 and moved_to is not null))
+        and seq >= 0
         and (seq = 0) = (last_at is null)
         and (seq = 0) = (zone_version is null)
         and (moved_to is null or length(moved_to) between 1 and 64)
@@ -62,6 +68,7 @@ create table zone_queue (
     bucket_key text    not null, -- the queue
     waiting    integer not null, -- units that wait
     away       integer not null, -- units that are taken, or were given back for a time
+    settled_at integer,          -- by when items have become something else without a row, where so many were due at once that a row had to wait for them; null for never; no row comes before it
     constraint zone_queue_pk primary key (zone_id, bucket_key),
     constraint zone_queue_load_ck check (waiting >= 0 and away >= 0)
 ) strict, without rowid;
@@ -92,7 +99,7 @@ create table zone_item (
 create index zone_item_order on zone_item (zone_id, bucket_key, place, band, seq);
 
 -- The items that change by themselves: read by every call.
-create index zone_item_due on zone_item (zone_id, bucket_key, due_at);
+create index zone_item_due on zone_item (zone_id, bucket_key, due_at, seq);
 
 -- Limits of single buckets, each as its ledger row set it. Note and author are in that row.
 create table zone_override (

@@ -112,7 +112,18 @@ begin
     values (
         new.zone_id, new.bucket_key, new.seq, new.created_at, new.spent_total, new.level, new.zone_version, new.strikes,
         new.salt, new.row_hash
-    );
+    )
+    on conflict (zone_id, bucket_key) do update
+    set seq = excluded.seq,
+        last_at = excluded.last_at,
+        spent_total = excluded.spent_total,
+        level = excluded.level,
+        zone_version = excluded.zone_version,
+        strikes = excluded.strikes,
+        row_hash = excluded.row_hash
+    where seq = 0;
+    select raise(abort, 'the bucket has rows; begin with BEGIN IMMEDIATE')
+    where changes() = 0;
 end;
 
 create trigger zone_txn_next after insert on zone_txn

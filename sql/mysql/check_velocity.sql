@@ -10,8 +10,8 @@
 -- Errors     those of zone_check_own
 drop procedure if exists check_velocity;
 create procedure check_velocity(
-    in p_zone       varchar(1000) character set utf8mb4,
-    in p_bucket_key varchar(4000) character set utf8mb4
+    in p_zone       varbinary(4000),
+    in p_bucket_key varbinary(4000)
 )
 sql security definer
 begin
@@ -34,7 +34,7 @@ begin
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
     begin
-        declare exit handler for sqlexception
+        declare exit handler for sqlexception, 1265
         begin
             rollback and no chain no release;
             resignal;
@@ -53,6 +53,7 @@ begin
         commit and no chain no release;
     end;
     -- No table: with autocommit off that would begin a transaction.
-    select v_blocked as blocked, v_id as id, v_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,
+    select v_blocked as blocked, v_id as id, v_zone_id as zone_id,
+        convert(p_bucket_key using utf8mb4) as bucket_key, v_rate as rate,
         (v_window_us + 999999) div 1000000 as window_seconds;
 end;

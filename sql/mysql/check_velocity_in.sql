@@ -10,8 +10,8 @@
 -- Errors     those of zone_check
 drop procedure if exists check_velocity_in;
 create procedure check_velocity_in(
-    in p_zone       varchar(1000) character set utf8mb4,
-    in p_bucket_key varchar(4000) character set utf8mb4
+    in p_zone       varbinary(4000),
+    in p_bucket_key varbinary(4000)
 )
 sql security definer
 begin
@@ -42,6 +42,7 @@ begin
     into v_rate, v_window_us
     from zone_version v
     where v.zone_id = v_zone_id and v.version = v_zone_version;
-    select v_blocked as blocked, v_id as id, v_zone_id as zone_id, p_bucket_key as bucket_key, v_rate as rate,
+    select v_blocked as blocked, v_id as id, v_zone_id as zone_id,
+        convert(p_bucket_key using utf8mb4) as bucket_key, v_rate as rate,
         (v_window_us + 999999) div 1000000 as window_seconds;
 end;

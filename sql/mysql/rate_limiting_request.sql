@@ -12,14 +12,16 @@
 --            tokens
 drop procedure if exists rate_limiting_request;
 create procedure rate_limiting_request(
-    in rate_id        varchar(4000) character set utf8mb4,
-    in refill_per_sec int,
-    in window_seconds int
+    in rate_id        varbinary(4000),
+    in refill_per_sec varbinary(100),
+    in window_seconds varbinary(100)
 )
 sql security definer
 begin
+    declare v_refill_per_sec int default refill_per_sec;
+    declare v_window_seconds int default window_seconds;
     declare v_name           varchar(100) character set utf8mb4 collate utf8mb4_bin
-        default concat('rate_limiting_request ', refill_per_sec, '/s for ', window_seconds, ' s');
+        default concat('rate_limiting_request ', v_refill_per_sec, '/s for ', v_window_seconds, ' s');
     declare v_zone_id        int;
     declare v_txn_id         binary(16);
     declare v_id             bigint;
@@ -34,15 +36,15 @@ begin
     declare v_ends_at        datetime(6);
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
-    if refill_per_sec is null or window_seconds is null or refill_per_sec < 1 or window_seconds < 1
-        or cast(refill_per_sec as signed) * window_seconds > 2147483647
+    if v_refill_per_sec is null or v_window_seconds is null or v_refill_per_sec < 1 or v_window_seconds < 1
+        or cast(v_refill_per_sec as signed) * v_window_seconds > 2147483647
     then
-        call zone_error('tokens', refill_per_sec, coalesce(window_seconds, 'null'), null);
+        call zone_error('tokens', v_refill_per_sec, coalesce(v_window_seconds, 'null'), null);
     end if;
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
     begin
-        declare exit handler for sqlexception
+        declare exit handler for sqlexception, 1265
         begin
             rollback and no chain no release;
             resignal;
@@ -50,7 +52,7 @@ begin
         start transaction;
         set v_zone_id = (select z.id from zone_master z where z.name = v_name);
         if v_zone_id is null then
-            call zone_token_bucket_make(v_name, refill_per_sec, window_seconds, v_zone_id);
+            call zone_token_bucket_make(v_name, v_refill_per_sec, v_window_seconds, v_zone_id);
         end if;
         call zone_answer(
             v_zone_id, rate_id, v_txn_id, 1, true, null, false, null, null, false, v_id, v_zone_version, v_seq,

@@ -17,7 +17,7 @@ drop procedure if exists zone_answer;
 create procedure zone_answer(
     in    p_zone_id        int,
     in    p_bucket_key     varchar(4000) character set utf8mb4,
-    inout p_txn_id         binary(16),
+    inout p_txn_id         varbinary(100),
     in    p_cost           bigint,
     in    p_record         boolean,
     in    p_checks         int,
@@ -47,6 +47,7 @@ answer: begin
     declare v_epoch         datetime default timestamp'1970-01-01 00:00:00';
     declare v_found         boolean default true;
     declare v_now_us        bigint;
+    declare v_ahead_us      bigint default 0;
     declare v_now           datetime(6);
     -- the bucket's head
     declare v_seq           bigint;
@@ -85,11 +86,17 @@ answer: begin
     declare v_past_member   varbinary(255);
     declare continue handler for not found set v_found = false;
 
+    -- A session that keeps no warning would keep from every handler that nothing was found.
+    if @@session.max_error_count = 0 then
+        set max_error_count = 64;
+    end if;
     -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
     if p_cost is null or p_cost not between 0 and 1099511627776 then
         call zone_error('cost', p_cost, null, null);
     end if;
-    if p_txn_id = repeat(x'00', 16) then
+    if length(p_txn_id) <> 16 then
+        call zone_error('txn bytes', length(p_txn_id), null, null);
+    elseif p_txn_id = repeat(x'00', 16) then
         call zone_error('nil txn', null, null, null);
     end if;
     if p_checks < 1 then
@@ -134,6 +141,7 @@ answer: begin
     -- 3. The clock, after the lock. Time never moves backwards within a bucket.
     call zone_clock(v_now_us);
     if v_last_us > v_now_us then
+        set v_ahead_us = v_last_us - v_now_us;
         set v_now_us = v_last_us;
     end if;
 
@@ -326,6 +334,9 @@ answer: begin
             end if;
         end if;
     end if;
+    -- A row's waits count from its own time, those of the answer from now.
+    set o_retry_after_us = o_retry_after_us + v_ahead_us;
+    set o_delay_us = o_delay_us + v_ahead_us;
     set o_zone_version = v_head_version;
     set o_ends_at = date_add(v_epoch, interval least(v_ends_us, 253402300799999999) microsecond);
     set o_created_at = v_now;

@@ -4,7 +4,7 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
--- Locks      those of zone_head_back, and the bucket's row, which the caller holds
+-- Locks      the bucket's row, which the caller holds
 drop procedure if exists zone_bucket_back;
 create procedure zone_bucket_back(in p_zone_id int, in p_bucket_key varbinary(255))
 sql security definer
@@ -18,8 +18,7 @@ begin
     declare v_salt         binary(16);
     declare v_row_hash     binary(32);
     call zone_head_back(
-        p_zone_id, p_bucket_key, true, v_seq, v_last_at, v_spent_total, v_level, v_head_version, v_strikes, v_salt,
-        v_row_hash
+        p_zone_id, p_bucket_key, v_seq, v_last_at, v_spent_total, v_level, v_head_version, v_strikes, v_salt, v_row_hash
     );
     if v_seq > 0 then
         update zone_bucket_lock b

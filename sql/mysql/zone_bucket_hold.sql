@@ -11,7 +11,8 @@
 --            o_*           the head: what the bucket's last row left behind, times in microseconds since 1970
 -- Locks      the bucket's row, until the transaction ends; nothing for a peek
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) the key cannot be stored; TG007 (31007) the
---            caller's snapshot is too old; TG011 (31011) the bucket was moved to another database
+--            caller's snapshot is too old; TG011 (31011) the bucket was moved, or its key belongs, to another
+--            database
 drop procedure if exists zone_bucket_hold;
 create procedure zone_bucket_hold(
     in  p_zone_id       int,
@@ -72,7 +73,7 @@ begin
             where r.zone_id = p_zone_id;
             if v_removed then
                 call zone_head_back(
-                    p_zone_id, v_key, false, v_last_seq, v_last_at, v_spent_total, o_level, o_head_version, v_strikes,
+                    p_zone_id, v_key, v_last_seq, v_last_at, v_spent_total, o_level, o_head_version, v_strikes,
                     o_salt, o_row_hash
                 );
                 if v_last_seq > 0 then
@@ -82,10 +83,16 @@ begin
                     set o_strikes = v_strikes;
                 end if;
             end if;
+            if o_seq = 0 then
+                call zone_bucket_home(v_key, false, v_moved_to);
+                if v_moved_to is not null then
+                    call zone_error('home', v_moved_to, null, null);
+                end if;
+            end if;
         end if;
     else
         if p_joined then
-            call zone_bucket_open(p_zone_id, p_bucket_key);
+            call zone_bucket_open(p_zone_id, p_bucket_key, false);
         end if;
         hold: loop
             set v_found = true;
@@ -102,7 +109,7 @@ begin
             if v_found then
                 leave hold;
             end if;
-            call zone_bucket_open(p_zone_id, p_bucket_key);
+            call zone_bucket_open(p_zone_id, p_bucket_key, false);
         end loop;
         if p_joined and o_holding then
             select b.seq

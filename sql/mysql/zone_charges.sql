@@ -5,7 +5,7 @@
 --            spent, and whether it holds a reservation or a slot; none when there is no such transaction
 -- Locks      nothing
 drop procedure if exists zone_charges;
-create procedure zone_charges(in p_txn_id binary(16))
+create procedure zone_charges(in p_txn_id varbinary(100))
 sql security definer
 begin
     select z.name as zone, convert(t.bucket_key using utf8mb4) as bucket_key, t.kind, t.spent,

@@ -26,21 +26,21 @@
 --            bucket's last row, and the bucket holds what such a snapshot does not show: run it again
 drop procedure if exists zone_check;
 create procedure zone_check(
-    in p_zone        varchar(1000) character set utf8mb4,
-    in p_bucket_key  varchar(4000) character set utf8mb4,
-    in p_txn_id      binary(16),
-    in p_cost        bigint,
-    in p_record      boolean,
-    in p_lock_wait_s int,
-    in p_checks      int,
-    in p_critical    boolean,
-    in p_member      varchar(4000) character set utf8mb4,
-    in p_ttl_us      bigint
+    in p_zone        varbinary(4000),
+    in p_bucket_key  varbinary(4000),
+    in p_txn_id      varbinary(100),
+    in p_cost        varbinary(100),
+    in p_record      varbinary(100),
+    in p_lock_wait_s varbinary(100),
+    in p_checks      varbinary(100),
+    in p_critical    varbinary(100),
+    in p_member      varbinary(4000),
+    in p_ttl_us      varbinary(100)
 )
 sql security definer
 begin
     declare v_zone_id int;
-    declare v_txn_id         binary(16) default p_txn_id;
+    declare v_txn_id         varbinary(100) default p_txn_id;
     declare v_id             bigint;
     declare v_zone_version   int;
     declare v_seq            bigint;
@@ -54,13 +54,14 @@ begin
     declare v_created_at     datetime(6);
     declare v_replayed       boolean;
     declare v_lock_wait_s    int default @@session.innodb_lock_wait_timeout;
-    declare exit handler for sqlexception
+    declare v_wait_s         int default coalesce(p_lock_wait_s, v_lock_wait_s);
+    declare exit handler for sqlexception, 1265
     begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         resignal;
     end;
     call zone_transaction_require();
-    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    set innodb_lock_wait_timeout = v_wait_s;
     call zone_number(p_zone, v_zone_id);
     call zone_answer(
         v_zone_id, p_bucket_key, v_txn_id, p_cost, p_record, p_checks, p_critical, p_member, p_ttl_us, true,
@@ -69,7 +70,7 @@ begin
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, v_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
-        p_bucket_key as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason, p_cost as cost,
-        v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,
+        convert(p_bucket_key using utf8mb4) as bucket_key, v_seq as seq, v_blocked as blocked, v_reason as reason,
+        cast(p_cost as signed) as cost, v_zone_limit as zone_limit, v_remaining as remaining, v_retry_after_us as retry_after_us,
         v_delay_us as delay_us, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

@@ -10,19 +10,20 @@
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the caller's transaction ends
 -- Errors     those of zone_check; TG002 (31002) also when the transaction was decided with other buckets
 drop procedure if exists zone_check_all;
-create procedure zone_check_all(in p_checks json, in p_lock_wait_s int)
+create procedure zone_check_all(in p_checks longblob, in p_lock_wait_s varbinary(100))
 sql security definer
 begin
     declare v_told        longtext character set utf8mb4;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
-    declare exit handler for sqlexception
+    declare v_wait_s      int default coalesce(p_lock_wait_s, v_lock_wait_s);
+    declare exit handler for sqlexception, 1265
     begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         resignal;
     end;
     call zone_transaction_require();
-    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
-    call zone_decide_all(p_checks, true, v_told);
+    set innodb_lock_wait_timeout = v_wait_s;
+    call zone_decide_all(convert(p_checks using utf8mb4), true, v_told);
     if v_told is null then
         call zone_error('killed', null, null, null);
     end if;

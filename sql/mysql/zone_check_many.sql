@@ -15,19 +15,24 @@
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until the caller's transaction ends
 -- Errors     those of zone_check
 drop procedure if exists zone_check_many;
-create procedure zone_check_many(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
+create procedure zone_check_many(
+    in p_checks      longblob,
+    in p_lock_wait_s varbinary(100),
+    in p_skip_locked varbinary(100)
+)
 sql security definer
 begin
     declare v_told        longtext character set utf8mb4;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
-    declare exit handler for sqlexception
+    declare v_wait_s      int default coalesce(p_lock_wait_s, v_lock_wait_s);
+    declare exit handler for sqlexception, 1265
     begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         resignal;
     end;
     call zone_transaction_require();
-    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
-    call zone_decide_each(p_checks, p_skip_locked, true, v_told);
+    set innodb_lock_wait_timeout = v_wait_s;
+    call zone_decide_each(convert(p_checks using utf8mb4), p_skip_locked, true, v_told);
     if v_told is null then
         call zone_error('killed', null, null, null);
     end if;

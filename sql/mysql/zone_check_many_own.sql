@@ -12,23 +12,28 @@
 -- Locks      the buckets' rows in the byte order of (zone_id, bucket_key), until it returns
 -- Errors     those of zone_check_own
 drop procedure if exists zone_check_many_own;
-create procedure zone_check_many_own(in p_checks json, in p_lock_wait_s int, in p_skip_locked boolean)
+create procedure zone_check_many_own(
+    in p_checks      longblob,
+    in p_lock_wait_s varbinary(100),
+    in p_skip_locked varbinary(100)
+)
 sql security definer
 begin
     declare v_told        longtext character set utf8mb4;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare v_wait_s      int default coalesce(p_lock_wait_s, v_lock_wait_s);
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
     begin
-        declare exit handler for sqlexception
+        declare exit handler for sqlexception, 1265
         begin
             rollback and no chain no release;
             set innodb_lock_wait_timeout = v_lock_wait_s;
             resignal;
         end;
-        set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+        set innodb_lock_wait_timeout = v_wait_s;
         start transaction;
-        call zone_decide_each(p_checks, p_skip_locked, false, v_told);
+        call zone_decide_each(convert(p_checks using utf8mb4), p_skip_locked, false, v_told);
         if v_told is null then
             call zone_error('killed', null, null, null);
         end if;

@@ -66,7 +66,7 @@ begin
             else
                 if p_joined then
                     -- Made first, so that no gap is locked by looking for it.
-                    call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4));
+                    call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4), false);
                 end if;
                 select b.seq, b.moved_to
                 into v_found, v_moved_to
@@ -85,11 +85,11 @@ begin
                 begin
                     declare continue handler for 1205 set v_held = true;
                     set innodb_lock_wait_timeout = 1;
-                    call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4));
+                    call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4), false);
                     set innodb_lock_wait_timeout = v_lock_wait_s;
                 end;
             else
-                call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4));
+                call zone_bucket_open(v_zone_id, convert(v_key using utf8mb4), false);
             end if;
         end loop;
         if v_held then

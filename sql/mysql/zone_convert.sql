@@ -87,7 +87,7 @@ begin
                 p_seq, p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_holding, 0,
                 0, null, v_limit, 0, false, v_used, v_wait_us
             );
-            set v_of = v_limit;
+            set v_of = greatest(v_limit, 1);
         end if;
         -- The same part of the new limit, rounded up.
         set v_share = v_new_limit;

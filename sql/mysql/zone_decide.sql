@@ -9,7 +9,7 @@
 --            p_bucket_key  the bucket
 --            p_now_us      when it is decided, in microseconds since 1970, not before the bucket's last time
 --            p_joined      the transaction is the caller's and may be of any isolation level
---            p_brought     the head is that of now already
+--            p_brought     the head is that of now already, by the version in it
 --            p_own         what is spent now by a row that comes before the check's
 --            p_back, p_back_us, p_back_seq  what that row gives back, of a charge of this time and seq; 0 for nothing
 --            p_cost        what to spend, 0 to 2^40 units
@@ -123,16 +123,16 @@ begin
         v_ban_from
     from zone_master z
     where z.id = p_zone_id;
-    if p_head_version > v_version then
-        -- The snapshot shows an older policy than the bucket was decided by.
+    if p_brought or p_head_version > v_version then
+        -- That by which the head was brought; or the snapshot shows an older one than the bucket was decided by.
         select z.version, z.algorithm, z.window_us, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)),
             z.rate div z.rate_gcd, z.window_us div z.rate_gcd, z.slots, z.calendar, z.soft_rate, z.reserve, z.mode,
             z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from
         into v_version, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token, v_slots, v_calendar, v_soft_rate,
             v_reserve, v_mode, v_count_blocked, v_ban_after, v_ban_within_us, v_ban_for_us, v_ban_factor, v_ban_max_us,
             v_ban_from
-        from zone_master z
-        where z.id = p_zone_id
+        from zone_version z
+        where z.zone_id = p_zone_id and z.version = p_head_version
         lock in share mode;
     end if;
     if not v_found then

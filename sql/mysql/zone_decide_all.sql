@@ -29,6 +29,7 @@ begin
     -- The places of those that were decided before, and of those that do not pass.
     declare v_known          longtext character set ascii default '';
     declare v_refused        longtext character set ascii default '';
+    declare v_versions       longtext character set ascii default '';
     -- Is any blocked? How many leave a row, and how many did before?
     declare v_any_blocked    boolean default false;
     declare v_past           int default 0;
@@ -207,13 +208,15 @@ begin
             v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us, v_ban_us
         );
         set v_any_blocked = v_any_blocked or v_blocked;
+        set v_versions = concat(v_versions, ',', v_position, '=', v_head_version);
         if v_reason not in ('within_limit', 'soft', 'off') then
             set v_refused = concat(v_refused, ',', v_position);
         end if;
     end loop;
     close c_check;
 
-    -- 5. Decide and record. When one is blocked, those that would pass are held back.
+    -- 5. Decide and record. When one is blocked, those that would pass are held back. A row's waits count from its own time,
+    --    those of the answer from now.
     open c_check;
     records: loop
         set v_done = false;
@@ -238,6 +241,10 @@ begin
             v_holding, v_blocked, v_reason, v_spent, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_us,
             v_ban_us
         );
+        if not find_in_set(concat(v_position, '=', v_head_version), v_versions) then
+            -- Another policy than that by which it was found whether all pass.
+            call zone_error('old snapshot', null, null, null);
+        end if;
         set v_id = null;
         if v_recorded then
             call zone_record(
@@ -256,7 +263,8 @@ begin
             json_array(
                 v_position, v_id, hex(v_txn_id), v_zone_id, v_head_version, v_bucket_key,
                 if(v_recorded, v_seq + 1, null), v_blocked, v_reason, v_cost, v_zone_limit, v_remaining,
-                v_retry_after_us, v_delay_us, least(v_ends_us, 253402300799999999), v_now_us, 0
+                v_retry_after_us + v_now_us - v_clock_us, v_delay_us + v_now_us - v_clock_us,
+                least(v_ends_us, 253402300799999999), v_now_us, 0
             )
         );
     end loop;

@@ -79,7 +79,7 @@ begin
             or (b.seq > 0 and (b.holding or z.algorithm = 'sliding-log'))
         order by j.place;
     declare continue handler for not found set v_done = true;
-    declare exit handler for sqlexception
+    declare exit handler for sqlexception, 1265
     begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         resignal;
@@ -93,7 +93,7 @@ begin
             if v_done then
                 leave lock_each;
             end if;
-            call zone_bucket_open(v_zone_id, v_key_text);
+            call zone_bucket_open(v_zone_id, v_key_text, false);
         end loop;
         close c_bucket;
         set innodb_lock_wait_timeout = v_lock_wait_s;
@@ -126,7 +126,7 @@ begin
         end if;
         if v_seq is null then
             call zone_head_back(
-                v_zone_id, v_key, false, v_seq, v_last_at, v_spent_total, v_level, v_version, v_strikes, v_salt, v_row_hash
+                v_zone_id, v_key, v_seq, v_last_at, v_spent_total, v_level, v_version, v_strikes, v_salt, v_row_hash
             );
             if v_seq > 0 then
                 select v_place as back_place, v_seq as seq, timestampdiff(microsecond, v_epoch, v_last_at) as last_us,

@@ -13,7 +13,7 @@
 -- Locks      nothing
 drop procedure if exists zone_engine_items;
 create procedure zone_engine_items(
-    in p_zone_id int, in p_bucket_key varchar(255) character set utf8mb4, in p_which varchar(20) character set ascii,
+    in p_zone_id int, in p_bucket_key varbinary(4000), in p_which varchar(20) character set ascii,
     in p_band int, in p_after int, in p_seq bigint, in p_most int
 )
 sql security definer
@@ -25,7 +25,7 @@ begin
         timestampdiff(microsecond, v_epoch, i.due_at) as due_us, i.takes, i.is_last, i.receipt,
         i.payload is not null as payload
         from zone_item i force index (primary)
-        where i.zone_id = p_zone_id and i.bucket_key = cast(p_bucket_key as binary) and i.seq = p_seq;
+        where i.zone_id = p_zone_id and i.bucket_key = p_bucket_key and i.seq = p_seq;
     elseif p_which = 'back' then
         -- A comparison of two columns at once would read all from the beginning.
         select i.seq, i.txn_id, i.cost, i.band, timestampdiff(microsecond, v_epoch, i.offered_at) as offered_us,
@@ -33,7 +33,7 @@ begin
         timestampdiff(microsecond, v_epoch, i.due_at) as due_us, i.takes, i.is_last, i.receipt,
         i.payload is not null as payload
         from zone_item i force index (zone_item_order)
-        where i.zone_id = p_zone_id and i.bucket_key = cast(p_bucket_key as binary) and i.place = 'waiting'
+        where i.zone_id = p_zone_id and i.bucket_key = p_bucket_key and i.place = 'waiting'
             and i.band > p_band and i.band <= p_after and (i.band < p_after or i.seq < p_seq)
         order by i.zone_id desc, i.bucket_key desc, i.place desc, i.band desc, i.seq desc
         limit p_most;
@@ -43,7 +43,7 @@ begin
         timestampdiff(microsecond, v_epoch, i.due_at) as due_us, i.takes, i.is_last, i.receipt,
         i.payload is not null as payload
         from zone_item i force index (zone_item_order)
-        where i.zone_id = p_zone_id and i.bucket_key = cast(p_bucket_key as binary) and i.place = p_which
+        where i.zone_id = p_zone_id and i.bucket_key = p_bucket_key and i.place = p_which
             and i.band >= p_after and (i.band > p_after or i.seq > p_seq)
         order by i.zone_id, i.bucket_key, i.place, i.band, i.seq
         limit p_most;

@@ -4,6 +4,8 @@
 --
 -- Arguments  p_zone_id, p_bucket_key  the queue
 --            p_waiting, p_away        how much is in it then: units that wait, and units that are away
+--            p_settled_us             by when items have become something else without a row, in microseconds since 1970; null
+--                                     where a row comes with it
 --            p_gone                   the rows of the offers of items that have gone: [[row], …]
 --            p_items                  each item that is new or has changed: [[row, transaction in hex, and what else
 --                                     zone_engine_items tells of it but the payload], …]
@@ -13,16 +15,17 @@
 -- Errors     31003 there is no such bucket; 31006 no transaction is open
 drop procedure if exists zone_engine_items_set;
 create procedure zone_engine_items_set(
-    in p_zone_id int, in p_bucket_key varchar(255) character set utf8mb4, in p_waiting bigint, in p_away bigint,
-    in p_gone json, in p_items json, in p_payload varbinary(8192)
+    in p_zone_id int, in p_bucket_key varbinary(4000), in p_waiting bigint, in p_away bigint, in p_settled_us bigint,
+    in p_gone json, in p_items json, in p_payload longblob
 )
 sql security definer
 begin
     declare v_epoch        datetime default timestamp'1970-01-01 00:00:00';
-    declare v_key          varbinary(255) default left(cast(p_bucket_key as binary), 255);
+    declare v_key          varbinary(255) default p_bucket_key;
+    declare v_settled_at   datetime(6) default date_add(v_epoch, interval p_settled_us microsecond);
     declare v_seq          bigint;
     declare v_safe_updates boolean default @@session.sql_safe_updates;
-    declare exit handler for sqlexception
+    declare exit handler for sqlexception, 1265
     begin
         set sql_safe_updates = v_safe_updates;
         resignal;
@@ -70,10 +73,11 @@ begin
         takes = n.takes,
         is_last = n.is_last,
         receipt = n.receipt;
-    insert into zone_queue (zone_id, bucket_key, waiting, away)
-    values (p_zone_id, v_key, p_waiting, p_away)
+    insert into zone_queue (zone_id, bucket_key, waiting, away, settled_at)
+    values (p_zone_id, v_key, p_waiting, p_away, v_settled_at)
     on duplicate key update waiting = p_waiting,
-        away = p_away;
+        away = p_away,
+        settled_at = greatest(coalesce(zone_queue.settled_at, v_settled_at), coalesce(v_settled_at, zone_queue.settled_at));
     set sql_safe_updates = v_safe_updates;
     select true as whole;
 end;

@@ -7,7 +7,7 @@
 --            that these are all
 -- Locks      nothing
 drop procedure if exists zone_engine_leases;
-create procedure zone_engine_leases(in p_zone_id int, in p_bucket_key varchar(255) character set utf8mb4)
+create procedure zone_engine_leases(in p_zone_id int, in p_bucket_key varbinary(4000))
 sql security definer
 begin
     declare v_epoch datetime default timestamp'1970-01-01 00:00:00';
@@ -16,6 +16,6 @@ begin
     from zone_hold h force index (primary)
     straight_join zone_txn t force index (zone_txn_bucket_uq)
         on t.zone_id = h.zone_id and t.bucket_key = h.bucket_key and t.created_at = h.charged_at and t.seq = h.seq
-    where h.zone_id = p_zone_id and h.bucket_key = cast(p_bucket_key as binary) and t.kind = 'lease' and t.sealed;
+    where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and t.kind = 'lease' and t.sealed;
     select true as whole;
 end;

@@ -5,11 +5,11 @@
 --            row where there is no such bucket. The last row, whole, says that these are all
 -- Locks      nothing
 drop procedure if exists zone_engine_shapes;
-create procedure zone_engine_shapes(in p_zone_id int, in p_bucket_key varchar(255) character set utf8mb4)
+create procedure zone_engine_shapes(in p_zone_id int, in p_bucket_key varbinary(4000))
 sql security definer
 begin
     select b.shapes
     from zone_bucket_lock b
-    where b.zone_id = p_zone_id and b.bucket_key = cast(p_bucket_key as binary);
+    where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     select true as whole;
 end;

@@ -9,15 +9,19 @@
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
-    in p_first  varchar(100) character set utf8mb4,
-    in p_second varchar(100) character set utf8mb4,
-    in p_third  varchar(100) character set utf8mb4
+    in p_first  longtext character set utf8mb4,
+    in p_second longtext character set utf8mb4,
+    in p_third  longtext character set utf8mb4
 )
 sql security definer
 begin
     declare v_number  int;
-    declare v_first   varchar(100) character set utf8mb4 default coalesce(p_first, 'null');
-    declare v_message varchar(128) character set utf8mb4; -- the longest that a signal can carry
+    declare v_first   varchar(64) character set utf8mb4 default case
+        when p_first is null then 'null'
+        when char_length(p_first) > 64 then concat(left(p_first, 63), '…')
+        else p_first
+    end;
+    declare v_message longtext character set utf8mb4;
     if p_error in ('other cost', 'other member', 'part', 'other end', 'no charge') then
         set v_first = lower(concat_ws(
             '-', substring(p_first, 1, 8), substring(p_first, 9, 4), substring(p_first, 13, 4),
@@ -101,6 +105,11 @@ begin
         when 'txn' then
             set v_number = 31003;
             set v_message = 'a txn is no UUID; write 32 hex digits, with or without dashes';
+        when 'txn bytes' then
+            set v_number = 31003;
+            set v_message = concat(
+                'a transaction is named by 16 bytes, not ', v_first, '; give those of a UUID: unhex(replace(uuid, ''-'', ''''))'
+            );
         when 'nil txn' then
             set v_number = 31003;
             set v_message = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
@@ -188,7 +197,7 @@ begin
         when 'no transaction' then
             set v_number = 31006;
             set v_message =
-                'the routine joins a transaction and none is open; begin one, or call the routine that ends in _own';
+                'the routine joins a transaction and none is open; begin one, or call its like that ends in _own, or without _in';
         when 'old snapshot' then
             set v_number = 31007;
             set v_message =
@@ -213,9 +222,12 @@ begin
         when 'elsewhere' then
             set v_number = 31011;
             set v_message = concat('the bucket was moved to ', v_first, '; ask there');
-        when 'place' then
+        when 'apart' then
             set v_number = 31003;
-            set v_message = concat('no database can be called by a name of ', v_first, ' characters; use 1 to 64');
+            set v_message = 'one of several databases makes no zone alone; use a zone that is set in all of them';
+        when 'home' then
+            set v_number = 31011;
+            set v_message = concat('the bucket belongs to ', v_first, '; ask there');
         when 'killed' then
             set v_number = 1317;
             set v_message = 'the statement was killed; nothing was decided; try again';
@@ -223,6 +235,8 @@ begin
             set v_number = 31008;
             set v_message = concat(v_first, ' is no algorithm that these routines know; run: tallygate migrate');
     end case;
+    -- The longest that a signal can carry.
+    set v_message = left(v_message, 128);
     case v_number
         when 1317 then
             signal sqlstate '70100' set mysql_errno = 1317, message_text = v_message;

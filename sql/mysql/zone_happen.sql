@@ -6,13 +6,13 @@
 -- Arguments  p_zone_id … p_actor  as for zone_undo and zone_mark
 --            p_joined      the transaction is the caller's and may be of any isolation level
 --            o_*           the columns of zone_undo's result
--- Locks      the bucket's row, and the zone's, shared, until the transaction ends
+-- Locks      the bucket's row, until the transaction ends
 -- Errors     those of zone_undo and zone_mark, but for TG006
 drop procedure if exists zone_happen;
 create procedure zone_happen(
     in  p_zone_id      int,
     in  p_bucket_key   varchar(4000) character set utf8mb4,
-    in  p_txn_id       binary(16),
+    in  p_txn_id       varbinary(100),
     in  p_kind         varchar(20) character set ascii,
     in  p_cost         bigint,
     in  p_for_us       bigint,
@@ -21,8 +21,8 @@ create procedure zone_happen(
     in  p_burst        bigint,
     in  p_gcd          bigint,
     in  p_ban_exempt   boolean,
-    in  p_note         varchar(4000) character set utf8mb4,
-    in  p_actor        varchar(4000) character set utf8mb4,
+    in  p_note         varchar(8000) character set utf8mb4,
+    in  p_actor        varchar(8000) character set utf8mb4,
     in  p_joined       boolean,
     out o_id           bigint,
     out o_zone_version int,
@@ -94,9 +94,16 @@ happen: begin
     declare v_override_was   bigint;
     declare v_given          decimal(65);
     declare v_brought        boolean;
+    declare v_uncounted      boolean default false;
 
+    -- A session that keeps no warning would keep from every handler that nothing was found.
+    if @@session.max_error_count = 0 then
+        set max_error_count = 64;
+    end if;
     -- 1. Validate.
-    if p_txn_id is null or p_txn_id = repeat(x'00', 16) then
+    if length(p_txn_id) <> 16 then
+        call zone_error('txn bytes', length(p_txn_id), null, null);
+    elseif p_txn_id is null or p_txn_id = repeat(x'00', 16) then
         call zone_error('no txn', null, null, null);
     end if;
     if (p_kind in ('settle', 'unchecked')) <> (p_cost is not null) or p_cost not between 0 and 1099511627776 then
@@ -157,11 +164,13 @@ happen: begin
     end if;
 
     -- 4. The policy in force, and the bucket brought to now.
-    select z.version
+    select greatest(coalesce(max(z.version), 0), coalesce(v_head_version, 0))
     into o_zone_version
     from zone_master z
-    where z.id = p_zone_id
-    lock in share mode;
+    where z.id = p_zone_id;
+    if o_zone_version = 0 then
+        call zone_error('old snapshot', null, null, null);
+    end if;
     set v_head_version = coalesce(v_head_version, o_zone_version);
     call zone_bring(
         p_zone_id, v_key, v_now_us, p_joined, o_zone_version, v_seq, v_last_us, v_spent_total, v_level, v_head_version,
@@ -245,10 +254,7 @@ happen: begin
             -- It has ended already, until the row is sealed.
             begin
                 -- A limit that the table's rules turn away.
-                declare exit handler for 3819, 4025, 1048
-                begin
-                    call zone_error('limit', p_rate, p_window_us, coalesce(p_burst, 'null'));
-                end;
+                declare continue handler for 3819, 4025, 1048 set v_uncounted = true;
                 insert into zone_override (
                     zone_id, bucket_key, seq, rate, window_us, burst, rate_gcd, ban_exempt, ends_at
                 )
@@ -259,6 +265,9 @@ happen: begin
                 on duplicate key update rate = p_rate, window_us = p_window_us, burst = p_burst, rate_gcd = p_gcd,
                     ban_exempt = coalesce(p_ban_exempt, false), ends_at = v_now;
             end;
+            if v_uncounted then
+                call zone_error('limit', p_rate, p_window_us, coalesce(p_burst, 'null'));
+            end if;
         elseif v_override_seq is null then
             call zone_error('no override', null, null, null);
         else

@@ -4,15 +4,12 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
---            p_recorded    false for a peek, which only looks. Else the reads lock: a caller's snapshot may be older
---                          than the last row
 --            o_*           the head, see zone_bucket_hold; o_seq is 0 when there is no such row
--- Locks      for a peek nothing; else the bucket's last row and the gap behind it, shared, until the transaction ends
+-- Locks      nothing
 drop procedure if exists zone_head_back;
 create procedure zone_head_back(
     in  p_zone_id      int,
     in  p_bucket_key   varbinary(255),
-    in  p_recorded     boolean,
     out o_seq          bigint,
     out o_last_at      datetime(6),
     out o_spent_total  bigint,
@@ -27,29 +24,18 @@ begin
     declare v_found boolean default true;
     declare continue handler for not found set v_found = false;
     set o_seq = 0;
-    if p_recorded then
-        select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
-        into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
-        from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
-        order by t.created_at desc, t.seq desc
-        limit 1
-        lock in share mode;
-    else
-        select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
-        into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
-        from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
-        order by t.created_at desc, t.seq desc
-        limit 1;
-    end if;
+    select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
+    into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
+    from zone_txn t force index (zone_txn_bucket_uq)
+    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
+    order by t.created_at desc, t.seq desc
+    limit 1;
     if not v_found then
         set v_found = true;
         select d.seq, d.created_at, d.spent_total, d.level, d.zone_version, d.strikes, d.row_hash
         into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
         from zone_txn_dropped d
-        where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key
-        lock in share mode;
+        where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key;
     end if;
     if not v_found then
         set o_seq = 0;
@@ -65,8 +51,7 @@ begin
             select d.salt
             into o_salt
             from zone_txn_dropped d
-            where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key
-            lock in share mode;
+            where d.zone_id = p_zone_id and d.bucket_key = p_bucket_key;
         end if;
     end if;
 end;

@@ -5,7 +5,7 @@
 --            p_window_seconds  seconds in which an empty bucket fills
 --            o_zone_id         the zone's number, of the one that is there already if there is
 -- Locks      the zone's row, until the transaction ends
--- Errors     TG003 (31003) the session has set insert_id
+-- Errors     TG003 (31003) the session has set insert_id, or the database is one of several
 drop procedure if exists zone_token_bucket_make;
 create procedure zone_token_bucket_make(
     in  p_name           varchar(100) character set utf8mb4 collate utf8mb4_bin,
@@ -24,12 +24,18 @@ begin
     declare v_about_hash varchar(64) character set ascii default sha2(v_about, 256);
     declare v_by_hash    varchar(64) character set ascii default sha2(session_user(), 256);
     declare v_login_hash varchar(64) character set ascii default sha2(user(), 256);
+    if exists (select 1 from tallygate_shard) then
+        call zone_error('apart', null, null, null);
+    end if;
     while v_rest <> 0 do
         set v_swap = v_gcd mod v_rest;
         set v_gcd = v_rest;
         set v_rest = v_swap;
     end while;
     set timestamp = default;
+    -- By a session's own step a caller who takes back what he makes would use up the numbers of zones.
+    set auto_increment_increment = @@global.auto_increment_increment,
+        auto_increment_offset = @@global.auto_increment_offset;
     -- See zone_record.
     if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
         call zone_error('insert id', @@session.insert_id, null, null);

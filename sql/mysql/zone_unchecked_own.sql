@@ -10,18 +10,18 @@
 --            p_note         when it passed, and what else is to be known
 --            p_lock_wait_s  as in zone_check
 -- Result     one row, as of zone_mark
--- Locks      the bucket's row, and the zone's, shared, until it returns
+-- Locks      the bucket's row, until it returns
 -- Errors     TG001 (31001) there is no such zone; TG003 (31003) a value is out of range; 1205 the lock was not had in
 --            time;
 --            1568 a transaction is open; it stays as it is
 drop procedure if exists zone_unchecked_own;
 create procedure zone_unchecked_own(
-    in p_zone        varchar(1000) character set utf8mb4,
-    in p_bucket_key  varchar(4000) character set utf8mb4,
-    in p_txn_id      binary(16),
-    in p_cost        bigint,
-    in p_note        varchar(4000) character set utf8mb4,
-    in p_lock_wait_s int
+    in p_zone        varbinary(4000),
+    in p_bucket_key  varbinary(4000),
+    in p_txn_id      varbinary(100),
+    in p_cost        varbinary(100),
+    in p_note        varbinary(8000),
+    in p_lock_wait_s varbinary(100)
 )
 sql security definer
 begin

@@ -12,24 +12,25 @@
 --                            innodb_lock_wait_timeout as it is
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining, ends_at, created_at,
 --            replayed
--- Locks      the bucket's row, and the zone's, shared, until the caller's transaction ends
+-- Locks      the bucket's row, until the caller's transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) there is nothing to give back, it ends otherwise, or
 --            it was ended otherwise; TG003 (31003) a value is out of range, or there is no such transaction in the
 --            bucket; TG004 (31004) the bucket's total is full; 1205 the lock was not had in time;
 --            TG006 (31006) no transaction is open; TG007 (31007) the transaction's snapshot is too old: run it again
 drop procedure if exists zone_undo;
 create procedure zone_undo(
-    in p_zone        varchar(1000) character set utf8mb4,
-    in p_bucket_key  varchar(4000) character set utf8mb4,
-    in p_txn_id      binary(16),
-    in p_kind        varchar(100) character set utf8mb4,
-    in p_cost        bigint,
-    in p_lock_wait_s int
+    in p_zone        varbinary(4000),
+    in p_bucket_key  varbinary(4000),
+    in p_txn_id      varbinary(100),
+    in p_kind        varbinary(4000),
+    in p_cost        varbinary(100),
+    in p_lock_wait_s varbinary(100)
 )
 sql security definer
 begin
     declare v_zone_id int;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare v_wait_s      int default coalesce(p_lock_wait_s, v_lock_wait_s);
     declare v_id           bigint;
     declare v_zone_version int;
     declare v_seq          bigint;
@@ -39,7 +40,7 @@ begin
     declare v_ends_at      datetime(6);
     declare v_created_at   datetime(6);
     declare v_replayed     boolean;
-    declare exit handler for sqlexception
+    declare exit handler for sqlexception, 1265
     begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         resignal;
@@ -48,7 +49,7 @@ begin
         call zone_error('kind', p_kind, 'refund, settle, cancel or release', null);
     end if;
     call zone_transaction_require();
-    set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+    set innodb_lock_wait_timeout = v_wait_s;
     call zone_number(p_zone, v_zone_id);
     call zone_happen(
         v_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, null, null, null, null, null, null, null, null, true,
@@ -57,6 +58,6 @@ begin
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, p_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
-        p_bucket_key as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent, v_remaining as remaining,
-        v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
+        convert(p_bucket_key using utf8mb4) as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent,
+        v_remaining as remaining, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

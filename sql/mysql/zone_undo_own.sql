@@ -12,24 +12,25 @@
 --                            innodb_lock_wait_timeout as it is
 -- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining, ends_at, created_at,
 --            replayed
--- Locks      the bucket's row, and the zone's, shared, until it returns
+-- Locks      the bucket's row, until it returns
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) there is nothing to give back, it ends otherwise, or
 --            it was ended otherwise; TG003 (31003) a value is out of range, or there is no such transaction in the
 --            bucket; TG004 (31004) the bucket's total is full; 1205 the lock was not had in time;
 --            1568 a transaction is open; it stays as it is
 drop procedure if exists zone_undo_own;
 create procedure zone_undo_own(
-    in p_zone        varchar(1000) character set utf8mb4,
-    in p_bucket_key  varchar(4000) character set utf8mb4,
-    in p_txn_id      binary(16),
-    in p_kind        varchar(100) character set utf8mb4,
-    in p_cost        bigint,
-    in p_lock_wait_s int
+    in p_zone        varbinary(4000),
+    in p_bucket_key  varbinary(4000),
+    in p_txn_id      varbinary(100),
+    in p_kind        varbinary(4000),
+    in p_cost        varbinary(100),
+    in p_lock_wait_s varbinary(100)
 )
 sql security definer
 begin
     declare v_zone_id int;
     declare v_lock_wait_s int default @@session.innodb_lock_wait_timeout;
+    declare v_wait_s      int default coalesce(p_lock_wait_s, v_lock_wait_s);
     declare v_id           bigint;
     declare v_zone_version int;
     declare v_seq          bigint;
@@ -45,13 +46,13 @@ begin
     -- Fails with 1568 inside an open transaction, and leaves that as it is.
     set transaction isolation level read committed;
     begin
-        declare exit handler for sqlexception
+        declare exit handler for sqlexception, 1265
         begin
             rollback and no chain no release;
             set innodb_lock_wait_timeout = v_lock_wait_s;
             resignal;
         end;
-        set innodb_lock_wait_timeout = coalesce(p_lock_wait_s, v_lock_wait_s);
+        set innodb_lock_wait_timeout = v_wait_s;
         start transaction;
         call zone_number(p_zone, v_zone_id);
         call zone_happen(
@@ -63,6 +64,6 @@ begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
     end;
     select v_id as id, p_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
-        p_bucket_key as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent, v_remaining as remaining,
-        v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
+        convert(p_bucket_key using utf8mb4) as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent,
+        v_remaining as remaining, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
 end;

@@ -34,7 +34,8 @@ begin
     loop
         select z.id into v_zone_id from zone_master z where z.name = v_name;
         exit when found;
-        v_now := pg_catalog.now();
+        perform zone_error('apart') where exists (select from tallygate_shard);
+        v_now := pg_catalog.clock_timestamp();
         insert into zone_master (
             name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
         )

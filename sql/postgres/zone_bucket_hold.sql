@@ -8,7 +8,7 @@
 -- Locks      the buckets' rows in that order, and but under READ COMMITTED the zones of new ones against their removal,
 --            until the transaction ends; with p_skip_locked it waits for no row but 20 ms for new ones that another
 --            transaction makes too
--- Errors     TG003 a key cannot be stored; TG011 a bucket was moved to another database
+-- Errors     TG003 a key cannot be stored; TG011 a bucket was moved, or its key belongs, to another database
 create function zone_bucket_hold(p_zone_ids int[], p_bucket_keys text[], p_held boolean[], p_skip_locked boolean)
 returns zone_bucket_lock[]
 language plpgsql
@@ -36,8 +36,10 @@ begin
                     -- Where an old snapshot still shows a zone that was removed since, this lock fails.
                     perform from zone_master z where z.id = any(p_zone_ids) order by z.id for key share;
                 end if;
-                if exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids)) then
-                    -- One by one in the same order, since each may be in the ledger.
+                if exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids))
+                    or exists (select from tallygate_shard)
+                then
+                    -- One by one in the same order, since each may be in the ledger, or belong to another database.
                     if p_skip_locked then
                         perform set_config('lock_timeout', '20', true);
                     end if;
@@ -101,7 +103,7 @@ begin
                     end if;
                 when check_violation or not_null_violation then
                     -- One by one, to say which it is.
-                    perform zone_bucket_open(k.zone_id, k.bucket_key)
+                    perform zone_bucket_open(k.zone_id, k.bucket_key, true)
                     from unnest(p_zone_ids, p_bucket_keys) as k (zone_id, bucket_key);
                     raise;
             end;
@@ -148,7 +150,10 @@ begin
         );
     end loop;
     if false = any(p_held)
-        and exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids))
+        and (
+            exists (select from zone_bucket_removed r where r.zone_id = any(p_zone_ids))
+            or exists (select from tallygate_shard)
+        )
     then
         for v_position in 1 .. cardinality(p_held) loop
             continue when p_held[v_position] or (v_heads[v_position]).seq is not null;

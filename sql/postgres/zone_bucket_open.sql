@@ -2,10 +2,11 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
+--            p_away        a new one, too, whose key belongs to another of several databases
 -- Locks      the new row, and but under READ COMMITTED and on Citus the zone's against its removal, until the transaction
 --            ends; waits while another transaction inserts it
--- Errors     TG001 there is no such zone; TG003 the key cannot be stored
-create function zone_bucket_open(p_zone_id int, p_bucket_key text)
+-- Errors     TG001 there is no such zone; TG003 the key cannot be stored; TG011 its key belongs to another database
+create function zone_bucket_open(p_zone_id int, p_bucket_key text, p_away boolean default false)
 returns void
 language plpgsql
 security definer
@@ -41,7 +42,7 @@ begin
     if not found then
         perform zone_error('no zone', p_zone_id::text);
     end if;
-    v_head := zone_head_new(p_zone_id, p_bucket_key);
+    v_head := zone_head_new(p_zone_id, p_bucket_key, p_away);
     if v_head.seq = 0 then
         v_head.salt := uuid_send(gen_random_uuid());
         v_head.row_hash := zone_bucket_hash(v_head.salt, p_zone_id, p_bucket_key);

@@ -3,7 +3,7 @@
 -- Arguments  p_zone_id, p_bucket_key, p_lock_wait_ms  as in zone_check
 -- Result     the head
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG001 there is no such zone; TG003 the key cannot be stored; TG011 the bucket was moved to another database; 55P03
+-- Errors     TG001 there is no such zone; TG003 the key cannot be stored; TG011 the bucket was moved, or its key belongs, to another database; 55P03
 --            the lock was not had in time
 create function zone_bucket_take(p_zone_id int, p_bucket_key text, p_lock_wait_ms int)
 returns zone_bucket_lock

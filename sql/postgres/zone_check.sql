@@ -62,6 +62,7 @@ declare
     v_zone        zone_version;
     -- the decision
     v_now         timestamptz;
+    v_ahead_us    bigint := 0; -- how long before v_now it is
     v_start       timestamptz;
     v_base        bigint;
     v_missing     bigint;
@@ -73,7 +74,7 @@ declare
     v_spent       bigint := 0;
     v_row_hash    bytea;
     v_id          bigint;
-    v_past        zone_decision;
+    v_told        zone_decision;
 begin
     -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
     if p_cost is null or p_cost not between 0 and 1099511627776 then
@@ -121,7 +122,11 @@ begin
     end if;
 
     -- 3. The clock, after the lock. Time never moves backwards within a bucket.
-    v_now := greatest(pg_catalog.clock_timestamp(), v_head.last_at);
+    v_now := pg_catalog.clock_timestamp();
+    if v_head.last_at > v_now then
+        v_ahead_us := extract(epoch from v_head.last_at - v_now) * 1000000;
+        v_now := v_head.last_at;
+    end if;
 
     -- 4. Policy and ledger, each by a statement that began after the lock.
     select z.version, z.algorithm, coalesce(z.burst, z.rate), z.window_us * interval '1 microsecond',
@@ -141,14 +146,14 @@ begin
     if v_txn_id is null then
         v_txn_id := zone_txn_id_make();
     elsif v_recorded and v_head.seq > 0 then
-        v_past := zone_past(p_zone_id, p_bucket_key, v_txn_id, p_cost, p_member);
-        if v_past.id is not null then
-            return v_past;
+        v_told := zone_past(p_zone_id, p_bucket_key, v_txn_id, p_cost, p_member);
+        if v_told.id is not null then
+            return v_told;
         end if;
     end if;
 
     -- 5. Decide, append, and move the head. All that can be is in zone_decide; what most zones and buckets are is
-    --    decided here, which saves a quarter of the time.
+    --    decided here, which saves a quarter of the time. A row's waits count from its own time, those of the answer from now.
     if not v_plain
         or v_head.zone_version <> v_version
         or v_head.banned_until > v_now
@@ -157,10 +162,13 @@ begin
         or v_head.holding
         or coalesce(p_member is not null or p_ttl_us is not null or p_checks is not null, false)
     then
-        return zone_check_held(
+        v_told := zone_check_held(
             p_zone_id, v_version, v_head, v_now, v_txn_id, p_cost, v_recorded, coalesce(p_critical, false), p_member,
             p_ttl_us, p_checks
         );
+        v_told.retry_after_us := v_told.retry_after_us + v_ahead_us;
+        v_told.delay_us := v_told.delay_us + v_ahead_us;
+        return v_told;
     end if;
     if v_algorithm = 'token-bucket' then
         v_level := v_head.level;
@@ -221,7 +229,7 @@ begin
     if not v_recorded then
         return (
             null, v_txn_id, p_zone_id, v_version, p_bucket_key, null, v_reason <> 'within_limit', v_reason, p_cost,
-            v_limit, v_remaining, v_wait_us, null, null, v_now, false
+            v_limit, v_remaining, v_wait_us + v_ahead_us, null, null, v_now, false
         )::zone_decision;
     end if;
     if v_head.spent_total > 9223372036854775807 - v_spent then
@@ -252,7 +260,7 @@ begin
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
     return (
         v_id, v_txn_id, p_zone_id, v_version, p_bucket_key, v_head.seq + 1, v_reason <> 'within_limit', v_reason,
-        p_cost, v_limit, v_remaining, v_wait_us, null, null, v_now, false
+        p_cost, v_limit, v_remaining, v_wait_us + v_ahead_us, null, null, v_now, false
     )::zone_decision;
 end
 $$;

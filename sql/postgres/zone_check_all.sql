@@ -178,10 +178,13 @@ begin
             );
         end if;
     end loop;
+    -- A row's waits count from its own time, those of the answer from now.
     return query
         select d.id, d.txn_id, d.zone_id, d.zone_version, d.bucket_key, d.seq, d.blocked, d.reason, d.cost,
-            d.zone_limit, d.remaining, d.retry_after_us, d.delay_us, d.ends_at, d.created_at, d.replayed
-        from unnest(v_decisions) d;
+            d.zone_limit, d.remaining, d.retry_after_us + a.ahead_us, d.delay_us + a.ahead_us, d.ends_at, d.created_at,
+            d.replayed
+        from unnest(v_decisions) d,
+            lateral (select case when d.replayed then 0 else greatest(zone_us(d.created_at) - zone_us(v_now), 0) end) a (ahead_us);
 end
 $$;
 

@@ -17,7 +17,8 @@
 --            2, another transaction holds it. now: the database's clock when the call began
 -- Locks      the buckets' rows, until the transaction ends
 -- Errors     TG003 what does not follow, or a key that cannot be stored; TG009 nothing was appended: a zone has another
---            version, or the time is not now; TG010 with p_together: a bucket has moved on; 55P03 the lock was not had in time
+--            version, or the time is not now; TG010 with p_together: a bucket has moved on;
+--            TG011 the key of a new bucket belongs to another database; 55P03 the lock was not had in time
 create function zone_engine_append(
     p_heads        zone_engine_head[],
     p_rows         zone_engine_row[],
@@ -56,6 +57,8 @@ declare
     v_current  boolean;
     v_durable  boolean;
     v_timeout  constant text := current_setting('lock_timeout');
+    c_after    constant timestamptz := timestamptz '-infinity'; -- programs read times between these
+    c_before   constant timestamptz := timestamptz '262143-01-01 00:00:00+00';
 begin
     now := pg_catalog.clock_timestamp();
 
@@ -77,7 +80,13 @@ begin
             v_head.last_at between now - interval '1 second' and now
             or (v_head.last_at = v_head.was_at and v_head.was_at > now)
         ) is not true then
-            perform zone_error('stale');
+            -- Or that of a queue's items, where the clock was set back behind what they have become by themselves.
+            perform zone_error('stale')
+            where not exists (
+                select
+                from zone_queue q
+                where q.zone_id = v_head.zone_id and q.bucket_key = v_head.bucket_key and q.settled_at = v_head.last_at
+            );
         end if;
         v_before := null;
         v_before.seq := v_head.was_seq;
@@ -111,6 +120,8 @@ begin
                 and (v_row.seq = 1) = (v_row.prev_at is null)
                 and v_row.prev_at is not distinct from v_before.created_at
                 and coalesce(v_row.created_at >= v_row.prev_at, true)
+                and coalesce(least(v_row.target_at, v_row.ends_at) > c_after, true)
+                and coalesce(greatest(v_row.target_at, v_row.ends_at) < c_before, true)
             ) is not true then
                 perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
             end if;
@@ -127,6 +138,8 @@ begin
             v_before.seq = v_head.seq and v_before.spent_total = v_head.spent_total
             and v_before.level is not distinct from v_head.level and v_before.strikes = v_head.strikes
             and v_before.row_hash = v_head.row_hash
+            and coalesce(least(v_head.banned_until, v_head.carried_at) > c_after, true)
+            and coalesce(greatest(v_head.banned_until, v_head.carried_at) < c_before, true)
         ) is not true then
             perform zone_error('append', v_head.zone_id::text, v_head.seq::text);
         end if;
@@ -143,6 +156,7 @@ begin
         cross join lateral (select p_heads[p.head] as moves offset 0) h
         where (
             p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
+            and least(p.charged_at, p.ends_at) > c_after and p.ends_at < c_before
             and (
                 (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
                 -- The amount that a settlement gives back is of an earlier row.
@@ -220,6 +234,18 @@ begin
     -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
     -- rows and makes others may wait for somebody who does so the other way round.
     if v_new > 0 then
+        if exists (select from tallygate_shard) then
+            -- Fails for one that another database is to begin.
+            perform zone_head_new(h.zone_id, h.bucket_key)
+            from unnest(p_heads) h
+            where h.is_new
+                and not exists (
+                    select
+                    from zone_bucket_lock b
+                    where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                    offset 0
+                );
+        end if;
         begin
             perform set_config('lock_timeout', '20', true);
             insert into zone_bucket_lock (
@@ -238,7 +264,7 @@ begin
                 v_made := 0;
             when check_violation or not_null_violation then
                 -- One by one, to say which it is.
-                perform zone_bucket_open(h.zone_id, h.bucket_key) from unnest(p_heads) h;
+                perform zone_bucket_open(h.zone_id, h.bucket_key, true) from unnest(p_heads) h;
                 raise;
         end;
         perform set_config('lock_timeout', coalesce(p_lock_wait_ms::text, v_timeout), true);

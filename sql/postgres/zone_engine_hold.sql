@@ -124,7 +124,7 @@ begin
         from unnest(p_zone_ids, p_bucket_keys, v_heads) with ordinality as k (
             zone, key, seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried, carried_at,
             carried_total, carried_seq, override_seq, head_zone_id, zone_version, bans, holding, head_key, salt,
-            row_hash, moved_to, shapes, position
+            row_hash, moved_to, moved_by, shapes, position
         )
     ) k
     left join lateral (

@@ -4,6 +4,7 @@
 --
 -- Arguments  p_zone_id, p_bucket_key  the queue
 --            p_waiting, p_away        how much is in it then: units that wait, and units that are away
+--            p_settled_at             by when items have become something else without a row; null where a row comes with it
 --            p_gone                   the rows of the offers of items that have gone
 --            p_payload                what is given with the only new item; null for nothing
 --            p_seqs and all others    of each item that is new or has changed what zone_engine_items tells of it
@@ -12,10 +13,10 @@
 --            and the first eight bytes of the key's SHA-256 in hexadecimal digits, so that no key is told. Not each time that something
 --            comes to wait: commits that tell anything stand in one line in the whole server.
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG003 there is no such bucket
+-- Errors     TG003 there is no such bucket, or a time that programs cannot read
 create function zone_engine_items_set(
-    p_zone_id int, p_bucket_key text, p_waiting bigint, p_away bigint, p_gone bigint[], p_payload text, p_seqs bigint[],
-    p_txns uuid[], p_costs bigint[], p_bands smallint[], p_offered timestamptz[], p_deadlines timestamptz[], p_places text[],
+    p_zone_id int, p_bucket_key text, p_waiting bigint, p_away bigint, p_settled_at timestamptz, p_gone bigint[], p_payload text,
+    p_seqs bigint[], p_txns uuid[], p_costs bigint[], p_bands smallint[], p_offered timestamptz[], p_deadlines timestamptz[], p_places text[],
     p_due timestamptz[], p_takes int[], p_last boolean[], p_receipts bigint[]
 )
 returns int
@@ -39,7 +40,10 @@ begin
     from zone_bucket_lock b
     where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
     for update;
-    if not found then
+    if not found
+        or '-infinity' >= any (p_offered || p_deadlines || p_due || p_settled_at)
+        or '262143-01-01 00:00:00+00' <= any (p_offered || p_deadlines || p_due || p_settled_at)
+    then
         perform zone_error('append', p_zone_id::text, 'null');
     end if;
     if cardinality(p_gone) > 0 then
@@ -69,11 +73,12 @@ begin
     into v_waited
     from zone_queue q
     where q.zone_id = p_zone_id and q.bucket_key = p_bucket_key;
-    insert into zone_queue (zone_id, bucket_key, waiting, away)
-    values (p_zone_id, p_bucket_key, p_waiting, p_away)
+    insert into zone_queue as q (zone_id, bucket_key, waiting, away, settled_at)
+    values (p_zone_id, p_bucket_key, p_waiting, p_away, p_settled_at)
     on conflict (zone_id, bucket_key) do update
     set waiting = excluded.waiting,
-        away = excluded.away;
+        away = excluded.away,
+        settled_at = greatest(q.settled_at, excluded.settled_at);
     if p_waiting > 0 and coalesce(v_waited, 0) = 0 then
         perform pg_notify(
             'tallygate_queue',

@@ -2,7 +2,7 @@
 --
 -- Arguments  p_zone_id  the zone
 --            p_from     its first version that matters
--- Result     the versions, in order
+-- Result     the versions, in order, without who set each
 -- Locks      nothing
 create function zone_engine_versions(p_zone_id int, p_from int)
 returns setof zone_version
@@ -11,7 +11,7 @@ stable
 security definer
 set search_path from current
 as $$
-    select v
+    select jsonb_populate_record(v, '{"changed_by": null, "login": null}')
     from zone_version v
     where v.zone_id = p_zone_id and v.version >= p_from
     order by v.version

@@ -152,9 +152,12 @@ begin
         when 'elsewhere' then
             v_code := 'TG011';
             v_message := 'the bucket was moved to %s; ask there';
-        when 'place' then
+        when 'apart' then
             v_code := 'TG003';
-            v_message := 'no database can be called by a name of %s characters; use 1 to 64';
+            v_message := 'one of several databases makes no zone alone; use a zone that is set in all of them';
+        when 'home' then
+            v_code := 'TG011';
+            v_message := 'the bucket belongs to %s; ask there';
         when 'algorithm' then
             v_code := 'TG008';
             v_message := '%s is no algorithm that these routines know; run: tallygate migrate';

@@ -5,13 +5,19 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
+--            p_away        a new one, too, whose key belongs to another of several databases
 -- Result     the head; of a new bucket without salt and row_hash
 -- Locks      nothing
-create function zone_head_new(p_zone_id int, p_bucket_key text)
+-- Errors     TG011 the bucket is new, and its key belongs to another database
+create function zone_head_new(p_zone_id int, p_bucket_key text, p_away boolean default false)
 returns zone_bucket_lock
 language plpgsql
 as $$
 declare
+    -- Where there are not several, that costs next to nothing.
+    c_home constant text := case
+        when not p_away and exists (select from tallygate_shard) then zone_bucket_home(p_bucket_key, false)
+    end;
     v_head zone_bucket_lock;
     v_last record;
 begin
@@ -24,6 +30,7 @@ begin
     v_head.bans := 0;
     v_head.holding := false;
     if not exists (select from zone_bucket_removed r where r.zone_id = p_zone_id) then
+        perform zone_error('home', c_home) where c_home is not null;
         return v_head;
     end if;
     -- The last row; where the old ones were removed, the last of those.
@@ -67,6 +74,8 @@ begin
             )
         )
         into v_head.salt;
+    else
+        perform zone_error('home', c_home) where c_home is not null;
     end if;
     return v_head;
 end

@@ -6,6 +6,7 @@
 --            p_now      the time
 -- Result     the bucket; with a ban that begins now, banned_until and bans are new
 -- Locks      nothing
+-- Errors     TG003 the ban ends when no program can read it
 create function zone_strike(p_zone zone_version, p_head zone_bucket_lock, p_wait_us bigint, p_now timestamptz)
 returns zone_bucket_lock
 language plpgsql
@@ -52,6 +53,10 @@ begin
         v_length_us := v_length_us * p_zone.ban_factor;
     end loop;
     v_head.banned_until := zone_time(zone_clamp(v_from_us::numeric + least(v_length_us, p_zone.ban_max_us)));
+    if v_head.banned_until >= '262143-01-01 00:00:00+00' then
+        -- No program could read it.
+        perform zone_error('time', 'ban', (zone_us(v_head.banned_until) - c_now_us)::text);
+    end if;
     return v_head;
 end
 $$;

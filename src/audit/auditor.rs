@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::explain::{self, Explained};
 use super::verify::{self, Verified, Verify, Verifying};
+use crate::boxed::{BoxFuture, boxed};
+use crate::decision::is_ahead;
 use crate::entry::{History, Page};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::shard::{Shard, owners};
-use crate::store::{Maintenance, Store};
+use crate::store::{Maintenance, Of, Span, Store};
 use crate::zone::{Zone, validate_name};
 
 /// Auditors and analysts read the ledger by this, and change nothing. Made by
@@ -47,6 +50,13 @@ impl Auditor {
         self.shards.iter().map(|(shard, one)| (&*shard.name, one))
     }
 
+    /// Of several databases the one to which a key belongs, and the one to which it will, by their names.
+    pub(super) fn homes(&self, key: &str) -> Option<(&str, &str)> {
+        let (was, will) = owners(self.shards.iter().map(|(shard, _)| shard), key)?;
+        let name = |place: usize| self.shards.get(place).map(|(shard, _)| &*shard.name);
+        name(was).zip(name(will))
+    }
+
     pub(super) fn are_several(&self) -> bool {
         !self.shards.is_empty()
     }
@@ -55,6 +65,18 @@ impl Auditor {
     pub(super) fn each(&self) -> impl Iterator<Item = &Self> {
         let alone = self.shards.is_empty().then_some(self);
         alone.into_iter().chain(self.shards.iter().map(|(_, one)| one))
+    }
+
+    /// The time of a zone's last row, where it is not time for it yet: a clock was ahead.
+    pub(super) async fn ahead(&self, zone_id: i32) -> Result<Option<DateTime<Utc>>> {
+        let span = Span::new(Of::Zone(zone_id), &History { limit: 1, ..History::default() });
+        let mut ahead: Option<DateTime<Utc>> = None;
+        for one in self.each() {
+            let last = one.page(move |store| async move { store.history(&span).await }).await?;
+            let now = one.page(Store::now).await?;
+            ahead = ahead.max(last.first().map(|row| row.decided_at).filter(|&at| is_ahead(at, now)));
+        }
+        Ok(ahead)
     }
 
     /// The database that has a bucket: to which its key belongs, unless it was moved.
@@ -95,9 +117,30 @@ impl Auditor {
     /// # Errors
     /// Unknown zone. Invalid: a key that no bucket can have, a limit out of range, `since` after `until`. Transient: the
     /// database did not answer within the deadline.
-    pub async fn history(&self, history: &History) -> Result<Page> {
-        history.validate()?;
-        super::history::pages(self, history).await
+    pub fn history<'a>(&'a self, history: &'a History) -> BoxFuture<'a, Result<Page>> {
+        boxed(async move {
+            history.validate()?;
+            super::history::pages(self, history).await
+        })
+    }
+
+    /// Up to three keys that have a text in them, each behind its zone: for who does not know a key exactly. Only buckets whose heads
+    /// are there are found, among the first 10,000 of each zone.
+    ///
+    /// # Errors
+    /// Transient: the database did not answer within the deadline.
+    pub fn near<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>>> {
+        boxed(async move {
+            let mut found = Vec::new();
+            for one in self.each() {
+                found.extend(one.page(|store| super::history::near(store, zone, text)).await?);
+            }
+            Ok(found)
+        })
     }
 
     /// The delay of the server behind the one whose data it shows, where it is a replica that can tell: the age of the
@@ -106,8 +149,8 @@ impl Auditor {
     ///
     /// # Errors
     /// Transient: the database did not answer within the deadline.
-    pub async fn behind(&self) -> Result<Option<Duration>> {
-        self.page(|store| store.behind()).await
+    pub fn behind(&self) -> BoxFuture<'_, Result<Option<Duration>>> {
+        boxed(async move { self.page(|store| store.behind()).await })
     }
 
     /// When upkeep last came to its end, and how far partitions reach: what is watched of
@@ -127,13 +170,15 @@ impl Auditor {
     /// assert!(limiter.auditor().maintenance().await?.finished_at.is_some());
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn maintenance(&self) -> Result<Maintenance> {
-        let mut all: Option<Maintenance> = None;
-        for one in self.each() {
-            let stands = one.page(|store| store.maintenance()).await?;
-            all = Some(all.map_or(stands.clone(), |all| all.and(stands)));
-        }
-        Ok(all.unwrap_or_default())
+    pub fn maintenance(&self) -> BoxFuture<'_, Result<Maintenance>> {
+        boxed(async move {
+            let mut all: Option<Maintenance> = None;
+            for one in self.each() {
+                let stands = one.page(|store| store.maintenance()).await?;
+                all = Some(all.map_or(stands.clone(), |all| all.and(stands)));
+            }
+            Ok(all.unwrap_or_default())
+        })
     }
 
     /// Why a transaction was decided as it was: each of its rows with the policy, the charges, the level, the ban and the
@@ -159,14 +204,14 @@ impl Auditor {
     /// assert_eq!(explained.rows[0].reproduced, Some(true));
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn explain(&self, txn: Uuid, charges: usize) -> Result<Explained> {
-        explain::explain_all(self, txn, charges).await
+    pub fn explain(&self, txn: Uuid, charges: usize) -> BoxFuture<'_, Result<Explained>> {
+        boxed(async move { explain::explain_all(self, txn, charges).await })
     }
 
     /// Walks every bucket and tells what in it is not as the library left it: rows that were edited, removed, inserted or
     /// moved, decisions that the rows before them do not lead to, heads and holds that are not what the rows lead to, zones
-    /// whose versions were changed. Where nothing is told, no window ever held more than its limit, since every decision
-    /// follows from the rows before it.
+    /// whose versions were changed. Where nothing is told and every decision was derived, no window held more than its
+    /// limit; [`Verified`] says what was walked and what could not be derived.
     ///
     /// Of [several databases](crate::Limiter::sharded) each is walked, one after the other, and held to have the zones of the first;
     /// a fault says which one it is in.
@@ -197,11 +242,11 @@ impl Auditor {
     /// assert_eq!((verified.rows, verified.faults), (1, 0));
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn verify(&self, what: &Verify, tell: impl FnMut(Verifying)) -> Result<Verified> {
+    pub async fn verify(&self, what: &Verify, mut tell: impl FnMut(Verifying) + Send) -> Result<Verified> {
         if what.key.is_some() && what.zone.is_none() {
             return Err(Error::invalid("a key names a bucket only inside a zone; name the zone too"));
         }
-        verify::verify_all(self, what, tell).await
+        verify::verify_all(self, what, &mut tell).await
     }
 
     pub(super) async fn zones(&self) -> Result<Vec<Zone>> {
@@ -217,29 +262,32 @@ impl Auditor {
     }
 
     /// Reads what people wait for: within the deadline, tried again whatever went wrong that passes.
-    pub(super) async fn page<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F) -> Result<T>
+    pub(super) async fn page<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F + Sync) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        F: Future<Output = Result<T>> + Send + 's,
     {
         let late = |_| {
             let deadline = self.deadline;
             Err(Error::transient(format!("the database did not answer within {deadline:?}; try again")))
         };
-        timeout(self.deadline, self.until(Instant::now() + self.deadline, read)).await.unwrap_or_else(late)
+        timeout(self.deadline, self.until(Instant::now() + self.deadline, &|store| boxed(read(store))))
+            .await
+            .unwrap_or_else(late)
     }
 
     /// Reads one page of many: as [`page`](Self::page), without a deadline.
-    pub(super) async fn read<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F) -> Result<T>
+    pub(super) async fn read<'s, T, F>(&'s self, read: impl Fn(&'s Store) -> F + Sync) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        F: Future<Output = Result<T>> + Send + 's,
     {
-        self.until(Instant::now() + Duration::from_secs(86_400), read).await
+        self.until(Instant::now() + Duration::from_secs(86_400), &|store| boxed(read(store))).await
     }
 
-    async fn until<'s, T, F>(&'s self, until: Instant, read: impl Fn(&'s Store) -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
+    async fn until<'s, T>(
+        &'s self,
+        until: Instant,
+        read: &(dyn Fn(&'s Store) -> BoxFuture<'s, Result<T>> + Sync),
+    ) -> Result<T> {
         let mut tries = Tries::new(self.attempts, until);
         loop {
             match self.store.heed(read(&self.store).await) {

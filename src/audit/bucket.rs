@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-pub(super) use dropped::{left_by, unlike};
+pub(super) use dropped::{beyond, left_by, unlike};
 
 use super::compare::{Difference, Replayed};
 use super::fault::{Fault, FaultKind};
@@ -35,6 +35,8 @@ pub(super) struct Checking<'z> {
     salt: Option<Salt>,
     replay: Replay,
     overrides: Vec<Exception>,
+    /// The rows that set them.
+    set: Vec<i64>,
     head: Option<StoredHead>,
     /// The last row, and its hash.
     last: Option<i64>,
@@ -58,8 +60,8 @@ pub(super) struct Checking<'z> {
     holding: bool,
     /// Another database has the bucket, or what is here is its copy on the way: the head decides nothing.
     moved: bool,
-    /// The head's row was met and compared.
-    met_head: bool,
+    /// The head, once its row was met and it was compared.
+    met_head: Option<StoredHead>,
 }
 
 /// A bucket that was verified.
@@ -75,7 +77,7 @@ impl<'z> Checking<'z> {
         (zone_id, zone): (i32, &'z str),
         key: String,
         first: &LedgerRow,
-        (head, dropped): (Option<StoredHead>, Option<StoredHead>),
+        (head, dropped, run_us): (Option<StoredHead>, Option<StoredHead>, i64),
         overrides: Vec<Exception>,
         replay: Replay,
         now_us: i64,
@@ -90,6 +92,7 @@ impl<'z> Checking<'z> {
             salt,
             replay,
             overrides,
+            set: Vec::new(),
             last: None,
             hash,
             hash_before: hash,
@@ -106,13 +109,13 @@ impl<'z> Checking<'z> {
             holding: head.as_ref().is_some_and(|head| head.holding),
             moved: head.as_ref().is_some_and(|head| head.moved_to.is_some()),
             head,
-            met_head: false,
+            met_head: None,
         };
         if checking.head.is_some() && own != salt {
             let why = "the head has another salt than the first row".to_owned();
             checking.fault(FaultKind::WrongHead, None, None, why);
         }
-        checking.begin(first);
+        checking.begin(first, run_us);
         checking
     }
 
@@ -173,7 +176,7 @@ impl<'z> Checking<'z> {
             }
             // The consequences of a missing or a changed row are no other fault.
             (_, false) if gap || doubt => {
-                self.not_derivable += u64::from(self.replay.is_behind_dropped());
+                self.not_derivable += u64::from(self.replay.dropped_seq().is_some());
             }
             (Replayed::Differs(differences), false) => {
                 // The one column that is in no hash and decides nothing.
@@ -207,7 +210,10 @@ impl<'z> Checking<'z> {
         let own = self.overrides.iter().find(|own| own.seq == row.seq && row.kind == Kind::Override);
         let row_of = hashed(row, own.copied());
         let closes = |before: &Hash| row_of.hash(before, self.salt.as_ref()) == row.row_hash;
-        let edited = !gap && !closes(&self.hash) && !self.beside.as_ref().is_some_and(closes);
+        // The hash of the first row begins with its salt; any other salt is in no hash.
+        let salted = row.seq > 1 && row.salt.is_some();
+        let edited = salted || !gap && !closes(&self.hash) && !self.beside.as_ref().is_some_and(closes);
+        self.set.extend(own.map(|own| own.seq));
         // When it ends is in the row, and not with the limit in its hash.
         if let Some(own) = own.filter(|own| !edited && own.until_us != row.ends_us) {
             let end = |us: Option<i64>| us.map_or("never".to_owned(), |us| format!("at {us} µs"));
@@ -265,25 +271,27 @@ impl<'z> Checking<'z> {
     /// The head as it was read says what the row of its seq left behind. Later rows came since.
     fn meet_head(&mut self, row: &LedgerRow) {
         let Some(stored) = self.head.take_if(|stored| stored.head.seq == row.seq) else { return };
-        self.met_head = true;
         let head = &stored.head;
         let mut wrong = unlike(&stored, &left_by(row), &row.row_hash);
         let mut same = |column: &'static str, same: bool| wrong.extend((!same).then_some(column));
         if self.replay.is_whole() && !self.moved {
             let derived = self.replay.head();
-            // The row of a ban comes with the check that brought it about.
-            same("banned_until", head.banned_until_us == derived.banned_until_us);
-            same("bans", head.bans == derived.bans);
-            same("ban_strikes", head.ban_strikes == derived.ban_strikes);
-            same("carried", head.carried == derived.carried);
-            same("shapes", self.known(&stored.shapes) == self.known(self.replay.shapes()));
-            same("override_seq", stored.override_seq == derived.exception.map(|own| own.seq));
+            if self.replay.dropped_seq().is_none() {
+                // The row of a ban comes with the check that brought it about.
+                same("banned_until", head.banned_until_us == derived.banned_until_us);
+                same("bans", head.bans == derived.bans);
+                same("ban_strikes", head.ban_strikes == derived.ban_strikes);
+                same("carried", head.carried == derived.carried);
+                same("shapes", self.known(&stored.shapes) == self.known(self.replay.shapes()));
+                same("override_seq", stored.override_seq == derived.exception.map(|own| own.seq));
+            }
             same("holding", stored.holding || !self.replay.holds().iter().any(|hold| self.stays(hold)));
         }
         if !wrong.is_empty() {
             let why = format!("the head says otherwise than its last row: {}", wrong.join(", "));
             self.fault(FaultKind::WrongHead, Some(row), None, why);
         }
+        self.met_head = Some(stored);
     }
 
     /// The shapes that are known still, whatever they were written down in order of.
@@ -300,13 +308,20 @@ impl<'z> Checking<'z> {
         let counts = |hold: &&Hold| hold.amount > 0 || hold.ends_us > hold.charged_us;
         let asked_about = |holds: &[Hold]| {
             let kept = holds.iter().filter(|hold| self.replay.keeps(hold));
-            let mut holds: Vec<_> = kept.filter(counts).cloned().collect();
+            // Of those of rows that were dropped, what has ended may be there still.
+            let gone = |hold: &&Hold| self.is_dropped(hold.seq) && hold.ends_us <= self.now_us;
+            let mut holds: Vec<_> = kept.filter(counts).filter(|hold| !gone(hold)).cloned().collect();
             holds.sort_by_key(|hold| hold.seq);
             holds
         };
-        let (stored, mut derived) = (asked_about(stored), asked_about(self.replay.holds()));
+        let (mut stored, mut derived) = (asked_about(stored), asked_about(self.replay.holds()));
+        if !self.replay.is_whole() {
+            // Whether or not rows were derived, a hold has its row.
+            stored.retain(|hold| self.is_dropped(hold.seq));
+            derived.clear();
+        }
         derived.retain(|hold| self.stays(hold) || stored.contains(hold));
-        if stored != derived && self.replay.is_whole() {
+        if stored != derived {
             let odd = stored.iter().find(|hold| !derived.contains(hold));
             let odd = odd.or_else(|| derived.iter().find(|hold| !stored.contains(hold)));
             let seq = odd.map(|hold| hold.seq);
@@ -322,7 +337,7 @@ impl<'z> Checking<'z> {
 
     /// True when the head must be read once more: it is missing, or not that of the last row.
     pub fn lacks_head(&self) -> bool {
-        !self.met_head || self.seq() > self.head_seq
+        self.met_head.is_none() || self.seq() > self.head_seq
     }
 
     /// Ends the bucket, with its head as it is now, and tells what was found.
@@ -348,11 +363,19 @@ impl<'z> Checking<'z> {
                 Some(_) => {}
             }
         }
+        let head = now.or(self.met_head.as_ref()).filter(|head| head.head.seq == self.seq());
+        if let Some(unlike) = head.map(|head| self.unlike_in_force(head)).filter(|unlike| !unlike.is_empty())
+        {
+            let why = format!("what the head says to be in force has no row: {}", unlike.join(", "));
+            self.fault(FaultKind::WrongHead, None, Some(self.seq()), why);
+        }
         for own in std::mem::take(&mut self.overrides) {
             // One that has ended is in force nowhere: a statement that was killed may have left it.
             let ended = own.until_us.is_some_and(|until| until <= self.now_us);
-            if own.seq > self.seq() && now.is_none_or(|head| own.seq > head.head.seq) && !ended {
-                let why = format!("zone_override has a limit of row {}, which is not there", own.seq);
+            let is_set = self.set.contains(&own.seq) || self.is_dropped(own.seq);
+            let is_later = own.seq > self.seq() && now.is_some_and(|head| own.seq <= head.head.seq);
+            if !is_set && !is_later && !ended {
+                let why = format!("zone_override has a limit that row {} did not set", own.seq);
                 self.fault(FaultKind::WrongHead, None, Some(own.seq), why);
             }
         }

@@ -109,7 +109,7 @@ impl Checkpoint {
     /// [`require_key`](Self::require_key).
     ///
     /// # Errors
-    /// Invalid: it is no checkpoint, of a newer format, or was changed.
+    /// Invalid: it is no checkpoint, or of a newer format. Conflict: it was changed.
     pub fn parse(text: &str) -> Result<Self> {
         /// The part that every format has.
         #[derive(Deserialize)]
@@ -127,7 +127,7 @@ impl Checkpoint {
         let right = Self::new(read.made_at, read.cut_at, read.zones.clone())?;
         let is_ordered = read.zones.windows(2).all(|pair| pair[0].zone_id < pair[1].zone_id);
         let changed =
-            |what| Err(Error::invalid(format!("the checkpoint was changed: its {what}; use the original")));
+            |what| Err(Error::conflict(format!("the checkpoint was changed: its {what}; use the original")));
         if !is_ordered || (read.buckets, read.rows) != (right.buckets, right.rows) || read.root != right.root
         {
             return changed("zones are not those of its root");

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Auditor;
 use super::checkpoint::{self, Checkpoint, Comparison, Proof};
 use super::export::{self, Export, Manifest};
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::Result;
 
 impl Auditor {
@@ -45,7 +46,7 @@ impl Auditor {
         &self,
         margin: Duration,
         heads: Option<&Path>,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64) + Send,
     ) -> Result<Checkpoint> {
         self.alone("a checkpoint")?;
         checkpoint::take(self, margin, heads, &mut progress).await
@@ -63,7 +64,7 @@ impl Auditor {
         &self,
         checkpoint: &Checkpoint,
         heads: Option<&Path>,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64) + Send,
     ) -> Result<Comparison> {
         self.alone("a checkpoint")?;
         checkpoint::check(self, checkpoint, heads, &mut progress).await
@@ -78,15 +79,17 @@ impl Auditor {
     /// # Errors
     /// Invalid: no row has this transaction, it is younger than the checkpoint, more rows follow it, or the ledger is not what
     /// it was.
-    pub async fn prove(
-        &self,
+    pub fn prove<'a>(
+        &'a self,
         txn: Uuid,
-        checkpoint: &Checkpoint,
+        checkpoint: &'a Checkpoint,
         disclose: bool,
         rows_max: u32,
-    ) -> Result<Proof> {
-        self.alone("a proof")?;
-        checkpoint::prove(self, txn, checkpoint, disclose, rows_max).await
+    ) -> BoxFuture<'a, Result<Proof>> {
+        boxed(async move {
+            self.alone("a proof")?;
+            checkpoint::prove(self, txn, checkpoint, disclose, rows_max).await
+        })
     }
 
     /// Writes the ledger into files, for who audits it with tools of their own; what was begun is gone on with. The columns
@@ -99,7 +102,7 @@ impl Auditor {
     ///
     /// # Errors
     /// Unknown zone. Invalid: `since` after `until`, a folder that cannot be written or has an export of something else.
-    pub async fn export(&self, export: &Export, mut progress: impl FnMut(u64)) -> Result<Manifest> {
+    pub async fn export(&self, export: &Export, mut progress: impl FnMut(u64) + Send) -> Result<Manifest> {
         self.alone("an export")?;
         export::export(self, export, &mut progress).await
     }

@@ -1,6 +1,8 @@
 //! The ledger in files, for who audits it with tools of their own. The columns are told in `docs/audit.md`.
 
 mod cells;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod part;
 mod removed;
 
@@ -12,8 +14,10 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Auditor;
+use crate::boxed::{BoxFuture, boxed};
 use crate::entry::History;
 use crate::error::{Error, Result};
+use crate::private;
 use crate::store::{Evidence, EvidenceOf, Of, ROWS, Span, beginning};
 use part::Part;
 use removed::removed;
@@ -57,7 +61,7 @@ pub enum ExportFormat {
     /// An object in each line.
     #[serde(rename = "jsonl")]
     JsonLines,
-    /// Apache Parquet, not compressed.
+    /// Apache Parquet, not compressed; needs the feature `parquet`.
     #[serde(rename = "parquet")]
     Parquet,
 }
@@ -151,54 +155,61 @@ impl ExportFormat {
 }
 
 /// Writes what is not written yet.
-pub(crate) async fn export(
-    auditor: &Auditor,
-    export: &Export,
-    progress: &mut impl FnMut(u64),
-) -> Result<Manifest> {
-    let now = auditor.read(|store| store.now()).await?;
-    let mut zones = auditor.zones().await?;
-    if let Some(name) = &export.zone {
-        zones.retain(|zone| zone.name == *name);
-        if zones.is_empty() {
-            return Err(Error::unknown_zone(format!(
-                "there is no zone {name:?}; list them with: tallygate zone list"
-            )));
+pub(crate) fn export<'a>(
+    auditor: &'a Auditor,
+    export: &'a Export,
+    progress: &'a mut (dyn FnMut(u64) + Send),
+) -> BoxFuture<'a, Result<Manifest>> {
+    boxed(async move {
+        if cfg!(not(feature = "parquet")) && export.format == ExportFormat::Parquet {
+            return Err(Error::invalid(
+                "this program cannot write Parquet; build it with the feature parquet, or ask for csv or jsonl",
+            ));
         }
-    }
-    zones.sort_unstable_by_key(|zone| zone.id);
-    let mut manifest = export.begin(now)?;
-    if manifest.complete {
-        return Ok(manifest);
-    }
-    let done = manifest.parts.last().map(|part| part.last.clone());
-    let mut files = Files { export, manifest: &mut manifest, open: None };
-    for zone in &zones {
-        let mut of = export.pages(zone.id, files.manifest.until);
-        match &done {
-            Some(done) if done.zone_id > zone.id => continue,
-            Some(done) if done.zone_id == zone.id => {
-                of.after = (done.bucket_key.clone(), done.created_at, done.seq);
-            }
-            _ => {}
-        }
-        loop {
-            let page = auditor.read(|store| store.evidence(&of)).await?;
-            let is_last = page.len() < ROWS;
-            for evidence in page {
-                of.after = files.write(zone.id, &zone.name, evidence)?;
-            }
-            progress(files.manifest.rows + files.open.as_ref().map_or(0, |open| open.rows));
-            if is_last {
-                break;
+        let now = auditor.read(|store| store.now()).await?;
+        let mut zones = auditor.zones().await?;
+        if let Some(name) = &export.zone {
+            zones.retain(|zone| zone.name == *name);
+            if zones.is_empty() {
+                return Err(Error::unknown_zone(format!(
+                    "there is no zone {name:?}; list them with: tallygate zone list"
+                )));
             }
         }
-    }
-    files.close()?;
-    manifest.removals = Some(removed(auditor, &export.to, &zones, manifest.until).await?);
-    manifest.complete = true;
-    manifest.write(&export.to)?;
-    Ok(manifest)
+        zones.sort_unstable_by_key(|zone| zone.id);
+        let mut manifest = export.begin(now)?;
+        if manifest.complete {
+            return Ok(manifest);
+        }
+        let done = manifest.parts.last().map(|part| part.last.clone());
+        let mut files = Files { export, manifest: &mut manifest, open: None };
+        for zone in &zones {
+            let mut of = export.pages(zone.id, files.manifest.until);
+            match &done {
+                Some(done) if done.zone_id > zone.id => continue,
+                Some(done) if done.zone_id == zone.id => {
+                    of.after = (done.bucket_key.clone(), done.created_at, done.seq);
+                }
+                _ => {}
+            }
+            loop {
+                let page = auditor.read(|store| store.evidence(&of)).await?;
+                let is_last = page.len() < ROWS;
+                for evidence in page {
+                    of.after = files.write(zone.id, &zone.name, evidence)?;
+                }
+                progress(files.manifest.rows + files.open.as_ref().map_or(0, |open| open.rows));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        files.close()?;
+        manifest.removals = Some(removed(auditor, &export.to, &zones, manifest.until).await?);
+        manifest.complete = true;
+        manifest.write(&export.to)?;
+        Ok(manifest)
+    })
 }
 
 impl Export {
@@ -370,7 +381,7 @@ impl Manifest {
         let partial = to.join(format!("{MANIFEST}.partial"));
         let text = serde_json::to_string_pretty(self)
             .map_err(|e| Error::database("the manifest could not be written as JSON").caused_by(e))?;
-        part::private(&partial)
+        private::anew(&partial)
             .and_then(|mut file| file.write_all((text + "\n").as_bytes()))
             .and_then(|()| fs::rename(&partial, &path))
             .map_err(|e| unwritten(&path, e))

@@ -50,6 +50,8 @@ pub enum FaultKind {
     /// The record of an owner's removals is not what was hashed, or does not explain what is not there any
     /// more.
     WrongRemoval,
+    /// Of several databases two have a bucket open, or one has it to which its key does not belong and no mark leads.
+    WrongPlace,
 }
 
 impl Fault {
@@ -72,6 +74,7 @@ impl FaultKind {
             Self::WrongHead => "wrong head",
             Self::WrongZone => "wrong zone",
             Self::WrongRemoval => "wrong removal",
+            Self::WrongPlace => "wrong place",
         }
     }
 }

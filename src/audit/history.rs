@@ -7,10 +7,20 @@ use chrono::TimeDelta;
 use super::Auditor;
 use crate::entry::{Cursor, Entry, History, Page};
 use crate::error::{Error, Result};
-use crate::store::{Of, Span, Store};
+use crate::store::{Of, Range, Span, Store};
 
 /// Rows that there are of one microsecond at most, as far as anybody has seen.
 const SAME_TIME: u32 = 10_000;
+
+/// Heads that are read at a time.
+const HEADS: u32 = 1_000;
+
+/// The most keys that begin alike whose rows are put together.
+const KEYS_MAX: usize = 1_000;
+
+/// The most keys that are told as near ones, and the pages of heads of a zone among which they are looked for.
+const NEAR_MAX: usize = 3;
+const NEAR_PAGES: u32 = 10;
 
 /// Of several databases each gives a page, and what comes first of all is one.
 pub(super) async fn pages(auditor: &Auditor, history: &History) -> Result<Page> {
@@ -42,7 +52,7 @@ async fn merge(asked: &[&Auditor], mut pages: Vec<Page>, history: &History) -> R
     if let Some(end) = end {
         let of_its_time = History {
             since: Some(end),
-            until: Some(end + TimeDelta::microseconds(1)),
+            until: end.checked_add_signed(TimeDelta::microseconds(1)),
             before: None,
             limit: SAME_TIME,
             ..history.clone()
@@ -83,6 +93,7 @@ pub(super) async fn page(store: &Store, history: &History) -> Result<Page> {
         None => None,
     };
     let mut rows = match (history.txn, zone_id, &history.key) {
+        (None, _, _) if history.key_prefix.is_some() => of_keys(store, zone_id, history).await?,
         (Some(txn), _, _) => store.history(&Span::new(Of::Txn(txn), history)).await?,
         (None, Some(zone_id), Some(key)) => {
             store.history(&Span::new(Of::Bucket(zone_id, key), history)).await?
@@ -108,7 +119,58 @@ pub(super) async fn page(store: &Store, history: &History) -> Result<Page> {
         rows.retain(|row| {
             history.zone.as_ref().is_none_or(|zone| *zone == row.zone)
                 && history.key.as_ref().is_none_or(|key| *key == row.key)
+                && history.key_prefix.as_ref().is_none_or(|prefix| row.key.starts_with(prefix))
         });
     }
     Ok(Page { rows, next })
+}
+
+/// The rows of the buckets whose keys begin as is asked for, of one zone or of all.
+async fn of_keys(store: &Store, zone_id: Option<i32>, history: &History) -> Result<Vec<Entry>> {
+    let prefix = history.key_prefix.as_deref().unwrap_or_default();
+    let zones = match zone_id {
+        Some(zone_id) => vec![zone_id],
+        None => store.zones().await?.into_iter().map(|zone| zone.id).collect(),
+    };
+    let (mut rows, mut known) = (Vec::new(), 0);
+    for zone_id in zones {
+        let mut range = Range::beginning(zone_id, prefix);
+        loop {
+            let heads = store.heads(&range, HEADS).await?;
+            let Some(last) = heads.last() else { break };
+            range = range.behind(&last.key);
+            known += heads.len();
+            if known > KEYS_MAX {
+                return Err(Error::invalid(format!(
+                    "more than {KEYS_MAX} keys begin with {prefix:?}; name more of them, or one zone"
+                )));
+            }
+            for head in heads {
+                rows.extend(store.history(&Span::new(Of::Bucket(zone_id, &head.key), history)).await?);
+                rows.sort_unstable_by_key(|row: &Entry| std::cmp::Reverse((row.decided_at, row.id)));
+                rows.truncate(history.limit as usize);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Some keys that have a text in them, each with its zone.
+pub(super) async fn near(store: &Store, zone: Option<&str>, text: &str) -> Result<Vec<(String, String)>> {
+    let (text, mut found) = (text.to_lowercase(), Vec::new());
+    for of in store.zones().await?.into_iter().filter(|of| zone.is_none_or(|zone| *zone == of.name)) {
+        let mut range = Range::all(of.id);
+        for _ in 0..NEAR_PAGES {
+            let heads = store.heads(&range, HEADS).await?;
+            let Some(last) = heads.last() else { break };
+            range = range.behind(&last.key);
+            let near = heads.into_iter().filter(|head| head.key.to_lowercase().contains(&text));
+            found.extend(near.map(|head| (of.name.clone(), head.key)));
+            if found.len() >= NEAR_MAX {
+                found.truncate(NEAR_MAX);
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
 }

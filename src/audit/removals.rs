@@ -19,6 +19,8 @@ pub(super) struct Removals {
     pub hash: Hash,
     /// Rows decided before this time went.
     pub cut_us: i64,
+    /// The runs that took them, each with the time before which it took rows, and when it did.
+    runs: Vec<(i64, i64)>,
     /// The number of rows that upkeep dropped.
     pub dropped: u64,
     /// The number of rows of each erased bucket.
@@ -28,12 +30,17 @@ pub(super) struct Removals {
 impl Removals {
     pub fn of(zone_id: i32) -> Self {
         let hash = chain::removals(zone_id);
-        Self { seq: 0, hash, cut_us: i64::MIN, dropped: 0, erased: BTreeMap::new() }
+        Self { seq: 0, hash, cut_us: i64::MIN, runs: Vec::new(), dropped: 0, erased: BTreeMap::new() }
     }
 
     /// None yet of those that come behind these.
     pub fn behind(&self) -> Self {
-        Self { cut_us: i64::MIN, dropped: 0, erased: BTreeMap::new(), ..*self }
+        Self { cut_us: i64::MIN, runs: Vec::new(), dropped: 0, erased: BTreeMap::new(), ..*self }
+    }
+
+    /// The time when a row of this time was dropped.
+    pub fn dropped_at_us(&self, us: i64) -> Option<i64> {
+        self.runs.iter().find(|(cut_us, _)| us < *cut_us).map(|(_, at_us)| *at_us)
     }
 
     /// Goes on by a page of those behind the last one; `each` is called with what was there before and the next one. False when
@@ -48,10 +55,11 @@ impl Removals {
     }
 
     fn add(&mut self, removal: Removal) {
-        let Removal { seq, row_hash, cut_at, bucket_key, ledger_rows, .. } = removal;
+        let Removal { seq, row_hash, removed_at, cut_at, bucket_key, ledger_rows, .. } = removal;
         (self.seq, self.hash) = (seq, row_hash);
         if let Some(cut_at) = cut_at {
             self.cut_us = self.cut_us.max(cut_at.timestamp_micros());
+            self.runs.push((cut_at.timestamp_micros(), removed_at.timestamp_micros()));
             self.dropped = self.dropped.saturating_add(ledger_rows.unsigned_abs());
         }
         if let Some(key) = bucket_key {
@@ -80,7 +88,9 @@ fn may_drop(removal: &Removal, versions: &[Chained]) -> bool {
     let (Some(cut_at), at) = (removal.cut_at, removal.removed_at) else { return true };
     let known = versions.iter().map(|version| version.version.clone());
     let known: Vec<ZoneVersion> = known.take_while(|version| version.changed_at <= at).collect();
-    let was_last = |number: &usize| known.get(*number).is_none_or(|next| next.changed_at > at - WITHIN);
+    let was_last = |number: &usize| {
+        known.get(*number).is_none_or(|next| next.changed_at.signed_duration_since(at) > -WITHIN)
+    };
     let facts = Facts { zone_id: 0, override_us: None, open: None, offered: None };
     known.is_empty()
         || (1..=known.len())

@@ -41,7 +41,17 @@ pub struct Replay {
     whole: bool,
     /// The rows that were dropped before the first.
     dropped: Option<Dropped>,
+    set: Set,
     prune_at: usize,
+}
+
+/// The last ban and the last override, as rows set or ended them, whatever else could be derived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Set {
+    pub banned_until_us: Option<i64>,
+    /// `strikes` at that row; None where there is no such row.
+    pub ban_strikes: Option<i64>,
+    pub own: Option<Exception>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,24 +77,29 @@ struct Ban {
     until_us: i64,
 }
 
-/// The bucket as it would stand had a row said what was derived.
+/// The bucket as it would stand had a row said what was derived, or a dropped row set a limit.
 #[derive(Clone, Debug)]
 struct Other {
     state: State,
-    derived: LedgerRow,
-    recorded: LedgerRow,
+    /// The last row as it was derived, and as it is recorded.
+    last: Option<(LedgerRow, LedgerRow)>,
 }
 
 /// The facts that are not known of rows that were dropped.
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
+    seq: i64,
     last_us: i64,
     /// The time until which they may be in a window.
     until_us: i64,
+    /// The time when they were dropped: what was in force then has its row among those that are left.
+    run_us: i64,
     /// A ban, an override or a reservation of theirs may be in force.
     unsettled: bool,
-    /// No row can show that there is none.
+    /// No row from before they were dropped can show that there is none.
     stays: bool,
+    /// It is not known how many bans followed each other.
+    escalated: bool,
 }
 
 /// The text that a row should have, and the head that it leaves behind.
@@ -116,6 +131,7 @@ impl Replay {
             doubt_until_us: None,
             whole: true,
             dropped: None,
+            set: Set::default(),
             prune_at: 0,
         };
         replay.restart(Arc::clone(&replay.versions), overrides);
@@ -129,12 +145,13 @@ impl Replay {
         self.state = State { holds: std::mem::take(&mut self.state.holds), ..State::default() };
         self.book.clear((0, 0), false);
         self.other = None;
-        (self.doubt_until_us, self.whole, self.dropped) = (None, true, None);
+        (self.doubt_until_us, self.whole, self.dropped, self.set) = (None, true, None, Set::default());
         self.prune_at = 64;
     }
 
-    /// Goes on with row `seq` + 1, of a bucket that the last of its dropped rows left like this.
-    pub(super) fn begin_behind(&mut self, seq: i64, left: &Head) {
+    /// Goes on with row `seq` + 1, of a bucket that the last of its dropped rows left like this, by a run of upkeep of this
+    /// time.
+    pub(super) fn begin_behind(&mut self, seq: i64, left: &Head, run_us: i64) {
         let hides = |version: &Version| {
             let family = version.policy.algorithm().family();
             matches!(family, Family::Level | Family::Held) || version.policy.ban().is_some()
@@ -143,13 +160,23 @@ impl Replay {
         (self.state.items, self.state.evicted) = Default::default();
         (self.state.head, self.state.ban, self.other) = (Head { seq, ..*left }, None, None);
         self.state.shapes.clear();
+        self.set = Set::default();
         self.book.clear((left.spent_total, left.strikes), true);
-        self.whole = false;
+        let mut before = self.overrides.iter().filter(|own| own.seq <= left.seq);
         self.dropped = Some(Dropped {
+            seq,
             last_us: left.last_us,
             until_us: left.last_us.saturating_add(self.horizon_us),
+            run_us,
             unsettled: true,
-            stays: self.versions.iter().any(hides) || self.overrides.iter().any(|own| own.seq <= left.seq),
+            stays: self.versions.iter().any(hides) || before.clone().next().is_some(),
+            escalated: true,
+        });
+        // The last of them may be in force: then only with it the next row can be derived.
+        self.other = before.next_back().map(|own| {
+            let mut state = self.state.clone();
+            state.head.exception = Some(*own);
+            Box::new(Other { state, last: None })
         });
     }
 
@@ -159,17 +186,13 @@ impl Replay {
         windows.min().unwrap_or(0).saturating_mul(2)
     }
 
-    /// True where rows before the first were dropped.
-    pub(super) fn is_behind_dropped(&self) -> bool {
-        self.dropped.is_some()
-    }
-
     /// True when a row may depend on what was dropped: then it need not be derivable.
     pub(super) fn lacks_dropped(&self, row: &LedgerRow) -> bool {
         self.dropped.is_some_and(|dropped| {
             let of_theirs = row.target_us.is_some_and(|us| us <= dropped.last_us);
             let taught = row.is_predicted() && row.at_us.saturating_sub(dropped.last_us) < SHAPE_AGE_US;
-            dropped.unsettled || row.at_us <= dropped.until_us || of_theirs || taught
+            let before = row.at_us <= dropped.until_us || (of_theirs && row.at_us <= dropped.run_us);
+            dropped.unsettled || before || taught || (dropped.escalated && row.kind == Kind::Ban)
         })
     }
 
@@ -226,13 +249,17 @@ impl Replay {
         if let Some(mut other) = self.other.take().filter(|_| replayed != Replayed::Same) {
             std::mem::swap(&mut self.state, &mut other.state);
             self.state.items.settle(row.at_us);
-            self.book.correct_last(&other.derived);
+            if let Some((derived, _)) = &other.last {
+                self.book.correct_last(derived);
+            }
             let again = self.derive(row, charging);
             if judge(row, &again) == Replayed::Same {
                 (derived, replayed) = (again, Replayed::Same);
             } else {
                 std::mem::swap(&mut self.state, &mut other.state);
-                self.book.correct_last(&other.recorded);
+                if let Some((_, recorded)) = &other.last {
+                    self.book.correct_last(recorded);
+                }
             }
         }
         self.go_on(row, derived, &replayed);
@@ -304,6 +331,16 @@ impl Replay {
         self.state.head.seq = seq;
     }
 
+    /// The ban and the override that rows have set.
+    pub(super) fn set(&self) -> Set {
+        self.set
+    }
+
+    /// The last row that was dropped of those before the first.
+    pub(super) fn dropped_seq(&self) -> Option<i64> {
+        self.dropped.map(|dropped| dropped.seq)
+    }
+
     /// False when a row could not be derived: then what is not in rows is not known for certain.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
@@ -321,7 +358,8 @@ impl Replay {
     fn go_on(&mut self, row: &LedgerRow, derived: Result<Derived, String>, replayed: &Replayed) {
         if let Some(dropped) = &mut self.dropped {
             let shows = *replayed == Replayed::Same && row.kind.is_check() && row.at_us > dropped.until_us;
-            dropped.unsettled &= dropped.stays || !shows;
+            dropped.unsettled &= row.at_us <= dropped.run_us && (dropped.stays || !shows);
+            dropped.escalated &= row.kind != Kind::Unban;
         }
         if *replayed != Replayed::Same {
             // A row that a fault leads to does not prolong the doubt that it casts.
@@ -356,12 +394,21 @@ impl Replay {
                 self.state.learn(&said);
                 if let Some(shapes) = shapes {
                     let state = self.state.clone();
-                    self.other = Some(Box::new(Other { state, derived: said, recorded: row.clone() }));
+                    self.other = Some(Box::new(Other { state, last: Some((said, row.clone())) }));
                     self.state.shapes = shapes;
                     self.adopt(row);
                 }
             }
             Err(_) => self.adopt(row),
+        }
+        match row.kind {
+            Kind::Ban | Kind::Unban => {
+                (self.set.banned_until_us, self.set.ban_strikes) = (row.ends_us, Some(row.strikes));
+            }
+            Kind::Override | Kind::OverrideEnd => {
+                self.set.own = self.overrides.iter().find(|own| own.seq == row.seq).copied();
+            }
+            _ => {}
         }
         self.book.push(row);
         let before_us = self.state.head.last_us.saturating_sub(self.horizon_us);

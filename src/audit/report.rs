@@ -13,9 +13,12 @@ mod tally;
 mod timeline;
 mod values;
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::Auditor;
+use crate::boxed::{BoxFuture, boxed};
 use crate::entry::{Cursor, History};
 use crate::error::{Error, Result};
 use crate::store::{Lines, Of, Span};
@@ -65,33 +68,47 @@ impl Auditor {
     /// assert_eq!(report.blocked_most.buckets[0].key, "user:42");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn report(&self, on: &ReportOn, mut progress: impl FnMut(f64)) -> Result<Report> {
-        let mut report = on.empty()?;
-        let (since, until, top) = (report.since, report.until, on.top as usize);
-        let zones = self.zones_of(on).await?;
-        let steps = zones.len() * 2;
-        let mut timeline = Vec::with_capacity(zones.len());
-        for (n, zone) in zones.iter().enumerate() {
-            let changes = changes::changes(zone, &self.page(|store| store.zone_versions(zone.id)).await?)?;
-            report
-                .changes
-                .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
-            let mut told = |step: usize, part: f64| progress(((n * 2 + step) as f64 + part) / steps as f64);
-            if let Some(before) = &mut report.before {
+    pub async fn report(&self, on: &ReportOn, mut progress: impl FnMut(f64) + Send) -> Result<Report> {
+        self.read_report(on, &mut progress).await
+    }
+
+    fn read_report<'a>(
+        &'a self,
+        on: &'a ReportOn,
+        progress: &'a mut (dyn FnMut(f64) + Send),
+    ) -> BoxFuture<'a, Result<Report>> {
+        boxed(async move {
+            let mut report = on.empty()?;
+            let (since, until, top) = (report.since, report.until, on.top as usize);
+            let zones = self.zones_of(on).await?;
+            let steps = zones.len() * 2;
+            let mut timeline = Vec::with_capacity(zones.len());
+            for (n, zone) in zones.iter().enumerate() {
+                let changes =
+                    changes::changes(zone, &self.page(|store| store.zone_versions(zone.id)).await?)?;
+                report
+                    .changes
+                    .extend(changes.into_iter().filter(|change| (since..until).contains(&change.changed_at)));
+                let mut told =
+                    |step: usize, part: f64| progress(((n * 2 + step) as f64 + part) / steps as f64);
+                if let Some(before) = &mut report.before {
+                    let mut tally = Tally::new(&zone.name, report.grain, top);
+                    self.tally(zone, (before.since, before.until), &mut tally, |part| told(0, part)).await?;
+                    let (zone, first_at) = tally.zone();
+                    before.zones.push(zone);
+                    before.first_at = before.first_at.into_iter().chain(first_at).min();
+                }
                 let mut tally = Tally::new(&zone.name, report.grain, top);
-                self.tally(zone, (before.since, before.until), &mut tally, |part| told(0, part)).await?;
-                let (zone, first_at) = tally.zone();
-                before.zones.push(zone);
-                before.first_at = before.first_at.into_iter().chain(first_at).min();
+                self.tally(zone, (since, until), &mut tally, |part| told(1, part)).await?;
+                timeline.push((zone.name.as_str(), tally.join(&mut report)));
+                let ahead = self.ahead(zone.id).await?;
+                report.ahead.extend(ahead.map(|at| (zone.name.clone(), at)));
             }
-            let mut tally = Tally::new(&zone.name, report.grain, top);
-            self.tally(zone, (since, until), &mut tally, |part| told(1, part)).await?;
-            timeline.push((zone.name.as_str(), tally.join(&mut report)));
-        }
-        report.timeline = timeline::join(timeline);
-        report.volumes.sort_by_key(|volume| volume.starts_at);
-        report.changes.sort_by_key(|change| change.changed_at);
-        Ok(report)
+            report.timeline = timeline::join(timeline);
+            report.volumes.sort_by_key(|volume| volume.starts_at);
+            report.changes.sort_by_key(|change| change.changed_at);
+            Ok(report)
+        })
     }
 
     /// Reads the rows of a zone in a time.
@@ -100,7 +117,7 @@ impl Auditor {
         zone: &Zone,
         (since, until): (DateTime<Utc>, DateTime<Utc>),
         tally: &mut Tally<'_>,
-        mut progress: impl FnMut(f64),
+        mut progress: impl FnMut(f64) + Send,
     ) -> Result<()> {
         let databases: Vec<&Self> = self.each().collect();
         for (n, one) in databases.iter().enumerate() {
@@ -152,6 +169,7 @@ impl ReportOn {
             bans: Acts::default(),
             actions: Acts::default(),
             changes: Vec::new(),
+            ahead: BTreeMap::new(),
         })
     }
 }

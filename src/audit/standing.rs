@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Auditor;
 use super::bucket::left_by;
 use super::explain::time;
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::validate_key;
 use crate::decide::{self, Ask, Head, Hold, Ledger, Need, Version, decide, see};
 use crate::entry::Overridden;
@@ -38,6 +39,12 @@ pub struct Bucket {
     pub last_at: DateTime<Utc>,
     /// The time when its ban ends; None when it has none.
     pub banned_until: Option<DateTime<Utc>>,
+    /// The database that has it now, by the name that callers know; None for this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
+    /// The user of the database who said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_by: Option<String>,
 }
 
 /// The state of a bucket: what a check would meet now, if nothing else arrived before it.
@@ -107,12 +114,14 @@ impl Auditor {
     /// assert!(standing.retry_after_us.is_some_and(|us| us <= 60_000_000));
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn bucket(&self, zone: &str, key: &str) -> Result<Option<Standing>> {
-        validate_key(key)?;
-        let one = self.of_bucket(zone, key).await?;
-        let zone = one.zone(zone).await?;
-        let Some(head) = one.head(&zone, key).await? else { return Ok(None) };
-        one.standing(&zone, head).await.map(Some)
+    pub fn bucket<'a>(&'a self, zone: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Standing>>> {
+        boxed(async move {
+            validate_key(key)?;
+            let one = self.of_bucket(zone, key).await?;
+            let zone = one.zone(zone).await?;
+            let Some(head) = one.head(&zone, key).await? else { return Ok(None) };
+            one.standing(&zone, head).await.map(Some)
+        })
     }
 
     /// The buckets of a zone by key, behind `after`, at most `limit` of them.
@@ -122,18 +131,26 @@ impl Auditor {
     ///
     /// # Errors
     /// Unknown zone. Transient: the database did not answer within the deadline.
-    pub async fn buckets(&self, zone: &str, after: Option<&str>, limit: u32) -> Result<Vec<Bucket>> {
-        let zone = self.zone(zone).await?;
-        let range = Range::all(zone.id);
-        let range = after.map_or_else(|| range.clone(), |after| range.behind(after));
-        let mut heads = Vec::new();
-        for one in self.each() {
-            let of_one = one.page(|store| store.heads(&range, limit)).await?;
-            // Of several, one that was moved is listed where it went.
-            heads.extend(of_one.into_iter().filter(|head| !self.are_several() || head.moved_to.is_none()));
-        }
-        heads.sort_by(|a, b| a.key.cmp(&b.key));
-        heads.iter().take(limit as usize).map(|head| listed(&zone, head)).collect()
+    pub fn buckets<'a>(
+        &'a self,
+        zone: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Bucket>>> {
+        boxed(async move {
+            let zone = self.zone(zone).await?;
+            let range = Range::all(zone.id);
+            let range = after.map_or_else(|| range.clone(), |after| range.behind(after));
+            let mut heads = Vec::new();
+            for one in self.each() {
+                let of_one = one.page(|store| store.heads(&range, limit)).await?;
+                // Of several, one that was moved is listed where it went.
+                heads
+                    .extend(of_one.into_iter().filter(|head| !self.are_several() || head.moved_to.is_none()));
+            }
+            heads.sort_by(|a, b| a.key.cmp(&b.key));
+            heads.iter().take(limit as usize).map(|head| listed(&zone, head)).collect()
+        })
     }
 
     /// The buckets of a zone that are banned now, by key. [`bucket`](Self::bucket) and the
@@ -143,13 +160,15 @@ impl Auditor {
     ///
     /// # Errors
     /// Unknown zone. Transient: the database did not answer.
-    pub async fn bans(&self, zone: &str) -> Result<Vec<Bucket>> {
-        let mut banned = Vec::new();
-        for one in self.each() {
-            banned.extend(one.banned(&one.zone(zone).await?).await?);
-        }
-        banned.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(banned)
+    pub fn bans<'a>(&'a self, zone: &'a str) -> BoxFuture<'a, Result<Vec<Bucket>>> {
+        boxed(async move {
+            let mut banned = Vec::new();
+            for one in self.each() {
+                banned.extend(one.banned(&one.zone(zone).await?).await?);
+            }
+            banned.sort_by(|a, b| a.key.cmp(&b.key));
+            Ok(banned)
+        })
     }
 
     /// The buckets of this key in all zones, by the zones' names.
@@ -158,14 +177,16 @@ impl Auditor {
     ///
     /// # Errors
     /// Invalid: a key that no bucket can have. Transient: the database did not answer within the deadline.
-    pub async fn find(&self, key: &str) -> Result<Vec<Bucket>> {
-        validate_key(key)?;
-        let mut found = Vec::new();
-        for zone in self.zones().await? {
-            let one = self.of_bucket(&zone.name, key).await?;
-            found.extend(one.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
-        }
-        Ok(found)
+    pub fn find<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Vec<Bucket>>> {
+        boxed(async move {
+            validate_key(key)?;
+            let mut found = Vec::new();
+            for zone in self.zones().await? {
+                let one = self.of_bucket(&zone.name, key).await?;
+                found.extend(one.head(&zone, key).await?.map(|head| listed(&zone, &head)).transpose()?);
+            }
+            Ok(found)
+        })
     }
 
     /// Is the bucket here, and was not moved away?
@@ -211,6 +232,7 @@ impl Auditor {
                 salt,
                 row_hash,
                 moved_to: None,
+                moved_by: None,
                 shapes: Vec::new(),
             }));
         }
@@ -233,9 +255,18 @@ impl Auditor {
         let versions = self.page(|store| store.zone_versions(zone.id)).await?;
         let since = versions.iter().filter(|version| version.version >= head.zone_version);
         let versions: Vec<_> = since.map(Version::from).collect();
-        let current = versions.last().ok_or_else(|| Error::database("the zone lacks its versions"))?;
+        let lacking = || {
+            Error::database(format!(
+                "zone_version has no row of \"zone_id\" {} whose \"version\" is {} or later, as \"zone_version\" of zone_bucket_lock \
+                 says; it was changed from outside",
+                zone.id, head.zone_version
+            ))
+        };
+        let current = versions.last().ok_or_else(lacking)?;
         let now = self.page(Store::now).await?;
         let now_us = head.clamp(now.timestamp_micros());
+        // Where the clock went backwards, a wait begins before the bucket's time.
+        let from_now = |us: i64| if us > 0 { us.saturating_add(now_us - now.timestamp_micros()) } else { us };
         let bucket = decide::Bucket { versions: &versions, head: &head, holds: &holds };
         let known = Known { head: &head, answers: Mutex::default() };
         let now_head = self.asking(&known, &of, || see(bucket, &known, now_us)).await?.head;
@@ -270,12 +301,12 @@ impl Auditor {
         };
         Ok(Standing {
             bucket: listed(zone, &stored)?,
-            at: time(now_us)?,
+            at: now,
             zone_version: current.version,
             limit: found.limit,
             remaining: found.remaining,
-            retry_after_us: one.retry_after_us,
-            resets_in_us,
+            retry_after_us: one.retry_after_us.map(from_now),
+            resets_in_us: resets_in_us.map(from_now),
             held: live.into_iter().map(held).collect::<Result<_>>()?,
             bucket_override,
         })
@@ -390,6 +421,8 @@ fn listed(zone: &Zone, stored: &StoredHead) -> Result<Bucket> {
         seq: stored.head.seq,
         last_at: time(stored.head.last_us)?,
         banned_until: stored.head.banned_until_us.map(time).transpose()?,
+        moved_to: stored.moved_to.clone(),
+        moved_by: stored.moved_by.clone(),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Auditor;
-use super::bucket::{Checking, Ended, unlike};
+use super::bucket::{Checking, Ended, beyond, unlike};
 use super::dropped::{self, Dropped};
 use super::explain::time;
 use super::fault::{Fault, FaultKind};
@@ -13,7 +13,7 @@ use super::replay::Replay;
 use super::verify::{Gone, Part, Says, Told, Verifying, say};
 use super::zones::Stored;
 use crate::chain;
-use crate::decide::{Exception, Version};
+use crate::decide::{Exception, Head, Version};
 use crate::entry::LedgerRow;
 use crate::error::Result;
 use crate::store::{At, Bucket, Range, StoredHead, beginning};
@@ -39,6 +39,7 @@ pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<
         replay: Some(Replay::new(Arc::clone(&zone.versions), Vec::new())),
         buckets: 0,
         dropped: Dropped::of(range.clone()),
+        overrides,
         heads_removed: false,
         later: zone.removals.behind(),
         gone: Gone::default(),
@@ -58,7 +59,7 @@ pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<
                 walking.end(checking.take()).await?;
                 let dropped = walking.dropped_up_to(Some(&key), &mut heads).await?;
                 let head = heads.remove(key.as_str()).cloned();
-                let own = overrides.remove(&key).unwrap_or_default();
+                let own = walking.overrides.remove(&key).unwrap_or_default();
                 checking = Some(walking.begin(key, &row, head, dropped, own).await?);
             }
             if let Some(checking) = &mut checking {
@@ -99,6 +100,17 @@ pub(super) async fn walk(auditor: &Auditor, part: &Part, says: &Says) -> Result<
         };
         say(says, Told::Say(Verifying::Fault(fault))).await?;
     }
+    for (key, own) in std::mem::take(&mut walking.overrides) {
+        let lasts = |own: &Exception| own.until_us.is_none_or(|until_us| until_us > walking.now_us);
+        if own.iter().any(lasts) {
+            let why = "zone_override has a limit of it, and it has no rows".to_owned();
+            walking.fault(&key, None, FaultKind::WrongHead, why).await?;
+        }
+    }
+    for key in auditor.read(|store| store.strays(range, PAGE)).await? {
+        let why = "zone_hold, zone_item or zone_queue has rows of it, and it has no head".to_owned();
+        walking.fault(&key, None, FaultKind::WrongHead, why).await?;
+    }
     walking.erased_and_gone(range).await?;
     walking.read(0).await?;
     say(says, Told::Gone(zone.id, walking.gone)).await?;
@@ -116,6 +128,8 @@ struct Walking<'w> {
     buckets: u64,
     /// The buckets of the part of which rows were dropped.
     dropped: Dropped,
+    /// The overrides of buckets that were not met yet.
+    overrides: HashMap<String, Vec<Exception>>,
     /// Is it known that upkeep removed heads of the zone?
     heads_removed: bool,
     /// The removals by owners since the verification began.
@@ -157,7 +171,15 @@ impl<'w> Walking<'w> {
             None => Replay::new(versions, overrides.clone()),
         };
         let zone = (self.zone.id, self.zone.name.as_str());
-        Ok(Checking::new(zone, key, first, (head, dropped), overrides, replay, self.now_us))
+        let run_us = dropped.as_ref().map_or(i64::MAX, |dropped| self.dropped_at_us(dropped));
+        Ok(Checking::new(zone, key, first, (head, dropped, run_us), overrides, replay, self.now_us))
+    }
+
+    /// The time when a run of upkeep dropped it.
+    fn dropped_at_us(&self, dropped: &StoredHead) -> i64 {
+        let us = dropped.head.last_us;
+        let run_us = self.zone.removals.dropped_at_us(us).or_else(|| self.later.dropped_at_us(us));
+        run_us.unwrap_or(i64::MAX)
     }
 
     async fn dropped_now(&self, key: &str) -> Result<Option<StoredHead>> {
@@ -187,6 +209,7 @@ impl<'w> Walking<'w> {
     /// A bucket of which no row is left ends with the last one that was dropped.
     async fn closed(&mut self, dropped: StoredHead, head: Option<&StoredHead>) -> Result<()> {
         self.buckets += 1;
+        let own = self.overrides.remove(&dropped.key).unwrap_or_default();
         let mut dropped = dropped;
         self.meet_erased(&dropped.key.clone()).await?;
         self.explain(&dropped.key, &dropped, dropped.head.seq).await?;
@@ -212,6 +235,9 @@ impl<'w> Walking<'w> {
             Some(head) => {
                 let mut wrong = unlike(head, left, &dropped.row_hash);
                 wrong.extend((head.salt != dropped.salt).then_some("salt"));
+                wrong.extend(beyond(&head.head, &Head::default(), left));
+                wrong.extend(self.in_force(head, &own).await?);
+                wrong.extend(head.override_seq.filter(|seq| *seq > left.seq).map(|_| "override_seq"));
                 if wrong.is_empty() {
                     return Ok(());
                 }
@@ -222,13 +248,33 @@ impl<'w> Walking<'w> {
         self.fault(&dropped.key, seq, what, detail).await
     }
 
-    /// A bucket without rows that was left to another database says to which.
+    /// The columns by which something is in force in a bucket without rows. There is nothing in force that has no row.
+    async fn in_force(&self, head: &StoredHead, own: &[Exception]) -> Result<Vec<&'static str>> {
+        let (bucket, at_us) = ((self.zone.id, head.key.clone()), self.now_us.max(head.head.last_us));
+        let lasts = |us: i64| us > at_us;
+        let mut wrong = Vec::new();
+        if head.moved_to.is_some() {
+            return Ok(wrong);
+        }
+        wrong.extend(head.head.banned_until_us.is_some_and(lasts).then_some("banned_until"));
+        let own = own.iter().find(|own| Some(own.seq) == head.override_seq);
+        wrong.extend(own.is_some_and(|own| own.until_us.is_none_or(lasts)).then_some("override_seq"));
+        if head.holding {
+            let (_, holds) = self.auditor.read(|store| store.bucket_holds(&bucket)).await?;
+            wrong.extend(holds.iter().any(|hold| lasts(hold.ends_us)).then_some("holding"));
+        }
+        Ok(wrong)
+    }
+
+    /// A bucket without rows says nothing but to which database it was left.
     async fn left(&self, head: &StoredHead) -> Result<()> {
-        if head.follows(&chain::bucket(head.salt.as_ref(), self.zone.id, &head.key)) {
+        let mut wrong =
+            unlike(head, &Head::default(), &chain::bucket(head.salt.as_ref(), self.zone.id, &head.key));
+        wrong.extend((head.head != Head::default() || head.override_seq.is_some()).then_some("the state"));
+        if wrong.is_empty() {
             return Ok(());
         }
-        let why =
-            "the head of a bucket without rows is not what was hashed: its moved_to was changed".to_owned();
+        let why = format!("the head of a bucket without rows is not that of a new one: {}", wrong.join(", "));
         self.fault(&head.key, None, FaultKind::WrongHead, why).await
     }
 
@@ -322,7 +368,7 @@ impl<'w> Walking<'w> {
             && let Some(dropped) = self.dropped_now(checking.key()).await?
             && dropped.head.seq + 1 >= row.seq
         {
-            checking.begin_behind(row, &dropped);
+            checking.begin_behind(row, &dropped, self.dropped_at_us(&dropped));
         }
         Ok(())
     }
@@ -370,7 +416,7 @@ impl<'w> Walking<'w> {
     /// Where anything happened since, or happens meanwhile, nothing is said of what stands in a queue.
     async fn compare_items(&self, checking: &mut Checking<'_>, bucket: &Bucket) -> Result<()> {
         for _ in 0..LOOKS {
-            let (seq, load) = self.auditor.read(|store| store.bucket_load(bucket)).await?;
+            let (seq, kept) = self.auditor.read(|store| store.bucket_load(bucket)).await?;
             if seq != checking.seq() {
                 return Ok(());
             }
@@ -381,9 +427,10 @@ impl<'w> Walking<'w> {
                 after = last.item.seq;
                 items.extend(page.iter().map(|stored| (stored.item, stored.is_genuine())));
             }
-            if self.auditor.read(|store| store.bucket_load(bucket)).await? == (seq, load) {
-                let now = self.auditor.read(|store| store.now()).await?;
-                checking.compare_items(load, &items, now.timestamp_micros());
+            if self.auditor.read(|store| store.bucket_load(bucket)).await? == (seq, kept) {
+                let now_us = self.auditor.read(|store| store.now()).await?.timestamp_micros();
+                let now_us = kept.settled_us.map_or(now_us, |settled_us| settled_us.max(now_us));
+                checking.compare_items(kept.load, &items, now_us);
                 return Ok(());
             }
         }

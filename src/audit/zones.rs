@@ -48,7 +48,8 @@ impl Stored {
         }
         let mut hash = chain::zone(self.id, &zone.name);
         let mut next = 1;
-        for Chained { version, row_hash, clock } in versions {
+        let (mut derived_gcd, mut stored_gcd) = (1, 1);
+        for Chained { version, gcd, zone_gcd, row_hash, clock } in versions {
             let ZoneVersion { version: number, policy, description, changed_at, changed_by, login } = version;
             let gap = *number != next;
             if gap {
@@ -61,14 +62,28 @@ impl Stored {
                 changed_us: changed_at.timestamp_micros(),
                 changed_by,
                 login: login.as_deref(),
-                clock,
             };
             if !gap && hashed.hash(&hash) != *row_hash {
                 self.fault(format!(
                     "version {number}, its calendar, the zone's name or the version before it was edited"
                 ));
             }
+            if clock[..] != *policy.spans() {
+                self.fault(format!("zone_calendar does not say what the clock of version {number} says"));
+            }
+            if *gcd != policy.gcd() {
+                self.fault(format!(
+                    "version {number} says that its rate_gcd is {gcd}, and by its rate and window it is {}",
+                    policy.gcd()
+                ));
+            }
             (hash, next) = (*row_hash, number.saturating_add(1));
+            (derived_gcd, stored_gcd) = (policy.gcd(), zone_gcd.unwrap_or(policy.gcd()));
+        }
+        if derived_gcd != stored_gcd {
+            self.fault(format!(
+                "zone_master says that its rate_gcd is {stored_gcd}, and by its rate and window it is {derived_gcd}"
+            ));
         }
         match versions.last().map(|last| &last.version) {
             None => self.fault("it has no version".to_owned()),

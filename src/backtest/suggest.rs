@@ -146,6 +146,9 @@ mod tests {
     fn a_policy_that_cannot_be_is_named() {
         let grid = Grid { rates: vec![3, 0], ..Grid::default() };
         let error = grid.policies().unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("sliding-log 0 per 10s: rate 0"), "{error}");
+        assert!(
+            error.is_invalid() && error.to_string().contains("token-bucket 0 per 10s: rate 0"),
+            "{error}"
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::zone::{Family, Policy, RunningBuckets, UNITS_MAX};
 
 /// The most that is carried over: more would say nothing more of any limit, and the sums could not be reckoned
 /// with.
-const CARRIED_MAX: i64 = 4 * UNITS_MAX;
+pub(crate) const CARRIED_MAX: i64 = 4 * UNITS_MAX;
 
 /// A bucket at a time after its last row.
 pub(super) struct Brought<'b> {

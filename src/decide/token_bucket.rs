@@ -103,12 +103,12 @@ fn wait(policy: &Policy, bucket: &Bucket<'_>, mut level: i64, wanted: i64, now_u
     }
 }
 
-/// The level after `elapsed_us` microseconds, at most the capacity.
+/// The level after `elapsed_us` microseconds, at most the capacity, and no deeper than any debt is.
 pub(super) fn refill(policy: &Policy, level: i64, elapsed_us: i64) -> i64 {
     let units = Units::of(policy);
     // More than 63 bits hold is more than any capacity.
     let level = level.saturating_add(elapsed_us.saturating_mul(units.per_us));
-    level.min(units.capacity)
+    level.clamp(units.deepest(), units.capacity)
 }
 
 /// The level with so many tokens more, at most the capacity.

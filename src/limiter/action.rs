@@ -9,7 +9,8 @@ use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::shards::Shards;
-use super::{Inner, Limiter, Passing, Spanning, call, ended, flat, trace, until};
+use super::{Inner, Limiter, Passing, Spanning, answer, call, ended, flat, trace, until};
+use crate::boxed::{BoxFuture, boxed, spawn};
 use crate::check::{Check, validate_key};
 use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
@@ -23,6 +24,8 @@ use crate::zone::{UNITS_MAX, validate_name};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Combined {
+    /// The transaction that was decided.
+    pub txn_id: Uuid,
     /// True when the transaction may not pass; then none of the limits was spent from.
     pub blocked: bool,
     /// The zone whose limit binds: of those that blocked, the one with the longest wait.
@@ -35,11 +38,12 @@ pub struct Combined {
 }
 
 impl Combined {
-    fn of(decisions: Vec<Decision>) -> Self {
+    fn of(txn_id: Uuid, decisions: Vec<Decision>) -> Self {
         let blocking = decisions.iter().filter(|d| d.blocked && d.reason != Reason::HeldBack);
         // None is the longest: it never passes. Of equals, the first.
         let binding = blocking.rev().max_by_key(|d| d.retry_after_us.unwrap_or(i64::MAX));
         Self {
+            txn_id,
             blocked: decisions.iter().any(|decision| decision.blocked),
             binding: binding.map(|decision| decision.zone.clone()),
             retry_after_us: binding.and_then(|decision| decision.retry_after_us),
@@ -52,7 +56,12 @@ impl Combined {
         !self.blocked
     }
 
-    /// The least wait as a duration; None when it was allowed or can never pass.
+    /// True when it was blocked, and will be after any wait: one of the limits [never](Decision::never_passes) lets it pass.
+    pub fn never_passes(&self) -> bool {
+        self.decisions.iter().any(Decision::never_passes)
+    }
+
+    /// The least wait as a duration; None when it was allowed or [can never pass](Self::never_passes).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_us.and_then(|us| u64::try_from(us).ok()).map(Duration::from_micros)
     }
@@ -100,14 +109,31 @@ impl Limiter {
     ///
     /// # Errors
     /// Those of [`check`](Self::check); invalid, if two checks name the same bucket or different transactions.
-    pub async fn check_all(&self, checks: Vec<Check>) -> Result<Combined> {
-        let (checks, txn) = together(checks)?;
-        let deadline = self.shards.deadline(&checks);
-        let until = until(deadline);
-        // A task of its own, as for `check_many`.
-        let shards = self.shards.clone();
-        let work = tokio::spawn(async move { shards.check_all(checks, txn, until).await });
-        ended(timeout_at(until, work).await.map(flat), deadline, txn).map(Combined::of)
+    pub fn check_all(&self, checks: Vec<Check>) -> BoxFuture<'_, Result<Combined>> {
+        boxed(async move {
+            let named = checks.iter().any(|check| check.txn.is_some());
+            let (checks, txn) = together(checks)?;
+            let deadline = self.shards.deadline(&checks);
+            let until = until(deadline);
+            let decide = |until| {
+                // A task of its own, as for `check_many`.
+                let (shards, checks) = (self.shards.clone(), checks.clone());
+                let work = spawn(async move { shards.check_all(checks, txn, until).await });
+                async move { ended(timeout_at(until, work).await.map(flat), deadline, txn) }
+            };
+            let decisions = match self.opens(&checks) {
+                None => decide(until).await,
+                Some(open) => Box::pin(open.or_unchecked(txn, until, decide)).await,
+            };
+            if decisions
+                .as_ref()
+                .is_ok_and(|all| all.iter().any(|decision| decision.reason != Reason::Unchecked))
+            {
+                self.catch_up();
+            }
+            let decisions = decisions?.into_iter().map(|decision| answer(decision, named));
+            Ok(Combined::of(txn, decisions.collect()))
+        })
     }
 
     /// As [`check_all`](Self::check_all), inside the caller's own transaction; on the terms of
@@ -124,9 +150,10 @@ impl Limiter {
         checks: Vec<Check>,
     ) -> Result<Combined> {
         let (checks, txn) = together(checks)?;
-        let Joined(caller) = transaction.into();
+        let (inner, caller) = self.shards.joined(transaction.into()).await?;
         let txns = vec![txn; checks.len()];
-        self.shards.joined()?.check_in(caller, checks, txns, Passing::Together).await.map(Combined::of)
+        let decisions = inner.check_in(caller, checks, txns, Passing::Together).await?;
+        Ok(Combined::of(txn, decisions))
     }
 
     /// Reserves the check's cost for `ttl` (1 µs to 10 years): charged now, and given back by itself exactly then,
@@ -135,8 +162,8 @@ impl Limiter {
     /// # Errors
     /// Those of [`check`](Self::check). Invalid: the time is out of range, the cost is 0, or the zone counts members or
     /// slots, of which nothing can be reserved.
-    pub async fn reserve(&self, check: Check, ttl: Duration) -> Result<Decision> {
-        self.check(check.reserved_for(ttl)).await
+    pub fn reserve(&self, check: Check, ttl: Duration) -> BoxFuture<'_, Result<Decision>> {
+        boxed(async move { self.check(check.reserved_for(ttl)).await })
     }
 
     /// As [`reserve`](Self::reserve), inside the caller's own transaction; on the terms of [`check_in`](Self::check_in).
@@ -178,7 +205,7 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Refund).await
+        self.undo_in(transaction.into(), charged.into(), Undo::Refund).await
     }
 
     /// Turns a reservation into a charge of `cost` units, 0 to 2^40. The units that it held beyond that are given back.
@@ -205,7 +232,7 @@ impl Limiter {
         charged: impl Into<Charged>,
         cost: i64,
     ) -> Result<Vec<Recorded>> {
-        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Settle(cost)).await
+        self.undo_in(transaction.into(), charged.into(), Undo::Settle(cost)).await
     }
 
     /// Gives a reservation back.
@@ -228,7 +255,7 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Cancel).await
+        self.undo_in(transaction.into(), charged.into(), Undo::Cancel).await
     }
 
     /// Gives a slot back, in a zone that counts concurrency.
@@ -251,7 +278,14 @@ impl Limiter {
         transaction: impl Into<Joined<'_>>,
         charged: impl Into<Charged>,
     ) -> Result<Vec<Recorded>> {
-        self.shards.joined()?.undo(Some(transaction.into().0), charged.into(), Undo::Release).await
+        self.undo_in(transaction.into(), charged.into(), Undo::Release).await
+    }
+}
+
+impl Limiter {
+    async fn undo_in(&self, transaction: Joined<'_>, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
+        let (inner, caller) = self.shards.joined(transaction).await?;
+        inner.undo(Some(caller), charged, undo).await
     }
 }
 
@@ -279,45 +313,51 @@ fn together(checks: Vec<Check>) -> Result<(Vec<Check>, Uuid)> {
 
 impl Shards {
     /// Without the name of a bucket, in every database that knows the transaction.
-    async fn undo(&self, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
-        if !self.are_several() {
-            return self.first().told(self.first().undo(None, charged, undo).await);
-        }
-        if charged.bucket.is_some() {
-            return self.undo_in_bucket(charged, undo).await;
-        }
-        let (txn, mut known, mut failed) = (charged.txn, Vec::new(), None);
-        let charges = |inner: Arc<Inner>| async move { inner.within(inner.store.charges(txn)).await };
-        for (inner, charges) in self.each(charges).await {
-            match charges {
-                Ok(charges) if charges.is_empty() => {}
-                Ok(_) => known.push(inner),
-                Err(error) => failed = failed.or(Some(error)),
+    fn undo(&self, charged: Charged, undo: Undo) -> BoxFuture<'_, Result<Vec<Recorded>>> {
+        boxed(async move {
+            if !self.are_several() {
+                return self.first().told(self.first().undo(None, charged, undo).await);
             }
-        }
-        // A transaction is in one database, unless it may span them: then one that is silent may know it too.
-        if let Some(error) = failed
-            && (known.is_empty() || self.first().config.spanning != Spanning::Refused)
-        {
-            return Err(error.at("where the transaction is cannot be told; name its bucket, or try again"));
-        }
-        if known.is_empty() {
-            return Err(unknown(txn));
-        }
-        let mut recorded: Vec<Recorded> = Vec::new();
-        for inner in known {
-            let done = match inner.undo(None, charged.clone(), undo).await {
-                Err(error) if moved_to(&error).is_some() => self.undo_one_by_one(inner, txn, undo).await?,
-                done => inner.told(done)?,
-            };
-            // A bucket that was moved has its rows in both databases.
-            let is_new = |row: &Recorded| {
-                recorded.iter().all(|known| (&known.zone, &known.key) != (&row.zone, &row.key))
-            };
-            let new: Vec<_> = done.into_iter().filter(is_new).collect();
-            recorded.extend(new);
-        }
-        Ok(recorded)
+            if charged.bucket.is_some() {
+                return self.undo_in_bucket(charged, undo).await;
+            }
+            let (txn, mut known, mut failed) = (charged.txn, Vec::new(), None);
+            let charges = |inner: Arc<Inner>| async move { inner.within(inner.store.charges(txn)).await };
+            for (inner, charges) in self.each(charges).await {
+                match charges {
+                    Ok(charges) if charges.is_empty() => {}
+                    Ok(_) => known.push(inner),
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            // A transaction is in one database, unless it may span them: then one that is silent may know it too.
+            if let Some(error) = failed
+                && (known.is_empty() || self.first().config.spanning != Spanning::Refused)
+            {
+                return Err(
+                    error.at("where the transaction is cannot be told; name its bucket, or try again")
+                );
+            }
+            if known.is_empty() {
+                return Err(unknown(txn));
+            }
+            let mut recorded: Vec<Recorded> = Vec::new();
+            for inner in known {
+                let done = match inner.undo(None, charged.clone(), undo).await {
+                    Err(error) if moved_to(&error).is_some() => {
+                        self.undo_one_by_one(inner, txn, undo).await?
+                    }
+                    done => inner.told(done)?,
+                };
+                // A bucket that was moved has its rows in both databases.
+                let is_new = |row: &Recorded| {
+                    recorded.iter().all(|known| (&known.zone, &known.key) != (&row.zone, &row.key))
+                };
+                let new: Vec<_> = done.into_iter().filter(is_new).collect();
+                recorded.extend(new);
+            }
+            Ok(recorded)
+        })
     }
 
     async fn undo_in_bucket(&self, charged: Charged, undo: Undo) -> Result<Vec<Recorded>> {
@@ -344,37 +384,47 @@ impl Shards {
 
 impl Inner {
     /// In the caller's transaction, or in one of its own.
-    async fn undo(
-        self: &Arc<Self>,
-        mut caller: Option<Caller<'_>>,
+    fn undo<'a>(
+        self: &'a Arc<Self>,
+        mut caller: Option<Caller<'a>>,
         charged: Charged,
         undo: Undo,
-    ) -> Result<Vec<Recorded>> {
-        if let Undo::Settle(cost) = undo
-            && !(0..=UNITS_MAX).contains(&cost)
-        {
-            return Err(Error::invalid(format!("cost {cost} is out of range; use 0 to {UNITS_MAX}")));
-        }
-        let Charged { txn, bucket } = charged;
-        let buckets = match bucket {
-            Some((zone, key)) => {
-                validate_name(&zone)?;
-                vec![(zone, key)]
+    ) -> BoxFuture<'a, Result<Vec<Recorded>>> {
+        boxed(async move {
+            if let Undo::Settle(cost) = undo
+                && !(0..=UNITS_MAX).contains(&cost)
+            {
+                return Err(Error::invalid(format!("cost {cost} is out of range; use 0 to {UNITS_MAX}")));
             }
-            None => self.charged(caller.as_mut(), txn, undo).await?,
-        };
-        let mut actions = Vec::with_capacity(buckets.len());
-        for (zone, key) in buckets {
-            validate_key(&key)?;
-            let zone_id = self.zone_of(caller.as_mut(), &zone).await?.id;
-            actions.push(Action { zone, zone_id, key, txn, what: What::Undo(undo), note: None, actor: None });
-        }
-        // As every lock is taken.
-        actions.sort_by(|a, b| (a.zone_id, &a.key).cmp(&(b.zone_id, &b.key)));
-        match caller {
-            Some(caller) => self.act_in(caller, &actions).await,
-            None => self.act(actions).await,
-        }
+            let Charged { txn, bucket } = charged;
+            let buckets = match bucket {
+                Some((zone, key)) => {
+                    validate_name(&zone)?;
+                    vec![(zone, key)]
+                }
+                None => self.charged(caller.as_mut(), txn, undo).await?,
+            };
+            let mut actions = Vec::with_capacity(buckets.len());
+            for (zone, key) in buckets {
+                validate_key(&key)?;
+                let zone_id = self.zone_of(caller.as_mut(), &zone).await?.id;
+                actions.push(Action {
+                    zone,
+                    zone_id,
+                    key,
+                    txn,
+                    what: What::Undo(undo),
+                    note: None,
+                    actor: None,
+                });
+            }
+            // As every lock is taken.
+            actions.sort_by(|a, b| (a.zone_id, &a.key).cmp(&(b.zone_id, &b.key)));
+            match caller {
+                Some(caller) => self.act_in(caller, &actions).await,
+                None => self.act(actions).await,
+            }
+        })
     }
 
     /// The buckets that a transaction charged, of those charges that end in this way.
@@ -405,7 +455,7 @@ impl Inner {
         let until = until(self.config.deadline);
         let this = Arc::clone(self);
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
-        let work = tokio::spawn(async move {
+        let work = spawn(async move {
             let terms = Terms { isolation: Isolation::RowLock, until };
             let buckets: BTreeSet<_> =
                 actions.iter().map(|action| (action.zone_id, action.key.clone())).collect();

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::{DEADLINE_MAX, GRACE, Inner, trace};
+use crate::boxed::{BoxFuture, boxed, caught, spawn};
 use crate::check::Check;
 use crate::decision::{Decision, Reason};
 use crate::error::{Error, Result};
@@ -32,7 +33,7 @@ impl Inner {
             Some(zone) => zone,
             None => {
                 let (this, zone) = (Arc::clone(self), check.zone.clone());
-                flat(tokio::spawn(async move { this.find_zone(&zone).await }).await)?
+                flat(spawn(async move { this.find_zone(&zone).await }).await)?
             }
         };
         decides_checks(&zone)?;
@@ -40,7 +41,7 @@ impl Inner {
         if !request.leaves_row() {
             let this = Arc::clone(self);
             return only(flat(
-                tokio::spawn(async move { this.decide(vec![request], Passing::Each, until).await }).await,
+                spawn(async move { this.decide(vec![request], Passing::Each, until).await }).await,
             )?);
         }
         if let Some(decision) = self.shield.as_ref().and_then(|shield| shield.block(&request, &zone)) {
@@ -62,9 +63,7 @@ impl Inner {
         let decision = match self.combiner.check(request.clone(), until).await {
             Err(error) if error.is_unknown_zone() => {
                 let this = Arc::clone(self);
-                return flat(
-                    tokio::spawn(async move { Err(this.look_again(vec![zone.id], error).await) }).await,
-                );
+                return flat(spawn(async move { Err(this.look_again(vec![zone.id], error).await) }).await);
             }
             decision => decision?,
         };
@@ -97,32 +96,34 @@ impl Inner {
     }
 
     /// Decides in the caller's transaction, once.
-    pub(super) async fn check_in(
-        &self,
-        mut caller: Caller<'_>,
+    pub(super) fn check_in<'a>(
+        &'a self,
+        mut caller: Caller<'a>,
         checks: Vec<Check>,
         txns: Vec<Uuid>,
         passing: Passing,
-    ) -> Result<Vec<Decision>> {
-        let requests = self.requests(Some(&mut caller), checks, txns).await?;
-        let asked = Instant::now();
-        let decisions = async {
-            match passing {
-                Passing::Each => self.store.check_in(caller, &requests).await,
-                Passing::Together => self.store.check_all_in(caller, &requests).await,
+    ) -> BoxFuture<'a, Result<Vec<Decision>>> {
+        boxed(async move {
+            let requests = self.requests(Some(&mut caller), checks, txns).await?;
+            let asked = Instant::now();
+            let decisions = async {
+                match passing {
+                    Passing::Each => self.store.check_in(caller, &requests).await,
+                    Passing::Together => self.store.check_all_in(caller, &requests).await,
+                }
+            };
+            let result = trace::call(requests.len(), decisions).await;
+            trace::all_decided(&requests, &result, asked.elapsed());
+            match &result {
+                Ok(decisions) => self.zones.learn(decisions),
+                // The next one looks for the zones anew.
+                Err(error) if error.is_unknown_zone() => {
+                    requests.iter().for_each(|request| drop(self.zones.forget_number(request.zone_id)));
+                }
+                Err(_) => {}
             }
-        };
-        let result = trace::call(requests.len(), decisions).await;
-        trace::all_decided(&requests, &result, asked.elapsed());
-        match &result {
-            Ok(decisions) => self.zones.learn(decisions),
-            // The next one looks for the zones anew.
-            Err(error) if error.is_unknown_zone() => {
-                requests.iter().for_each(|request| drop(self.zones.forget_number(request.zone_id)));
-            }
-            Err(_) => {}
-        }
-        result
+            result
+        })
     }
 
     async fn requests(
@@ -194,7 +195,8 @@ impl Inner {
 }
 
 /// Makes a call to the database that carries so many checks and ends soon after the deadline in any case. One of several
-/// servers gets half of the time that is left: the rest is for another.
+/// servers gets half of the time that is left: the rest is for another. A panic is an error like any other, so that a row that a
+/// driver cannot read fails the checks of its own bucket alone.
 pub(super) async fn call<T>(
     store: &Store,
     checks: usize,
@@ -206,8 +208,11 @@ pub(super) async fn call<T>(
         false => until + GRACE,
     };
     trace::call(checks, async {
-        match timeout_at(patience, call).await {
-            Ok(result) => store.heed(result),
+        match timeout_at(patience, caught(call)).await {
+            Ok(Some(result)) => store.heed(result),
+            Ok(None) => Err(Error::database(
+                "the program broke off in the middle of a call; what it said on stderr tells where, please report it",
+            )),
             Err(_) => {
                 store.doubt();
                 Err(Error::transient("the database did not answer; try again"))
@@ -240,6 +245,12 @@ pub(super) fn ended<T>(result: Result<Result<T>, Elapsed>, deadline: Duration, t
     }
 }
 
+/// The answer to a caller, who named the transaction or did not. An id that was made here can have been decided before by an attempt
+/// of the same call alone, whose answer was lost.
+pub(super) fn answer(decision: Decision, named: bool) -> Decision {
+    Decision { replayed: decision.replayed && named, ..decision }
+}
+
 /// The result of work in a task of its own.
 pub(super) fn flat<T>(result: Result<Result<T>, JoinError>) -> Result<T> {
     result.unwrap_or_else(|failed| Err(Error::transient("the decision was cut short").caused_by(failed)))
@@ -266,5 +277,21 @@ pub(super) fn request(check: Check, zone_id: i32, txn: Uuid) -> Request {
         member: check.member,
         ttl_us: check.ttl.map(micros),
         shape: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Of several checks in one call, then, those of other buckets are decided by the next ones.
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_call_that_panics_has_failed_like_any_other() {
+        use super::*;
+
+        let limiter = crate::limiter::Limiter::connect("sqlite::memory:").await.unwrap();
+        let store = &limiter.shards.first().store;
+        let dies = async { panic!("as a driver does") };
+        let ended: Result<()> = call(store, 2, until(Duration::from_secs(120)), dies).await;
+        assert_eq!(ended.unwrap_err().kind(), crate::ErrorKind::Database);
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::config::{BatchConfig, Config};
 use super::trace;
+use crate::boxed::alone;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
@@ -189,12 +190,14 @@ impl Combiner {
 
     fn open_lane(self: &Arc<Self>) {
         // Without a runtime nobody waits for an answer either.
-        let Ok(runtime) = Handle::try_current() else { return };
+        if Handle::try_current().is_err() {
+            return;
+        }
         let mut state = self.state();
         if state.free_lanes > 0 && state.queue.is_ready() {
             state.free_lanes -= 1;
             drop(state);
-            runtime.spawn(Lane { combiner: Arc::clone(self), began: false }.run());
+            alone(Lane { combiner: Arc::clone(self), began: false }.run());
         }
     }
 
@@ -303,7 +306,7 @@ impl Lane {
                     if held.leave() {
                         left.append(held);
                     } else {
-                        tokio::spawn(Arc::clone(&combiner).decide_patiently(held));
+                        alone(Arc::clone(&combiner).decide_patiently(held));
                     }
                 }
                 continue;

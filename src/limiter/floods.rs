@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::{Inner, call, trace, until};
+use crate::boxed::alone;
 use crate::decision::{Decision, Reason};
 use crate::error::Result;
 use crate::store::{Bucket, Isolation, Request, Terms};
@@ -132,7 +133,7 @@ impl Inner {
             return;
         };
         let (this, bucket) = (Arc::clone(self), request.bucket());
-        tokio::spawn(async move {
+        alone(async move {
             sleep_until(until).await;
             if let Err(error) = this.record(&bucket).await {
                 tracing::error!(%error, "checks that were answered blocked have no row");

@@ -16,7 +16,7 @@ use super::{Inner, ended};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::store::{Bucket, moved_to};
+use crate::store::{Bucket, elsewhere, moved_to};
 
 /// Between two tries of a bucket that is moved at this moment, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
@@ -91,7 +91,7 @@ impl Shards {
             if will.within(will.zone(zone)).await.is_err_and(|error| error.is_unknown_zone()) {
                 return Ok(was);
             }
-            self.left(was, will, (zone_id, key.to_owned())).await
+            self.placed(was, will, (zone_id, key.to_owned())).await
         })
         .await
     }
@@ -102,20 +102,23 @@ impl Shards {
         if Arc::ptr_eq(was, will) {
             return Ok(will);
         }
-        Box::pin(self.left(was, will, (zone_id, key.to_owned()))).await
+        Box::pin(self.placed(was, will, (zone_id, key.to_owned()))).await
     }
 
-    /// The one that a key had, unless it leaves the bucket to the one that the key will have.
-    async fn left<'s>(
+    /// The one that a key had, unless it leaves the bucket to the one that the key will have, which then begins it.
+    async fn placed<'s>(
         &'s self,
         was: &'s Arc<Inner>,
         will: &'s Arc<Inner>,
         bucket: Bucket,
     ) -> Result<&'s Arc<Inner>> {
-        match was.told(was.leave(&bucket, will.name()).await) {
-            Ok(true) => Ok(will),
-            Ok(false) => Ok(was),
-            Err(error) => self.gone_to(error),
+        let Some(name) = was.told(was.place(&bucket).await)? else { return Ok(was) };
+        let next = self.gone_to(elsewhere(&name))?;
+        match Arc::ptr_eq(next, will) {
+            true => {
+                will.told(will.place(&bucket).await)?.map_or(Ok(will), |name| self.gone_to(elsewhere(&name)))
+            }
+            false => Ok(next),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Inner, call, flat, trace};
+use crate::boxed::spawn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Bucket, Isolation, Terms, moved_to};
 
@@ -52,7 +53,7 @@ impl Inner {
         let zone_id = self.told(self.within(self.zone(zone)).await)?.id;
         let this = Arc::clone(self);
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
-        let done = tokio::spawn(async move {
+        let done = spawn(async move {
             let work = |terms, again| work(Arc::clone(&this), zone_id, terms, again);
             match this.holding((zone_id, key), until, work).await {
                 Err(error) if error.is_unknown_zone() => Err(this.look_again(vec![zone_id], error).await),

@@ -4,29 +4,25 @@
 //! aside, each of its lines becomes an `unchecked` row, once, by its transaction; then it is removed. Lines of it that
 //! a crash leaves are taken up by the program that opens the journal next.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::shards::Shards;
 use super::{Inner, Limiter, flat, until};
-use crate::check::Check;
-use crate::decision::{Decision, Reason};
+use crate::boxed::{BoxFuture, alone, boxed, spawn};
 use crate::entry::Recorded;
 use crate::error::{Error, Result};
-use crate::store::{Action, Found, What};
-use crate::zone::OnOutage;
-
-/// The time that the database may take to answer that it is there.
-const PROBE: Duration = Duration::from_secs(1);
+use crate::private;
+use crate::store::{Action, What};
 
 /// A local file of what passed unchecked, see [`Limiter::with_journal`]. One process has it at a time.
 #[derive(Clone)]
@@ -40,21 +36,26 @@ struct Open {
     /// Held locked for as long as the journal is open.
     _lock: File,
     file: Mutex<Option<File>>,
+    /// Not written yet.
+    waiting: Mutex<Vec<Waiting>>,
     /// Is there anything that the ledger does not know?
     filled: AtomicBool,
     /// One at a time brings it into the ledger.
     reconciling: tokio::sync::Mutex<()>,
 }
 
+/// Lines, and who waits until they are on the disk.
+type Waiting = (Vec<u8>, oneshot::Sender<Result<(), String>>);
+
 /// A check that passed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Passed {
-    zone: String,
-    key: String,
-    txn: Uuid,
-    cost: i64,
+pub(super) struct Passed {
+    pub zone: String,
+    pub key: String,
+    pub txn: Uuid,
+    pub cost: i64,
     /// By the clock of this host.
-    at: DateTime<Utc>,
+    pub at: DateTime<Utc>,
 }
 
 impl Journal {
@@ -67,7 +68,7 @@ impl Journal {
         let path = path.into();
         let refused =
             |why: String| Error::invalid(format!("the journal {} cannot be used: {why}", path.display()));
-        let lock = File::create(beside(&path, "lock")).map_err(|error| refused(error.to_string()))?;
+        let lock = private::append(&beside(&path, "lock")).map_err(|error| refused(error.to_string()))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => refused("another process has it open; give each its own".to_owned()),
             TryLockError::Error(error) => refused(error.to_string()),
@@ -75,8 +76,10 @@ impl Journal {
         let file = append_to(&path).map_err(|error| refused(error.to_string()))?;
         sync_folder(&path).map_err(|error| refused(error.to_string()))?;
         let filled = AtomicBool::new(size(&path) > 0);
-        let (file, reconciling) = (Mutex::new(Some(file)), tokio::sync::Mutex::default());
-        Ok(Self { inner: Arc::new(Open { path, most_bytes, _lock: lock, file, filled, reconciling }) })
+        let (file, waiting, reconciling) =
+            (Mutex::new(Some(file)), Mutex::default(), tokio::sync::Mutex::default());
+        let open = Open { path, most_bytes, _lock: lock, file, waiting, filled, reconciling };
+        Ok(Self { inner: Arc::new(open) })
     }
 
     /// True when the ledger knows of everything.
@@ -93,26 +96,56 @@ impl Journal {
         self.inner.most_bytes
     }
 
-    /// On the disk when it returns; an error, and nothing written, when there is no room.
-    fn add(&self, passed: &Passed) -> io::Result<()> {
-        let mut line = serde_json::to_vec(passed)?;
-        line.push(b'\n');
+    /// On the disk when it returns; the reason, and nothing written, when there is no room. Checks that come while the disk
+    /// is busy are written together.
+    pub(super) async fn add(&self, passed: Vec<Passed>) -> Result<(), String> {
+        let mut lines = Vec::new();
+        for passed in &passed {
+            lines.append(&mut line(passed).map_err(|error| error.to_string())?);
+        }
+        let (told, written) = oneshot::channel();
+        self.inner.waiting().push((lines, told));
+        let journal = self.clone();
+        let cut_short = || "the writing was cut short".to_owned();
+        spawn_blocking(move || journal.write()).await.map_err(|_| cut_short())?;
+        written.await.unwrap_or_else(|_| Err(cut_short()))
+    }
+
+    /// Writes all that waits, if another call has not.
+    fn write(&self) {
         let mut file = self.inner.file();
-        let file = match &mut *file {
-            Some(file) => file,
-            none => none.insert(append_to(&self.inner.path)?),
+        let waiting = std::mem::take(&mut *self.inner.waiting());
+        if waiting.is_empty() {
+            return;
+        }
+        let (mut lines, mut fitting) = (Vec::new(), Vec::new());
+        let gather = || {
+            let file = match &mut *file {
+                Some(file) => file,
+                none => none.insert(append_to(&self.inner.path)?),
+            };
+            let before = file.metadata()?.len();
+            for (mut line, told) in waiting {
+                let bytes = before + lines.len() as u64 + line.len() as u64;
+                if bytes > self.inner.most_bytes {
+                    told.send(Err("it is full".to_owned())).ok();
+                } else {
+                    lines.append(&mut line);
+                    fitting.push(told);
+                }
+            }
+            self.inner.filled.store(true, Ordering::Release);
+            let written = file.write_all(&lines).and_then(|()| file.sync_data());
+            if written.is_err() {
+                // Half a line is none; at the least the next one begins a line of its own.
+                file.set_len(before).or_else(|_| file.write_all(b"\n"))?;
+            }
+            written
         };
-        let before = file.metadata()?.len();
-        if before.saturating_add(line.len() as u64) > self.inner.most_bytes {
-            return Err(io::Error::other("it is full"));
+        let written = gather().map_err(|error: io::Error| error.to_string());
+        for told in fitting {
+            told.send(written.clone()).ok();
         }
-        self.inner.filled.store(true, Ordering::Release);
-        let written = file.write_all(&line).and_then(|()| file.sync_data());
-        if written.is_err() {
-            // Half a line is none; at the least the next one begins a line of its own.
-            file.set_len(before).or_else(|_| file.write_all(b"\n"))?;
-        }
-        written
     }
 
     /// Sets the file aside, unless one is aside already, and reads that; None when there is nothing left.
@@ -148,16 +181,21 @@ impl Open {
     fn file(&self) -> MutexGuard<'_, Option<File>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn line(passed: &Passed) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(passed)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// A line that a crash cut short is ended, so that the next line is one of its own.
 fn append_to(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    // Keys are in it.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    let mut file = private::append(path)?;
     if fs::read(path)?.last().is_some_and(|&last| last != b'\n') {
         file.write_all(b"\n")?;
     }
@@ -172,10 +210,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 /// Checks that the ledger refuses for good: a journal of another database, a zone that is not there.
 fn keep_refused(path: &Path, passed: &Passed) -> io::Result<()> {
-    let mut line = serde_json::to_vec(passed)?;
-    line.push(b'\n');
     let mut file = append_to(&beside(path, "refused"))?;
-    file.write_all(&line)?;
+    file.write_all(&line(passed)?)?;
     file.sync_data()
 }
 
@@ -193,10 +229,14 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 impl Limiter {
-    /// The same limiter with a journal, for zones whose [`OnOutage`] is open: while the database does not answer, their
-    /// checks pass with [`Reason::Unchecked`], after the deadline, once they are on this host's disk. A zone is known to
-    /// be open from the first answer about it on. When the journal is full, or a zone was never asked for, nothing
-    /// passes.
+    /// The same limiter with a journal, for zones whose [`OnOutage`](crate::policy::OnOutage) is open: while the database does
+    /// not answer, their checks pass with [`Reason::Unchecked`](crate::Reason::Unchecked), once they are on this host's disk. Of
+    /// [several limits](Self::check_all) all pass, or none.
+    ///
+    /// A check that waits longer than 100 ms asks the database for a sign, once in a second for all of them. When there
+    /// is none within a second, or the connection is refused, checks pass at once, until a look each second finds the database
+    /// again. A zone is known to be open from the first answer about it on. When the journal is full, or a zone was never asked
+    /// for, nothing passes.
     ///
     /// The ledger learns of what passed with the first check that the database answers again, or by
     /// [`reconcile`](Self::reconcile): a row of kind `unchecked` for each, once, which spends nothing.
@@ -211,64 +251,23 @@ impl Limiter {
     /// Transient: the database does not answer; what is left stays in the journal. Invalid: the files of the journal
     /// cannot be read or written. A check that fails in any other way is no error: it goes to the file that ends in
     /// `.refused`.
-    pub async fn reconcile(&self) -> Result<usize> {
-        let Some(journal) = self.journal.clone() else { return Ok(0) };
-        let shards = self.shards.clone();
-        let work = async move {
-            let _turn = journal.inner.reconciling.lock().await;
-            shards.reconcile(&journal).await
-        };
-        flat(tokio::spawn(work).await)
-    }
-
-    /// The answer to a check that the database did not give.
-    ///
-    /// A bucket that is held, a queue that is full or a short deadline are no outage, or whoever floods a zone would open
-    /// it: so the database is asked for something that waits for no lock, and only if it is silent the check passes.
-    pub(super) async fn outage(&self, passed: Check, txn: Uuid, error: Error) -> Result<Decision> {
-        let inner = self.shards.of(&passed.key);
-        let zone = inner.zones.known(&passed.zone).filter(|zone| zone.on_outage == OnOutage::Open);
-        let (Some(zone), Some(journal)) = (zone, self.journal.clone()) else { return Err(error) };
-        let peeks = passed.cost == 0 && !passed.record;
-        let asks = timeout(PROBE, inner.store.find_zone(&passed.zone)).await;
-        let answered = asks.is_ok_and(|answer| answer.map_or_else(|error| !error.is_transient(), |_| true));
-        if peeks || answered {
-            return Err(error);
-        }
-        let Found { version, .. } = zone;
-        let passed = Passed { zone: passed.zone, key: passed.key, txn, cost: passed.cost, at: Utc::now() };
-        let decision = Decision {
-            zone: passed.zone.clone(),
-            key: passed.key.clone(),
-            txn_id: txn,
-            blocked: false,
-            reason: Reason::Unchecked,
-            limit: 0,
-            remaining: 0,
-            retry_after_us: None,
-            delay_us: None,
-            ends_at: None,
-            seq: None,
-            zone_version: version,
-            decided_at: passed.at,
-            replayed: false,
-            local: None,
-        };
-        let full = |why: &dyn std::fmt::Display| {
-            Error::transient(format!("{error}; and the journal takes no more: {why}"))
-        };
-        match tokio::task::spawn_blocking(move || journal.add(&passed)).await {
-            Ok(Ok(())) => Ok(decision),
-            Ok(Err(why)) => Err(full(&why)),
-            Err(why) => Err(full(&why)),
-        }
+    pub fn reconcile(&self) -> BoxFuture<'_, Result<usize>> {
+        boxed(async move {
+            let Some(journal) = self.journal.clone() else { return Ok(0) };
+            let shards = self.shards.clone();
+            let work = async move {
+                let _turn = journal.inner.reconciling.lock().await;
+                shards.reconcile(&journal).await
+            };
+            flat(spawn(work).await)
+        })
     }
 
     /// The database answered: what passed before is brought there, without anybody waiting.
     pub(super) fn catch_up(&self) {
         if let Some(journal) = self.journal.clone().filter(|journal| !journal.is_empty()) {
             let shards = self.shards.clone();
-            tokio::spawn(async move {
+            alone(async move {
                 // A call that is at it already does it all.
                 if let Ok(_turn) = journal.inner.reconciling.try_lock()
                     && let Err(error) = shards.reconcile(&journal).await
@@ -327,8 +326,8 @@ mod tests {
         Passed { zone, key: key.to_owned(), txn, cost: 1, at: Utc::now() }
     }
 
-    #[test]
-    fn what_is_added_is_read_again_also_by_the_next_process() {
+    #[tokio::test]
+    async fn what_is_added_is_read_again_also_by_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let (first, second) = (passed("a\"b"), passed("c"));
@@ -336,7 +335,7 @@ mod tests {
             let journal = Journal::open(&path, 1_000).unwrap();
             assert!(journal.is_empty());
             assert_eq!(journal.bytes(), 0);
-            journal.add(&first).unwrap();
+            journal.add(vec![first.clone()]).await.unwrap();
             assert!(!journal.is_empty());
             let bytes = journal.bytes();
             assert!(bytes > 100, "{bytes}");
@@ -351,34 +350,34 @@ mod tests {
         journal.remove_set_aside().unwrap();
         assert_eq!(journal.set_aside().unwrap(), Some(vec![]));
         journal.remove_set_aside().unwrap();
-        journal.add(&second).unwrap();
+        journal.add(vec![second.clone()]).await.unwrap();
         assert_eq!(journal.set_aside().unwrap(), Some(vec![second]));
         journal.remove_set_aside().unwrap();
         assert_eq!(journal.set_aside().unwrap(), None);
         assert!(journal.is_empty());
     }
 
-    #[test]
-    fn what_a_crash_cut_short_costs_no_line_after_it() {
+    #[tokio::test]
+    async fn what_a_crash_cut_short_costs_no_line_after_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         for cut in [&b"{\"zone\":\"cu"[..], "{\"zone\":\"日".as_bytes().split_at(11).0] {
             fs::write(&path, cut).unwrap();
             let journal = Journal::open(&path, 1_000).unwrap();
             let next = passed("next");
-            journal.add(&next).unwrap();
+            journal.add(vec![next.clone()]).await.unwrap();
             assert_eq!(journal.set_aside().unwrap(), Some(vec![next]));
             journal.remove_set_aside().unwrap();
         }
     }
 
-    #[test]
-    fn a_full_journal_takes_no_more_and_keeps_what_it_has() {
+    #[tokio::test]
+    async fn a_full_journal_takes_no_more_and_keeps_what_it_has() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().join("journal"), 300).unwrap();
         let first = passed("a");
-        journal.add(&first).unwrap();
-        assert_eq!(journal.add(&passed(&"b".repeat(200))).unwrap_err().to_string(), "it is full");
+        journal.add(vec![first.clone()]).await.unwrap();
+        assert_eq!(journal.add(vec![passed(&"b".repeat(200))]).await, Err("it is full".to_owned()));
         assert_eq!(journal.set_aside().unwrap(), Some(vec![first]));
     }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::region::{Demand, ServerLeases};
 use super::shards::Shards;
 use super::{Inner, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::validate_key;
 use crate::decide::{Standing, WEIGHT_MAX};
 use crate::error::Result;
@@ -56,24 +57,28 @@ impl Leases {
     /// [follows](Want::after) is not the client's last one, or its transaction asked for something else before. Refused:
     /// the user has not the role *engine*. Unsupported: the database is spread over several servers (Citus). And those of
     /// [`Limiter`](crate::Limiter).
-    pub async fn get(&self, want: Want) -> Result<Lease> {
-        want.validate()?;
-        let until = until(self.shards.first().config.deadline);
-        let (zone, resource) = (want.zone.clone(), want.resource.clone());
-        let ask = |inner: Arc<Inner>| {
-            let want = want.clone();
-            async move { inner.grant(want, until).await }
-        };
-        self.shards.ask(&zone, &resource, until, ask).await
+    pub fn get(&self, want: Want) -> BoxFuture<'_, Result<Lease>> {
+        boxed(async move {
+            want.validate()?;
+            let until = until(self.shards.first().config.deadline);
+            let (zone, resource) = (want.zone.clone(), want.resource.clone());
+            let ask = |inner: Arc<Inner>| {
+                let want = want.clone();
+                async move { inner.grant(want, until).await }
+            };
+            self.shards.ask(&zone, &resource, until, ask).await
+        })
     }
 
     /// Gives a lease back before it ends: by asking for nothing. One that has ended, or was replaced, holds nothing any more.
     ///
     /// # Errors
     /// Conflict: the client was granted another lease since. And those of [`get`](Self::get).
-    pub async fn release(&self, lease: Lease) -> Result<Lease> {
-        let want = Want::new(&lease.zone, &lease.resource, &lease.client, 0);
-        self.get(want.weight(lease.weight).band(lease.band).after(&lease)).await
+    pub fn release(&self, lease: Lease) -> BoxFuture<'_, Result<Lease>> {
+        boxed(async move {
+            let want = Want::new(&lease.zone, &lease.resource, &lease.client, 0);
+            self.get(want.weight(lease.weight).band(lease.band).after(&lease)).await
+        })
     }
 
     /// The wants of the clients whose leases on a resource have not ended, by band, the most important first: what a
@@ -85,14 +90,17 @@ impl Leases {
     /// # Errors
     /// Invalid: a name or a resource that cannot be stored. Refused: the user has not the role *engine*. And those of
     /// [`Limiter`](crate::Limiter).
-    pub async fn wanted(&self, zone: &str, resource: &str) -> Result<Vec<Demand>> {
-        let mut bands: BTreeMap<u8, Demand> = BTreeMap::new();
-        for lease in self.standing(zone, resource).await?.into_iter().filter(|lease| lease.wants > 0) {
-            let band = bands.entry(lease.band).or_insert(Demand { band: lease.band, clients: 0, wants: 0 });
-            band.clients = band.clients.saturating_add(lease.weight).min(WEIGHT_MAX);
-            band.wants = band.wants.saturating_add(lease.wants).min(UNITS_MAX);
-        }
-        Ok(bands.into_values().collect())
+    pub fn wanted<'a>(&'a self, zone: &'a str, resource: &'a str) -> BoxFuture<'a, Result<Vec<Demand>>> {
+        boxed(async move {
+            let mut bands: BTreeMap<u8, Demand> = BTreeMap::new();
+            for lease in self.standing(zone, resource).await?.into_iter().filter(|lease| lease.wants > 0) {
+                let band =
+                    bands.entry(lease.band).or_insert(Demand { band: lease.band, clients: 0, wants: 0 });
+                band.clients = band.clients.saturating_add(lease.weight).min(WEIGHT_MAX);
+                band.wants = band.wants.saturating_add(lease.wants).min(UNITS_MAX);
+            }
+            Ok(bands.into_values().collect())
+        })
     }
 
     /// Takes leases of a server for clients of its own: see [`Upstream`](crate::capacity::Upstream).
@@ -112,18 +120,20 @@ impl Leases {
     ///
     /// # Errors
     /// Those of [`wanted`](Self::wanted).
-    pub async fn standing(&self, zone: &str, resource: &str) -> Result<Vec<Standing>> {
-        validate_name(zone)?;
-        validate_key(resource)?;
-        let until = until(self.shards.first().config.deadline);
-        let standing = |inner: Arc<Inner>| async move {
-            let zone_id = inner.within(inner.zone(zone)).await?.id;
-            let terms = Terms { isolation: Isolation::RowLock, until };
-            let mut standing = inner.within(inner.store.leases(zone_id, resource, terms)).await?;
-            standing.sort_unstable_by_key(|lease| (lease.since_us, lease.seq));
-            Ok(standing)
-        };
-        self.shards.ask(zone, resource, until, standing).await
+    pub fn standing<'a>(&'a self, zone: &'a str, resource: &'a str) -> BoxFuture<'a, Result<Vec<Standing>>> {
+        boxed(async move {
+            validate_name(zone)?;
+            validate_key(resource)?;
+            let until = until(self.shards.first().config.deadline);
+            let standing = |inner: Arc<Inner>| async move {
+                let zone_id = inner.within(inner.zone(zone)).await?.id;
+                let terms = Terms { isolation: Isolation::RowLock, until };
+                let mut standing = inner.within(inner.store.leases(zone_id, resource, terms)).await?;
+                standing.sort_unstable_by_key(|lease| (lease.since_us, lease.seq));
+                Ok(standing)
+            };
+            self.shards.ask(zone, resource, until, standing).await
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::calls::flat;
 use super::{DEADLINE_MAX, Inner, Limiter, trace, until};
+use crate::boxed::{BoxFuture, alone, boxed, spawn};
 use crate::decide::Undo;
 use crate::decision::Decision;
 #[cfg(feature = "testing")]
@@ -62,15 +63,17 @@ impl Limiter {
     /// # Errors
     /// Those of [`Limiter`]; the first one is told. Of a database that does not answer for two buckets the others are not tried.
     /// Units that could not be given back count as spent.
-    pub async fn settle_local(&self) -> Result<()> {
-        // A caller that leaves meanwhile does not cut it off.
-        let settle = |inner: &Arc<Inner>| tokio::spawn(Arc::clone(inner).settle_hands());
-        let settling: Vec<_> = self.shards.all().map(settle).collect();
-        let mut result = Ok(());
-        for settled in settling {
-            result = result.and(flat(settled.await));
-        }
-        result
+    pub fn settle_local(&self) -> BoxFuture<'_, Result<()>> {
+        boxed(async move {
+            // A caller that leaves meanwhile does not cut it off.
+            let settle = |inner: &Arc<Inner>| spawn(Arc::clone(inner).settle_hands());
+            let settling: Vec<_> = self.shards.all().map(settle).collect();
+            let mut result = Ok(());
+            for settled in settling {
+                result = result.and(flat(settled.await));
+            }
+            result
+        })
     }
 }
 
@@ -80,25 +83,35 @@ impl Limiter {
 impl Limiter {
     /// Takes so many units: how many were taken, what is left in the bucket, and until when they may be
     /// spent.
-    pub async fn take_units(
-        &self,
+    pub fn take_units<'a>(
+        &'a self,
         zone_id: i32,
-        key: &str,
+        key: &'a str,
         txn: Uuid,
         wants: i64,
-    ) -> Result<Option<(i64, i64, i64)>> {
-        let (until, again) = (until(Duration::from_secs(30)), true);
-        let taking = Taking { zone_id, key: key.to_owned(), txn, wants, again };
-        let terms = Terms { isolation: Isolation::RowLock, until };
-        let took = self.shards.of(key).store.take_units(&taking, terms).await?;
-        Ok(took.map(|took| (took.units, took.remaining, took.ends_us)))
+    ) -> BoxFuture<'a, Result<Option<(i64, i64, i64)>>> {
+        boxed(async move {
+            let (until, again) = (until(Duration::from_secs(30)), true);
+            let taking = Taking { zone_id, key: key.to_owned(), txn, wants, again };
+            let terms = Terms { isolation: Isolation::RowLock, until };
+            let took = self.shards.of(key).store.take_units(&taking, terms).await?;
+            Ok(took.map(|took| (took.units, took.remaining, took.ends_us)))
+        })
     }
 
-    pub async fn settle_units(&self, zone_id: i32, key: &str, txn: Uuid, used: i64) -> Result<Recorded> {
-        let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
-        let action = settlement(zone_id, key, txn, used);
-        let mut recorded = self.shards.of(key).store.settle_units(&action, terms).await?;
-        recorded.pop().ok_or_else(|| crate::error::Error::database("nothing was recorded"))
+    pub fn settle_units<'a>(
+        &'a self,
+        zone_id: i32,
+        key: &'a str,
+        txn: Uuid,
+        used: i64,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        boxed(async move {
+            let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
+            let action = settlement(zone_id, key, txn, used);
+            let mut recorded = self.shards.of(key).store.settle_units(&action, terms).await?;
+            recorded.pop().ok_or_else(|| crate::error::Error::database("nothing was recorded"))
+        })
     }
 }
 
@@ -144,11 +157,11 @@ impl Inner {
             self.local.hands.spend(&bucket, request.cost, new, local_us);
         if !ended.is_empty() {
             let (this, bucket) = (Arc::clone(self), bucket.clone());
-            tokio::spawn(async move { this.settle_all(&bucket, ended).await });
+            alone(async move { this.settle_all(&bucket, ended).await });
         }
         if let Some(asking) = asking {
             let (this, zone) = (Arc::clone(self), (request.zone.clone(), zone.version));
-            tokio::spawn(async move { this.fill(zone, bucket, asking, local_us).await });
+            alone(async move { this.fill(zone, bucket, asking, local_us).await });
         }
         spent.ok_or(coming)
     }
@@ -168,7 +181,7 @@ impl Inner {
                 more.changed().await.ok();
             }
         };
-        tokio::spawn(room).await.ok();
+        alone(room).await.ok();
     }
 
     /// Remembers what the database told of a bucket.

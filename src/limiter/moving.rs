@@ -6,7 +6,8 @@ use serde::Serialize;
 use tokio::task::{JoinError, JoinSet};
 
 use super::shards::Shards;
-use super::{Inner, Limiter, Owner, flat, until};
+use super::{Inner, Owner, flat, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::chain::is_erased;
 use crate::check::validate_key;
 use crate::error::{Error, Result};
@@ -51,32 +52,13 @@ pub struct Rebalanced {
     pub among: Vec<String>,
 }
 
-impl Limiter {
-    /// Leaves a bucket of which there is nothing here to another database, and tells whether it is left to that one: false
-    /// when it is here. In a bucket that is left nothing happens here any more; every call about it is refused, and says
-    /// where it is. The same again tells the same.
-    ///
-    /// One transaction, which holds the bucket's lock; of a bucket in use it waits for nothing. `to` is the name by which
-    /// callers know the other database, 1 to 64 characters.
-    ///
-    /// # Errors
-    /// Unknown zone. Refused: it was left or moved to yet another database. Transient: see [`check`](Self::check).
-    pub async fn leave_bucket(&self, zone: &str, key: &str, to: &str) -> Result<bool> {
-        validate_name(zone)?;
-        validate_key(key)?;
-        validate_database(to)?;
-        let inner = self.shards.only(APART)?;
-        let zone_id = inner.within(inner.zone(zone)).await?.id;
-        inner.leave(&(zone_id, key.to_owned()), to).await
-    }
-}
-
 impl Inner {
-    pub(super) async fn leave(&self, bucket: &Bucket, to: &str) -> Result<bool> {
+    /// The database that has a bucket while the list changes; None for this one, which begins it.
+    pub(super) async fn place(&self, bucket: &Bucket) -> Result<Option<String>> {
         self.within(async {
             let mut tries = self.tries(until(self.config.deadline));
             loop {
-                match self.store.leave(bucket, to).await {
+                match self.store.place(bucket).await {
                     Err(error) if tries.again(&error).await => {}
                     result => return result,
                 }
@@ -100,19 +82,27 @@ impl Owner {
     /// Invalid, and nothing is done: there is no such bucket; the other database has no such zone, of the same number and
     /// with the same versions; it has decided in this bucket itself. Refused: the bucket was moved to a third one.
     /// Transient: a lock could not be had, or somebody else moves the bucket; move it again.
-    pub async fn move_bucket(&self, to: &Self, zone: &str, key: &str, names: (&str, &str)) -> Result<Moved> {
-        validate_name(zone)?;
-        validate_key(key)?;
-        validate_database(names.0)?;
-        validate_database(names.1)?;
-        if names.0 == names.1 {
-            return Err(Error::invalid(format!(
-                "a bucket cannot be moved from {:?} to itself; name another database",
-                names.0
-            )));
-        }
-        let (here, there) = (self.shards.only(APART)?, to.shards.only(APART)?);
-        here.move_bucket(there, zone, key, names).await
+    pub fn move_bucket<'a>(
+        &'a self,
+        to: &'a Self,
+        zone: &'a str,
+        key: &'a str,
+        names: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Moved>> {
+        boxed(async move {
+            validate_name(zone)?;
+            validate_key(key)?;
+            validate_database(names.0)?;
+            validate_database(names.1)?;
+            if names.0 == names.1 {
+                return Err(Error::invalid(format!(
+                    "a bucket cannot be moved from {:?} to itself; name another database",
+                    names.0
+                )));
+            }
+            let (here, there) = (self.shards.only(APART)?, to.shards.only(APART)?);
+            here.move_bucket(there, zone, key, names).await
+        })
     }
 
     /// Moves a bucket of a list of databases to another one of it, on the terms of [`move_bucket`](Self::move_bucket). One that
@@ -123,24 +113,26 @@ impl Owner {
     ///
     /// # Errors
     /// Those of [`move_bucket`](Self::move_bucket). Invalid: no database of the list is called so. Unknown zone.
-    pub async fn move_to(&self, zone: &str, key: &str, to: &str) -> Result<Moved> {
-        validate_name(zone)?;
-        validate_key(key)?;
-        let names: Vec<_> = self.shards.all().map(|inner| inner.name()).collect();
-        let there = self.shards.all().find(|inner| inner.name() == to).ok_or_else(|| {
-            let names = names.join(", ");
-            Error::invalid(format!("no database of the list is called {to:?}; the list has: {names}"))
-        })?;
-        let bucket = (there.told(there.zone(zone).await)?.id, key.to_owned());
-        let from = self.shards.source(&bucket, there).await?.ok_or_else(|| {
-            Error::invalid(format!(
-                "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
-            ))
-        })?;
-        if Arc::ptr_eq(from, there) {
-            return Ok(Moved::new(zone, key, (to, to), 0));
-        }
-        from.move_bucket(there, zone, key, (from.name(), to)).await
+    pub fn move_to<'a>(&'a self, zone: &'a str, key: &'a str, to: &'a str) -> BoxFuture<'a, Result<Moved>> {
+        boxed(async move {
+            validate_name(zone)?;
+            validate_key(key)?;
+            let names: Vec<_> = self.shards.all().map(|inner| inner.name()).collect();
+            let there = self.shards.all().find(|inner| inner.name() == to).ok_or_else(|| {
+                let names = names.join(", ");
+                Error::invalid(format!("no database of the list is called {to:?}; the list has: {names}"))
+            })?;
+            let bucket = (there.told(there.zone(zone).await)?.id, key.to_owned());
+            let from = self.shards.source(&bucket, there).await?.ok_or_else(|| {
+                Error::invalid(format!(
+                    "there is no bucket {key:?} in zone {zone:?}; look at its name, and the zone's"
+                ))
+            })?;
+            if Arc::ptr_eq(from, there) {
+                return Ok(Moved::new(zone, key, (to, to), 0));
+            }
+            from.move_bucket(there, zone, key, (from.name(), to)).await
+        })
     }
 
     /// Moves every bucket of a list of databases to the one that its key belongs to, and then writes down among which
@@ -154,34 +146,48 @@ impl Owner {
     /// # Errors
     /// Those of [`move_bucket`](Self::move_bucket). Invalid, and nothing is done: a database of the list is only known, or there is one
     /// database.
-    pub async fn rebalance(&self, jobs: usize, mut progress: impl FnMut(&Rebalanced)) -> Result<Rebalanced> {
-        if !self.shards.are_several() {
-            return Err(Error::invalid("one database has all buckets; name the list: eu-1=URL eu-2=URL"));
-        }
-        if let Some(known) = self.shards.all().find(|inner| inner.stage() == Stage::Known) {
-            return Err(Error::invalid(format!(
-                "{name} is only known, and gets nothing; when every process has it in its list, write {name}/joining everywhere",
-                name = known.name()
-            )));
-        }
-        let mut done = Rebalanced::default();
-        loop {
-            let before = done.moved;
-            for from in self.shards.all() {
-                for zone in from.told(from.within(from.store.zones()).await)? {
-                    self.shards.rebalance(from, &zone, jobs.max(1), &mut done, &mut progress).await?;
+    pub async fn rebalance(
+        &self,
+        jobs: usize,
+        mut progress: impl FnMut(&Rebalanced) + Send,
+    ) -> Result<Rebalanced> {
+        self.move_all(jobs, &mut progress).await
+    }
+
+    fn move_all<'a>(
+        &'a self,
+        jobs: usize,
+        progress: &'a mut (dyn FnMut(&Rebalanced) + Send),
+    ) -> BoxFuture<'a, Result<Rebalanced>> {
+        boxed(async move {
+            if !self.shards.are_several() {
+                return Err(Error::invalid("one database has all buckets; name the list: eu-1=URL eu-2=URL"));
+            }
+            if let Some(known) = self.shards.all().find(|inner| inner.stage() == Stage::Known) {
+                return Err(Error::invalid(format!(
+                    "{name} is only known, and gets nothing; when every process has it in its list, write {name}/joining everywhere",
+                    name = known.name()
+                )));
+            }
+            let mut done = Rebalanced::default();
+            loop {
+                let before = done.moved;
+                for from in self.shards.all() {
+                    for zone in from.told(from.within(from.store.zones()).await)? {
+                        self.shards.rebalance(from, &zone, jobs.max(1), &mut done, progress).await?;
+                    }
+                }
+                if done.moved == before {
+                    break;
                 }
             }
-            if done.moved == before {
-                break;
+            let (_, will) = among(self.shards.all().filter_map(|inner| inner.shard.as_ref()));
+            for inner in self.shards.all() {
+                inner.told(inner.within(inner.store.set_among(&will)).await)?;
             }
-        }
-        let (_, will) = among(self.shards.all().filter_map(|inner| inner.shard.as_ref()));
-        for inner in self.shards.all() {
-            inner.told(inner.within(inner.store.set_among(&will)).await)?;
-        }
-        done.among = will.split(' ').map(str::to_owned).collect();
-        Ok(done)
+            done.among = will.split(' ').map(str::to_owned).collect();
+            Ok(done)
+        })
     }
 }
 
@@ -193,8 +199,8 @@ impl Shards {
             match inner.told(inner.within(inner.store.standing(bucket)).await)? {
                 Standing::Here => return Ok(Some(inner)),
                 // A move that may have been cut off.
-                Standing::Moved(moved_to) if moved_to == to.name() => source = Some(inner),
-                Standing::Moved(_) | Standing::Nothing => {}
+                Standing::Moved(moved_to, _) if moved_to == to.name() => source = Some(inner),
+                Standing::Moved(..) | Standing::Nothing => {}
             }
         }
         Ok(source)
@@ -206,14 +212,15 @@ impl Shards {
         zone: &Zone,
         jobs: usize,
         done: &mut Rebalanced,
-        progress: &mut impl FnMut(&Rebalanced),
+        progress: &mut (dyn FnMut(&Rebalanced) + Send),
     ) -> Result<()> {
         let mut range = Range::all(zone.id);
         loop {
-            let keys = from.told(from.within(from.store.bucket_keys(&range)).await)?;
-            let Some(last) = keys.last().cloned() else { return Ok(()) };
+            let keys = from.told(from.within(from.store.standings(&range)).await)?;
+            let Some((last, _)) = keys.last() else { return Ok(()) };
+            let rest = range.behind(last);
             let mut moves = JoinSet::new();
-            for key in keys {
+            for (key, _) in keys {
                 done.buckets += 1;
                 let to = self.of(&key);
                 // In one that was erased nothing happens any more.
@@ -230,7 +237,7 @@ impl Shards {
                 done.and(Some(moved), progress)?;
             }
             progress(done);
-            range = range.behind(&last);
+            range = rest;
         }
     }
 }
@@ -241,9 +248,9 @@ impl Inner {
         let bucket = (zone.id, key);
         let is_here = match self.within(self.store.standing(&bucket)).await? {
             Standing::Here => true,
-            Standing::Moved(moved_to) if moved_to == to.name() => false,
+            Standing::Moved(moved_to, _) if moved_to == to.name() => false,
             // It is on its way here, or somebody has put it elsewhere.
-            Standing::Moved(_) | Standing::Nothing => return Ok(None),
+            Standing::Moved(..) | Standing::Nothing => return Ok(None),
         };
         let moved = self.move_bucket(to, &zone.name, &bucket.1, (self.name(), to.name())).await?;
         Ok(is_here.then_some(moved.rows))
@@ -273,7 +280,7 @@ impl Rebalanced {
     fn and(
         &mut self,
         moved: Option<std::result::Result<Result<Option<u64>>, JoinError>>,
-        progress: &mut impl FnMut(&Self),
+        progress: &mut (dyn FnMut(&Self) + Send),
     ) -> Result<()> {
         if let Some(rows) = moved.map(flat).transpose()?.flatten() {
             self.moved += 1;

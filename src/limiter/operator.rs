@@ -7,11 +7,12 @@ use uuid::Uuid;
 
 use super::shards::Shards;
 use super::{Inner, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::validate_key;
 use crate::decide::Override;
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Range, Setting, What};
+use crate::store::{Action, Range, What};
 use crate::zone::{
     Policy, Zone, ZoneSetting, ZoneVersion, micros, validate_name, validate_text, validate_time,
 };
@@ -33,16 +34,19 @@ impl Operator {
     ///
     /// # Errors
     /// Those of [`set_zones`](Self::set_zones).
-    pub async fn set_zone(
-        &self,
-        name: &str,
-        policy: &Policy,
-        description: Option<&str>,
-        by: &str,
-    ) -> Result<Zone> {
-        let (name, description) = (name.to_owned(), description.map(str::to_owned));
-        let mut zones = self.set_zones(vec![ZoneSetting { name, policy: *policy, description }], by).await?;
-        zones.pop().ok_or_else(|| Error::database("the zone was not stored"))
+    pub fn set_zone<'a>(
+        &'a self,
+        name: &'a str,
+        policy: &'a Policy,
+        description: Option<&'a str>,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Zone>> {
+        boxed(async move {
+            let (name, description) = (name.to_owned(), description.map(str::to_owned));
+            let mut zones =
+                self.set_zones(vec![ZoneSetting { name, policy: *policy, description }], by).await?;
+            zones.pop().ok_or_else(|| Error::database("the zone was not stored"))
+        })
     }
 
     /// Makes zones or changes them, all in one transaction: every one or none. Returns them in the same order.
@@ -55,41 +59,45 @@ impl Operator {
     /// Invalid, and nothing is changed: a name or a text that cannot be stored, a policy whose options do not go
     /// together. Of several databases, an error says which of them have the zones as they shall be and which have not; the same
     /// again finishes it.
-    pub async fn set_zones(&self, zones: Vec<ZoneSetting>, by: &str) -> Result<Vec<Zone>> {
-        validate_text("the name of who changes the zone", by)?;
-        let mut settings = Vec::with_capacity(zones.len());
-        for ZoneSetting { name, policy, description } in zones {
-            validate_name(&name)?;
-            validate_text("description", description.as_deref().unwrap_or_default())?;
-            policy.validate()?;
-            settings.push(Setting { name, policy, description });
-        }
-        self.shards.set_zones(settings, by).await
+    pub fn set_zones<'a>(&'a self, zones: Vec<ZoneSetting>, by: &'a str) -> BoxFuture<'a, Result<Vec<Zone>>> {
+        boxed(async move {
+            validate_text("the name of who changes the zone", by)?;
+            zones.iter().try_for_each(ZoneSetting::validate)?;
+            self.shards.set_zones(zones, by).await
+        })
     }
 
     /// Every zone, by name.
     ///
     /// # Errors
     /// Those of [`Limiter`](crate::Limiter).
-    pub async fn zones(&self) -> Result<Vec<Zone>> {
-        self.shards.any(|inner| async move { inner.within(inner.store.zones()).await }).await
+    pub fn zones(&self) -> BoxFuture<'_, Result<Vec<Zone>>> {
+        boxed(
+            async move { self.shards.any(|inner| async move { inner.within(inner.store.zones()).await }).await },
+        )
     }
 
     /// One zone; None when there is none of this name.
     ///
     /// # Errors
     /// Invalid: a name that no zone can have. And those of [`Limiter`](crate::Limiter).
-    pub async fn zone(&self, name: &str) -> Result<Option<Zone>> {
-        validate_name(name)?;
-        self.shards.any(|inner| async move { inner.within(inner.store.zone(name)).await }).await
+    pub fn zone<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Zone>>> {
+        boxed(async move {
+            validate_name(name)?;
+            self.shards.any(|inner| async move { inner.within(inner.store.zone(name)).await }).await
+        })
     }
 
     /// Every version of a zone, oldest first.
     ///
     /// # Errors
     /// Those of [`Limiter`](crate::Limiter).
-    pub async fn zone_versions(&self, zone: &Zone) -> Result<Vec<ZoneVersion>> {
-        self.shards.any(|inner| async move { inner.within(inner.store.zone_versions(zone.id)).await }).await
+    pub fn zone_versions<'a>(&'a self, zone: &'a Zone) -> BoxFuture<'a, Result<Vec<ZoneVersion>>> {
+        boxed(async move {
+            self.shards
+                .any(|inner| async move { inner.within(inner.store.zone_versions(zone.id)).await })
+                .await
+        })
     }
 
     /// Bans a bucket for a time (1 µs to 10 years) from now on: no check passes. In place of a ban that it has.
@@ -97,9 +105,18 @@ impl Operator {
     /// # Errors
     /// Unknown zone: there is none of this name. Invalid: the time is out of range, or a name, a key or a text cannot
     /// be stored. And those of [`Limiter`](crate::Limiter).
-    pub async fn ban(&self, zone: &str, key: &str, time: Duration, note: &str, by: &str) -> Result<Recorded> {
-        validate_time("a ban", micros(time))?;
-        self.mark(zone, key, What::Ban(micros(time)), note, by).await
+    pub fn ban<'a>(
+        &'a self,
+        zone: &'a str,
+        key: &'a str,
+        time: Duration,
+        note: &'a str,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        boxed(async move {
+            validate_time("a ban", micros(time))?;
+            self.mark(zone, key, What::Ban(micros(time)), note, by).await
+        })
     }
 
     /// Ends a bucket's ban, and forgets those before it.
@@ -107,8 +124,14 @@ impl Operator {
     /// # Errors
     /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
     /// stored. And those of [`Limiter`](crate::Limiter).
-    pub async fn unban(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.mark(zone, key, What::Unban, note, by).await
+    pub fn unban<'a>(
+        &'a self,
+        zone: &'a str,
+        key: &'a str,
+        note: &'a str,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        boxed(async move { self.mark(zone, key, What::Unban, note, by).await })
     }
 
     /// Gives a bucket a limit of its own, in place of one that it has.
@@ -116,23 +139,25 @@ impl Operator {
     /// # Errors
     /// Unknown zone: there is none of this name. Invalid: the override changes nothing, its time is out of range, or a
     /// name, a key or a text cannot be stored. And those of [`Limiter`](crate::Limiter).
-    pub async fn set_override(
-        &self,
-        zone: &str,
-        key: &str,
+    pub fn set_override<'a>(
+        &'a self,
+        zone: &'a str,
+        key: &'a str,
         over: Override,
-        note: &str,
-        by: &str,
-    ) -> Result<Recorded> {
-        if let Some(for_us) = over.for_us {
-            validate_time("an override", for_us)?;
-        }
-        if over.limit.is_none() && !over.ban_exempt {
-            return Err(Error::invalid(
-                "the override changes nothing; give it a rate, or exempt it from bans",
-            ));
-        }
-        self.mark(zone, key, What::Override(Some(over)), note, by).await
+        note: &'a str,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        boxed(async move {
+            if let Some(for_us) = over.for_us {
+                validate_time("an override", for_us)?;
+            }
+            if over.limit.is_none() && !over.ban_exempt {
+                return Err(Error::invalid(
+                    "the override changes nothing; give it a rate, or exempt it from bans",
+                ));
+            }
+            self.mark(zone, key, What::Override(Some(over)), note, by).await
+        })
     }
 
     /// Ends a bucket's override.
@@ -140,8 +165,14 @@ impl Operator {
     /// # Errors
     /// Conflict: it has none. Unknown zone: there is none of this name. Invalid: a name, a key or a text cannot be
     /// stored. And those of [`Limiter`](crate::Limiter).
-    pub async fn remove_override(&self, zone: &str, key: &str, note: &str, by: &str) -> Result<Recorded> {
-        self.mark(zone, key, What::Override(None), note, by).await
+    pub fn remove_override<'a>(
+        &'a self,
+        zone: &'a str,
+        key: &'a str,
+        note: &'a str,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        boxed(async move { self.mark(zone, key, What::Override(None), note, by).await })
     }
 
     /// The overrides in force in a zone, by bucket.
@@ -149,22 +180,24 @@ impl Operator {
     /// # Errors
     /// Unknown zone: there is none of this name. Invalid: a name that no zone can have. And those of
     /// [`Limiter`](crate::Limiter).
-    pub async fn overrides(&self, zone: &str) -> Result<Vec<Overridden>> {
-        validate_name(zone)?;
-        let zone = zone.to_owned();
-        let overrides = move |inner: Arc<Inner>| {
-            let zone = zone.clone();
-            async move {
-                let found = inner.zone(&zone).await?;
-                inner.within(inner.store.overrides(&Range::all(found.id))).await
+    pub fn overrides<'a>(&'a self, zone: &'a str) -> BoxFuture<'a, Result<Vec<Overridden>>> {
+        boxed(async move {
+            validate_name(zone)?;
+            let zone = zone.to_owned();
+            let overrides = move |inner: Arc<Inner>| {
+                let zone = zone.clone();
+                async move {
+                    let found = inner.zone(&zone).await?;
+                    inner.within(inner.store.overrides(&Range::all(found.id))).await
+                }
+            };
+            let mut all = Vec::new();
+            for (_, overridden) in self.shards.each(overrides).await {
+                all.extend(overridden?);
             }
-        };
-        let mut all = Vec::new();
-        for (_, overridden) in self.shards.each(overrides).await {
-            all.extend(overridden?);
-        }
-        all.sort_by(|a: &Overridden, b| a.key.cmp(&b.key));
-        Ok(all)
+            all.sort_by(|a: &Overridden, b| a.key.cmp(&b.key));
+            Ok(all)
+        })
     }
 
     async fn mark(&self, zone: &str, key: &str, what: What, note: &str, by: &str) -> Result<Recorded> {

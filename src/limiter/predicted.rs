@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::calls::request;
 use super::{Inner, Limiter, ended, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::{Check, validate_bytes, validate_key};
 use crate::decide::SHARED_SHAPE;
 use crate::decision::Decision;
@@ -88,22 +89,29 @@ impl Limiter {
     /// assert_eq!(reserve().await?.cost, 120);
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn reserve_predicted(&self, check: Check, ttl: Duration, shape: &str) -> Result<Predicted> {
-        let check = check.reserved_for(ttl);
-        check.validate()?;
-        validate_shape(shape)?;
-        if check.member.is_some() {
-            return Err(Error::invalid("a reservation is about no member; leave the member out"));
-        }
-        let deadline = check.deadline.unwrap_or(self.shards.first().config.deadline);
-        let until = until(deadline);
-        let txn = check.txn.unwrap_or_else(Uuid::now_v7);
-        let (zone, key) = (check.zone.clone(), check.key.clone());
-        let ask = |inner: Arc<Inner>| {
-            let (check, shape) = (check.clone(), shape.to_owned());
-            async move { inner.reserve_predicted(check, txn, shape, until).await }
-        };
-        ended(Ok(self.shards.ask(&zone, &key, until, ask).await), deadline, txn)
+    pub fn reserve_predicted<'a>(
+        &'a self,
+        check: Check,
+        ttl: Duration,
+        shape: &'a str,
+    ) -> BoxFuture<'a, Result<Predicted>> {
+        boxed(async move {
+            let check = check.reserved_for(ttl);
+            check.validate()?;
+            validate_shape(shape)?;
+            if check.member.is_some() {
+                return Err(Error::invalid("a reservation is about no member; leave the member out"));
+            }
+            let deadline = check.deadline.unwrap_or(self.shards.first().config.deadline);
+            let until = until(deadline);
+            let txn = check.txn.unwrap_or_else(Uuid::now_v7);
+            let (zone, key) = (check.zone.clone(), check.key.clone());
+            let ask = |inner: Arc<Inner>| {
+                let (check, shape) = (check.clone(), shape.to_owned());
+                async move { inner.reserve_predicted(check, txn, shape, until).await }
+            };
+            ended(Ok(self.shards.ask(&zone, &key, until, ask).await), deadline, txn)
+        })
     }
 
     /// Looks at what a reservation of this shape would cost now, and does nothing else.
@@ -113,25 +121,34 @@ impl Limiter {
     /// # Errors
     /// Unknown zone. Invalid: a name, a key or a shape that cannot be stored. Refused: the user has not the role *engine*. And
     /// those of [`Limiter`].
-    pub async fn predict(&self, zone: &str, key: &str, shape: &str) -> Result<Prediction> {
-        validate_name(zone)?;
-        validate_key(key)?;
-        validate_shape(shape)?;
-        let until = until(self.shards.first().config.deadline);
-        let known = |inner: Arc<Inner>| async move {
-            let zone_id = inner.within(inner.zone(zone)).await?.id;
-            let terms = Terms { isolation: Isolation::RowLock, until };
-            inner.within(inner.store.known_shape(zone_id, key, shape, terms)).await
-        };
-        let known = self.shards.ask(zone, key, until, known).await?;
-        Ok(Prediction {
-            zone: zone.to_owned(),
-            key: key.to_owned(),
-            shape: shape.to_owned(),
-            cost: known.as_ref().map(|known| known.cost()),
-            samples: known.as_ref().map_or(0, |known| known.samples),
-            learned_at: known.as_ref().and_then(|known| DateTime::from_timestamp_micros(known.learned_us)),
-            shared: known.is_some_and(|known| known.name == SHARED_SHAPE),
+    pub fn predict<'a>(
+        &'a self,
+        zone: &'a str,
+        key: &'a str,
+        shape: &'a str,
+    ) -> BoxFuture<'a, Result<Prediction>> {
+        boxed(async move {
+            validate_name(zone)?;
+            validate_key(key)?;
+            validate_shape(shape)?;
+            let until = until(self.shards.first().config.deadline);
+            let known = |inner: Arc<Inner>| async move {
+                let zone_id = inner.within(inner.zone(zone)).await?.id;
+                let terms = Terms { isolation: Isolation::RowLock, until };
+                inner.within(inner.store.known_shape(zone_id, key, shape, terms)).await
+            };
+            let known = self.shards.ask(zone, key, until, known).await?;
+            Ok(Prediction {
+                zone: zone.to_owned(),
+                key: key.to_owned(),
+                shape: shape.to_owned(),
+                cost: known.as_ref().map(|known| known.cost()),
+                samples: known.as_ref().map_or(0, |known| known.samples),
+                learned_at: known
+                    .as_ref()
+                    .and_then(|known| DateTime::from_timestamp_micros(known.learned_us)),
+                shared: known.is_some_and(|known| known.name == SHARED_SHAPE),
+            })
         })
     }
 }

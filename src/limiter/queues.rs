@@ -10,6 +10,7 @@ use super::holding::takes_engine;
 use super::shards::Shards;
 use super::waking::Wakeful;
 use super::{Inner, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::{validate_bytes, validate_key};
 use crate::decide::Progress;
 use crate::error::{Error, Result};
@@ -56,9 +57,18 @@ const DEAD_MAX: u32 = 1_000;
 #[derive(Clone)]
 pub struct Queues {
     pub(super) shards: Shards,
+    pub(super) owner: Option<String>,
 }
 
 impl Queues {
+    /// The same for one of several owners of workers, as a service that knows its callers: of an item that was taken,
+    /// [`extend`](Self::extend), [`done`](Self::done) and [`release`](Self::release) take the word of its worker alone, which is called
+    /// `owner` or `owner/…` in [`Take::worker`](crate::queue::Take::worker). Without it a receipt is enough, and one can be guessed.
+    #[must_use]
+    pub fn of(&self, owner: impl Into<String>) -> Self {
+        Self { shards: self.shards.clone(), owner: Some(owner.into()) }
+    }
+
     /// Offers an item to a queue. It waits if the backlog has room for it, or if less important items that wait can make room:
     /// the newest of the least important first, and none of them if all together do not suffice. Those are evicted, each with a
     /// row of its own; who offered one learns of it by [`item`](Self::item). An offer that there is no room for is no error:
@@ -71,22 +81,24 @@ impl Queues {
     /// Invalid: see [`Offer::validate`], or the zone has no queues. Conflict: its transaction offered something else before.
     /// Refused: the user has not the role *engine*. Unsupported: the database is spread over several servers (Citus). And
     /// those of [`Limiter`](crate::Limiter).
-    pub async fn offer(&self, offer: Offer) -> Result<Offered> {
-        offer.validate()?;
-        let txn = offer.txn.unwrap_or_else(Uuid::now_v7);
-        let (zone, queue) = (offer.zone.clone(), offer.queue.clone());
-        self.holding(zone, queue, move |inner, zone_id, terms, again| {
-            // The attempt before may have been committed.
-            let offer = Offer { txn: if again { Some(txn) } else { offer.txn }, ..offer.clone() };
-            async move {
-                let offered = inner.store.offer(zone_id, &offer, txn, terms).await?;
-                if !offered.blocked {
-                    inner.wake(zone_id, &offer.queue);
+    pub fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Offered>> {
+        boxed(async move {
+            offer.validate()?;
+            let txn = offer.txn.unwrap_or_else(Uuid::now_v7);
+            let (zone, queue) = (offer.zone.clone(), offer.queue.clone());
+            self.holding(zone, queue, move |inner, zone_id, terms, again| {
+                // The attempt before may have been committed.
+                let offer = Offer { txn: if again { Some(txn) } else { offer.txn }, ..offer.clone() };
+                async move {
+                    let offered = inner.store.offer(zone_id, &offer, txn, terms).await?;
+                    if !offered.blocked {
+                        inner.wake(zone_id, &offer.queue);
+                    }
+                    Ok(offered)
                 }
-                Ok(offered)
-            }
+            })
+            .await
         })
-        .await
     }
 
     /// Takes what is next: the most important first, of these what was offered first, as much as the zone's pace lets
@@ -100,14 +112,16 @@ impl Queues {
     ///
     /// # Errors
     /// Invalid: see [`Take::validate`], or the zone has no queues. And those of [`offer`](Self::offer).
-    pub async fn take(&self, take: Take) -> Result<Taken> {
-        take.validate()?;
-        let (zone, queue) = (take.zone.clone(), take.queue.clone());
-        self.holding(zone, queue, move |inner, zone_id, terms, _| {
-            let take = take.clone();
-            async move { inner.store.take_next(zone_id, &take, terms).await }
+    pub fn take(&self, take: Take) -> BoxFuture<'_, Result<Taken>> {
+        boxed(async move {
+            take.validate()?;
+            let (zone, queue) = (take.zone.clone(), take.queue.clone());
+            self.holding(zone, queue, move |inner, zone_id, terms, _| {
+                let take = take.clone();
+                async move { inner.store.take_next(zone_id, &take, terms).await }
+            })
+            .await
         })
-        .await
     }
 
     /// The same, but where nothing can be taken it waits until something can, or `wait` is over. It looks again when the pace lets
@@ -119,22 +133,24 @@ impl Queues {
     ///
     /// # Errors
     /// Those of [`take`](Self::take).
-    pub async fn next(&self, take: Take, wait: Duration) -> Result<Taken> {
-        take.validate()?;
-        let until = until(wait);
-        let mut wakeful = self.listen(&take.zone, &take.queue).await?;
-        let mut pause = GLANCE.0;
-        loop {
-            let taken = self.take(take.clone()).await?;
-            if !taken.items.is_empty() || Instant::now() >= until {
-                return Ok(taken);
+    pub fn next(&self, take: Take, wait: Duration) -> BoxFuture<'_, Result<Taken>> {
+        boxed(async move {
+            take.validate()?;
+            let until = until(wait);
+            let mut wakeful = self.listen(&take.zone, &take.queue).await?;
+            let mut pause = GLANCE.0;
+            loop {
+                let taken = self.take(take.clone()).await?;
+                if !taken.items.is_empty() || Instant::now() >= until {
+                    return Ok(taken);
+                }
+                match taken.retry_after_us.map(|us| Duration::from_micros(us.unsigned_abs())) {
+                    Some(paced) => sleep_until(until.min(Instant::now() + paced.min(GLANCE.1))).await,
+                    None => drop(wakeful.until(until.min(Instant::now() + pause)).await),
+                }
+                pause = (pause * 2).min(GLANCE.1);
             }
-            match taken.retry_after_us.map(|us| Duration::from_micros(us.unsigned_abs())) {
-                Some(paced) => sleep_until(until.min(Instant::now() + paced.min(GLANCE.1))).await,
-                None => drop(wakeful.until(until.min(Instant::now() + pause)).await),
-            }
-            pause = (pause * 2).min(GLANCE.1);
-        }
+        })
     }
 
     /// Keeps an item for so long from now (1 µs to 10 years), while its time is not over.
@@ -142,16 +158,18 @@ impl Queues {
     /// # Errors
     /// Conflict: the receipt is of no item of this queue, or is lost: the item's time was over, or it was said already what
     /// becomes of it. And those of [`take`](Self::take).
-    pub async fn extend(
-        &self,
-        zone: &str,
-        queue: &str,
+    pub fn extend<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
         receipt: Receipt,
         visible_for: Duration,
-    ) -> Result<Noted> {
-        let for_us = micros(visible_for);
-        validate_time("visibility", for_us)?;
-        self.say(zone, queue, receipt.txn_id, Progress::Extend(for_us), Sayer::Worker(receipt.seq)).await
+    ) -> BoxFuture<'a, Result<Noted>> {
+        boxed(async move {
+            let for_us = micros(visible_for);
+            validate_time("visibility", for_us)?;
+            self.say(zone, queue, receipt.txn_id, Progress::Extend(for_us), Sayer::Worker(receipt.seq)).await
+        })
     }
 
     /// Records that an item is worked off. That holds after its time is over, too, as long as nobody else has taken it.
@@ -159,8 +177,15 @@ impl Queues {
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).
-    pub async fn done(&self, zone: &str, queue: &str, receipt: Receipt) -> Result<Noted> {
-        self.say(zone, queue, receipt.txn_id, Progress::Done, Sayer::Worker(receipt.seq)).await
+    pub fn done<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        receipt: Receipt,
+    ) -> BoxFuture<'a, Result<Noted>> {
+        boxed(async move {
+            self.say(zone, queue, receipt.txn_id, Progress::Done, Sayer::Worker(receipt.seq)).await
+        })
     }
 
     /// Gives an item back, while its time is not over: it can be taken again after `delay` (0 to 10 years), at its old
@@ -169,12 +194,21 @@ impl Queues {
     ///
     /// # Errors
     /// Those of [`extend`](Self::extend).
-    pub async fn release(&self, zone: &str, queue: &str, receipt: Receipt, delay: Duration) -> Result<Noted> {
-        let delay_us = micros(delay);
-        if delay_us > 0 {
-            validate_time("delay", delay_us)?;
-        }
-        self.say(zone, queue, receipt.txn_id, Progress::Release(delay_us), Sayer::Worker(receipt.seq)).await
+    pub fn release<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        receipt: Receipt,
+        delay: Duration,
+    ) -> BoxFuture<'a, Result<Noted>> {
+        boxed(async move {
+            let delay_us = micros(delay);
+            if delay_us > 0 {
+                validate_time("delay", delay_us)?;
+            }
+            self.say(zone, queue, receipt.txn_id, Progress::Release(delay_us), Sayer::Worker(receipt.seq))
+                .await
+        })
     }
 
     /// Tries a dead item again, as if it had never been taken: it waits at its old place, if the backlog has room for
@@ -183,9 +217,17 @@ impl Queues {
     /// # Errors
     /// Conflict: the item is not dead, its deadline is over, or there is no room. Invalid: `by` is empty, or longer than 255
     /// bytes. And those of [`take`](Self::take).
-    pub async fn redrive(&self, zone: &str, queue: &str, txn: Uuid, by: &str) -> Result<Noted> {
-        validate_bytes("the name of who does it", "name", by)?;
-        self.say(zone, queue, txn, Progress::Redrive, Sayer::Person(by.to_owned())).await
+    pub fn redrive<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        txn: Uuid,
+        by: &'a str,
+    ) -> BoxFuture<'a, Result<Noted>> {
+        boxed(async move {
+            validate_bytes("the name of who does it", "name", by)?;
+            self.say(zone, queue, txn, Progress::Redrive, Sayer::Person(by.to_owned())).await
+        })
     }
 
     /// The state of an item, by the transaction that offered it; None where the queue does not know it.
@@ -194,12 +236,19 @@ impl Queues {
     ///
     /// # Errors
     /// Invalid: a name or a queue that cannot be stored. And those of [`take`](Self::take).
-    pub async fn item(&self, zone: &str, queue: &str, txn: Uuid) -> Result<Option<Item>> {
-        validate_txn(Some(txn))?;
-        let item = self.looking(zone, queue, |inner, zone_id, terms| async move {
-            inner.within(inner.store.item(zone_id, queue, txn, terms)).await
-        });
-        Ok(item.await?.map(|item| Item { zone: zone.to_owned(), ..item }))
+    pub fn item<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        txn: Uuid,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        boxed(async move {
+            validate_txn(Some(txn))?;
+            let item = self.looking(zone, queue, |inner, zone_id, terms| async move {
+                inner.within(inner.store.item(zone_id, queue, txn, terms)).await
+            });
+            Ok(item.await?.map(|item| Item { zone: zone.to_owned(), ..item }))
+        })
     }
 
     /// The dead items of a queue, the most important first, of these what was offered first: at most `most` (1 to 1,000), behind
@@ -207,27 +256,37 @@ impl Queues {
     ///
     /// # Errors
     /// Those of [`item`](Self::item). Invalid: `most` is out of range, or `after` is no item of the queue.
-    pub async fn dead(&self, zone: &str, queue: &str, after: Option<Uuid>, most: u32) -> Result<Vec<Item>> {
-        if !(1..=DEAD_MAX).contains(&most) {
-            return Err(Error::invalid(format!(
-                "{most} items at once are out of range; use 1 to {DEAD_MAX}"
-            )));
-        }
-        let dead = self.looking(zone, queue, |inner, zone_id, terms| async move {
-            inner.within(inner.store.dead(zone_id, queue, after, most, terms)).await
-        });
-        Ok(dead.await?.into_iter().map(|item| Item { zone: zone.to_owned(), ..item }).collect())
+    pub fn dead<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        after: Option<Uuid>,
+        most: u32,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        boxed(async move {
+            if !(1..=DEAD_MAX).contains(&most) {
+                return Err(Error::invalid(format!(
+                    "{most} items at once are out of range; use 1 to {DEAD_MAX}"
+                )));
+            }
+            let dead = self.looking(zone, queue, |inner, zone_id, terms| async move {
+                inner.within(inner.store.dead(zone_id, queue, after, most, terms)).await
+            });
+            Ok(dead.await?.into_iter().map(|item| Item { zone: zone.to_owned(), ..item }).collect())
+        })
     }
 
     /// The size of a queue.
     ///
     /// # Errors
     /// Those of [`item`](Self::item).
-    pub async fn size(&self, zone: &str, queue: &str) -> Result<Size> {
-        self.looking(zone, queue, |inner, zone_id, terms| async move {
-            inner.within(inner.store.size(zone_id, queue, terms)).await
+    pub fn size<'a>(&'a self, zone: &'a str, queue: &'a str) -> BoxFuture<'a, Result<Size>> {
+        boxed(async move {
+            self.looking(zone, queue, |inner, zone_id, terms| async move {
+                inner.within(inner.store.size(zone_id, queue, terms)).await
+            })
+            .await
         })
-        .await
     }
 
     async fn listen(&self, zone: &str, queue: &str) -> Result<Wakeful> {
@@ -242,15 +301,21 @@ impl Queues {
     /// Those of [`Limiter`](crate::Limiter).
     #[cfg(feature = "testing")]
     #[doc(hidden)]
-    pub async fn hears(&self, zone: &str, queue: &str, within: Duration) -> Result<bool> {
-        Ok(self.listen(zone, queue).await?.until(until(within)).await)
+    pub fn hears<'a>(
+        &'a self,
+        zone: &'a str,
+        queue: &'a str,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<bool>> {
+        boxed(async move { Ok(self.listen(zone, queue).await?.until(until(within)).await) })
     }
 
     async fn say(&self, zone: &str, queue: &str, txn: Uuid, progress: Progress, who: Sayer) -> Result<Noted> {
         validate_name(zone)?;
         validate_key(queue)?;
         validate_txn(Some(txn))?;
-        let said = Said { zone: zone.to_owned(), queue: queue.to_owned(), txn, progress, who };
+        let owner = self.owner.clone();
+        let said = Said { zone: zone.to_owned(), queue: queue.to_owned(), txn, progress, who, owner };
         self.holding(zone.to_owned(), queue.to_owned(), move |inner, zone_id, terms, _| {
             let said = said.clone();
             async move {

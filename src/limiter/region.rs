@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Leases, Limiter, Operator};
+use crate::boxed::{BoxFuture, boxed};
 use crate::decide::Override;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, Want};
@@ -84,28 +85,30 @@ impl ServerLeases {
     ///
     /// # Errors
     /// Those of [`Leases::get`].
-    pub async fn get(&self, bands: &[Demand]) -> Result<Vec<Lease>> {
-        let of = |band: u8| format!("{}/band {band}", self.server);
-        let want = |Demand { band, clients, wants }| {
-            Want::new(&self.zone, &self.resource, of(band), wants).weight(clients).band(band)
-        };
-        let nothing = [Demand { band: 0, clients: 1, wants: 0 }];
-        let mut bands = if bands.is_empty() { &nothing } else { bands }.to_vec();
-        bands.sort_unstable_by_key(|demand| demand.band);
-        for demand in &bands {
-            want(*demand).validate()?;
-        }
-        for lease in self.leases.standing(&self.zone, &self.resource).await? {
-            if lease.client == of(lease.band) && bands.iter().all(|demand| demand.band != lease.band) {
-                let gone = Demand { band: lease.band, clients: lease.weight, wants: 0 };
-                self.leases.get(want(gone)).await?;
+    pub fn get<'a>(&'a self, bands: &'a [Demand]) -> BoxFuture<'a, Result<Vec<Lease>>> {
+        boxed(async move {
+            let of = |band: u8| format!("{}/band {band}", self.server);
+            let want = |Demand { band, clients, wants }| {
+                Want::new(&self.zone, &self.resource, of(band), wants).weight(clients).band(band)
+            };
+            let nothing = [Demand { band: 0, clients: 1, wants: 0 }];
+            let mut bands = if bands.is_empty() { &nothing } else { bands }.to_vec();
+            bands.sort_unstable_by_key(|demand| demand.band);
+            for demand in &bands {
+                want(*demand).validate()?;
             }
-        }
-        let mut leases = Vec::with_capacity(bands.len());
-        for demand in bands {
-            leases.push(self.leases.get(want(demand)).await?);
-        }
-        Ok(leases)
+            for lease in self.leases.standing(&self.zone, &self.resource).await? {
+                if lease.client == of(lease.band) && bands.iter().all(|demand| demand.band != lease.band) {
+                    let gone = Demand { band: lease.band, clients: lease.weight, wants: 0 };
+                    self.leases.get(want(gone)).await?;
+                }
+            }
+            let mut leases = Vec::with_capacity(bands.len());
+            for demand in bands {
+                leases.push(self.leases.get(want(demand)).await?);
+            }
+            Ok(leases)
+        })
     }
 }
 

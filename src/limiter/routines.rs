@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::following::Following;
 use super::{Inner, Limiter, call, flat, trace, until};
+use crate::boxed::{BoxFuture, boxed, spawn};
 use crate::check::validate_key;
 use crate::decision::Velocity;
 use crate::error::{Error, Result};
@@ -26,21 +27,23 @@ impl Limiter {
     /// # Errors
     /// Unknown zone: none has this number. Invalid: the key cannot be stored. Transient: conflicts did not end, or the
     /// connection broke.
-    pub async fn check_velocity(&self, zone_id: i32, key: &str) -> Result<Velocity> {
-        validate_key(key)?;
-        let asked = key.to_owned();
-        let ask = move |store: Store, terms| {
-            let key = asked.clone();
-            async move { store.check_velocity(zone_id, &key, terms).await }
-        };
-        let mut inner = self.shards.at_numbered(zone_id, key).await?;
-        let mut following = Following::until(until(inner.config.deadline));
-        loop {
-            match inner.told(inner.routine((zone_id, key.to_owned()), ask.clone()).await) {
-                Err(error) => inner = following.next(&self.shards, error).await?,
-                answer => return answer,
+    pub fn check_velocity<'a>(&'a self, zone_id: i32, key: &'a str) -> BoxFuture<'a, Result<Velocity>> {
+        boxed(async move {
+            validate_key(key)?;
+            let asked = key.to_owned();
+            let ask = move |store: Store, terms| {
+                let key = asked.clone();
+                async move { store.check_velocity(zone_id, &key, terms).await }
+            };
+            let mut inner = self.shards.at_numbered(zone_id, key).await?;
+            let mut following = Following::until(until(inner.config.deadline));
+            loop {
+                match inner.told(inner.routine((zone_id, key.to_owned()), ask.clone()).await) {
+                    Err(error) => inner = following.next(&self.shards, error).await?,
+                    answer => return answer,
+                }
             }
-        }
+        })
     }
 
     /// As [`check_velocity`](Self::check_velocity), inside the caller's own transaction; on the terms of
@@ -55,8 +58,8 @@ impl Limiter {
         key: &str,
     ) -> Result<Velocity> {
         validate_key(key)?;
-        let Joined(caller) = transaction.into();
-        trace::call(1, self.shards.joined()?.store.check_velocity_in(caller, zone_id, key)).await
+        let (inner, caller) = self.shards.joined(transaction.into()).await?;
+        trace::call(1, inner.store.check_velocity_in(caller, zone_id, key)).await
     }
 
     /// Takes one token from the bucket of a caller, and returns how many are left: -1 when there was none to take. Calls
@@ -70,20 +73,22 @@ impl Limiter {
     /// # Errors
     /// Invalid: a parameter below 1, more than 2,147,483,647 tokens in all, an id that cannot be stored; a limiter of several
     /// databases. Transient: as for `check_velocity`.
-    pub async fn rate_limiting_request(
-        &self,
-        rate_id: &str,
+    pub fn rate_limiting_request<'a>(
+        &'a self,
+        rate_id: &'a str,
         refill_per_sec: i32,
         window_seconds: i32,
-    ) -> Result<i64> {
-        validate(rate_id, refill_per_sec, window_seconds)?;
-        let asked = rate_id.to_owned();
-        let ask = move |store: Store, terms| {
-            let rate_id = asked.clone();
-            async move { store.rate_limiting_request(&rate_id, refill_per_sec, window_seconds, terms).await }
-        };
-        // Its zone is known to the routine alone; 0 is no zone's number.
-        self.shards.only(APART)?.routine((0, rate_id.to_owned()), ask).await
+    ) -> BoxFuture<'a, Result<i64>> {
+        boxed(async move {
+            validate(rate_id, refill_per_sec, window_seconds)?;
+            let asked = rate_id.to_owned();
+            let ask = move |store: Store, terms| {
+                let rate_id = asked.clone();
+                async move { store.rate_limiting_request(&rate_id, refill_per_sec, window_seconds, terms).await }
+            };
+            // Its zone is known to the routine alone; 0 is no zone's number.
+            self.shards.only(APART)?.routine((0, rate_id.to_owned()), ask).await
+        })
     }
 
     /// As [`rate_limiting_request`](Self::rate_limiting_request), inside the caller's own transaction; on the terms of
@@ -100,9 +105,9 @@ impl Limiter {
         window_seconds: i32,
     ) -> Result<i64> {
         validate(rate_id, refill_per_sec, window_seconds)?;
-        let Joined(caller) = transaction.into();
-        let store = &self.shards.joined()?.store;
-        trace::call(1, store.rate_limiting_request_in(caller, rate_id, refill_per_sec, window_seconds)).await
+        let (inner, caller) = self.shards.joined(transaction.into()).await?;
+        trace::call(1, inner.store.rate_limiting_request_in(caller, rate_id, refill_per_sec, window_seconds))
+            .await
     }
 }
 
@@ -131,7 +136,7 @@ impl Inner {
     {
         let this = Arc::clone(self);
         // A task of its own: the caller may go away, the protocol with the database goes on to its end.
-        let work = tokio::spawn(async move {
+        let work = spawn(async move {
             let until = until(this.config.deadline);
             let terms = Terms { isolation: this.config.isolation, until };
             let _entered = this.combiner.enter(BTreeSet::from([bucket]), until).await?;

@@ -7,12 +7,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Config, Floods, Inner, Limiter, Local, Others, Passing, flat, until};
+use crate::boxed::{BoxFuture, boxed, spawn};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::migrate::{self, Among};
-use crate::shard::{Shard, Stage, among, owners};
-use crate::store::{Address, Store, in_time, moved_to};
+use crate::migrate;
+use crate::shard::{Among, Shard, Stage, among, owners};
+use crate::store::{Address, Caller, Joined, Store, in_time, moved_to};
 
 /// One database, or several in the order of their names.
 #[derive(Clone)]
@@ -35,7 +36,8 @@ impl Limiter {
     ///
     /// Every process must have the same names; a host or a password may change. The name of a database is written in
     /// it, by `tallygate migrate` or [`Migrator::named`](crate::schema::Migrator::named), and it answers to no other
-    /// name. A SQLite file that is made here learns its name here.
+    /// name. A SQLite file that is made here learns its name here. None of them begins a bucket whose key belongs to another one,
+    /// whoever asks, and with whatever URL.
     ///
     /// All limits of a key meet in one database. [`check_all`](Self::check_all) over keys of several is refused unless
     /// [`Config::spanning`] allows it; whatever joins a caller's transaction is asked of the limiter that
@@ -125,31 +127,33 @@ impl Limiter {
     /// assert_eq!(name, one.shard_of("login", "user:42").await?.0);
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn shard_of(&self, zone: &str, key: &str) -> Result<(String, Self)> {
-        let (was, will) = self.shards.owners(key);
-        let inner = match Arc::ptr_eq(was, will) {
-            true => Arc::clone(will),
-            false => Box::pin(self.shards.found(zone, key, until(will.config.deadline))).await?,
-        };
-        let same = |others: &Option<Shards>| {
-            let others = others.as_ref()?;
-            others
-                .all()
-                .find(|other| other.name() == inner.name())
-                .map(|other| Shards::one(Arc::clone(other)))
-        };
-        let Others { operator, auditor, owner } = &self.others;
-        let others = Others { operator: same(operator), auditor: same(auditor), owner: same(owner) };
-        let name = inner.name().to_owned();
-        Ok((
-            name,
-            Self {
-                shards: Shards::one(inner),
-                others,
-                journal: self.journal.clone(),
-                local_journal: self.local_journal.clone(),
-            },
-        ))
+    pub fn shard_of<'a>(&'a self, zone: &'a str, key: &'a str) -> BoxFuture<'a, Result<(String, Self)>> {
+        boxed(async move {
+            let (was, will) = self.shards.owners(key);
+            let inner = match Arc::ptr_eq(was, will) {
+                true => Arc::clone(will),
+                false => Box::pin(self.shards.found(zone, key, until(will.config.deadline))).await?,
+            };
+            let same = |others: &Option<Shards>| {
+                let others = others.as_ref()?;
+                others
+                    .all()
+                    .find(|other| other.name() == inner.name())
+                    .map(|other| Shards::one(Arc::clone(other)))
+            };
+            let Others { operator, auditor, owner } = &self.others;
+            let others = Others { operator: same(operator), auditor: same(auditor), owner: same(owner) };
+            let name = inner.name().to_owned();
+            Ok((
+                name,
+                Self {
+                    shards: Shards::one(inner),
+                    others,
+                    journal: self.journal.clone(),
+                    local_journal: self.local_journal.clone(),
+                },
+            ))
+        })
     }
 }
 
@@ -213,12 +217,13 @@ impl Shards {
         }
     }
 
-    /// The only one, to join a caller's transaction: a connection does not say which database it is of.
-    pub fn joined(&self) -> Result<&Arc<Inner>> {
-        self.only(
+    /// The only one, and the caller's transaction to join there: a connection does not say which database it is of.
+    pub async fn joined<'c>(&self, transaction: Joined<'c>) -> Result<(&Arc<Inner>, Caller<'c>)> {
+        let inner = self.only(
             "a limiter of several databases cannot tell which of them a connection is of; join by the limiter of the key's \
              own one, which Limiter::shard_of gives with its name",
-        )
+        )?;
+        Ok((inner, transaction.caller().await?))
     }
 
     #[cfg(all(feature = "sqlite", feature = "testing"))]
@@ -238,7 +243,7 @@ impl Shards {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let asked: Vec<_> = self.all().map(|inner| (inner, tokio::spawn(ask(Arc::clone(inner))))).collect();
+        let asked: Vec<_> = self.all().map(|inner| (inner, spawn(ask(Arc::clone(inner))))).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (inner, answer) in asked {
             answers.push((inner, inner.told(flat(answer.await))));
@@ -297,7 +302,7 @@ impl Shards {
                     decided => inner.told(decided),
                 }
             };
-            calls.push((places, tokio::spawn(call)));
+            calls.push((places, spawn(call)));
         }
         let (mut placed, mut failed) = (Vec::new(), None);
         for (places, call) in calls {

@@ -1,14 +1,12 @@
 //! A limit of this process alone, in front of all others: a cheap shield against a flood. It is not recorded anywhere.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::num::NonZeroU32;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use governor::clock::{Clock, MonotonicClock};
-use governor::middleware::NoOpMiddleware;
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter};
 use serde::Deserialize;
 
 use crate::decision::{Decision, Reason};
@@ -46,26 +44,25 @@ pub struct Shield {
 /// A shield, and the keys that it counts.
 pub(super) struct Shielding {
     shield: Shield,
-    // The middleware is named, since what it is by default depends on the features that others ask of the crate.
-    keys: RateLimiter<Bucket, HashMapStateStore<Bucket>, MonotonicClock, NoOpMiddleware<Instant>>,
-    swept: Mutex<Instant>,
+    keys: Mutex<Keys>,
+}
+
+/// The keys by the generic cell rate algorithm (ITU-T I.371): of each, when it will have come back to its full burst.
+struct Keys {
+    full_at: HashMap<Bucket, Instant>,
+    swept: Instant,
 }
 
 impl From<Shield> for Shielding {
     fn from(shield: Shield) -> Self {
-        let quota = Quota::per_second(shield.per_second).allow_burst(shield.burst);
-        let keys = RateLimiter::new(quota, HashMapStateStore::default(), MonotonicClock);
-        Self { shield, keys, swept: Mutex::new(Instant::now()) }
+        Self { shield, keys: Mutex::new(Keys { full_at: HashMap::new(), swept: Instant::now() }) }
     }
 }
 
 impl Shielding {
     /// A check that comes too soon after others of its key.
     pub fn block(&self, request: &Request, zone: &Found) -> Option<Decision> {
-        if self.is_full() {
-            return None;
-        }
-        let wait = self.keys.check_key(&request.bucket()).err()?.wait_time_from(MonotonicClock.now());
+        let wait = self.wait(request.bucket(), Instant::now())?;
         Some(Decision {
             zone: request.zone.clone(),
             key: request.key.clone(),
@@ -85,17 +82,26 @@ impl Shielding {
         })
     }
 
-    fn is_full(&self) -> bool {
-        if self.keys.len() < MOST {
-            return false;
+    /// Takes one check of a key; None where it may pass, else how long until it may.
+    fn wait(&self, bucket: Bucket, now: Instant) -> Option<Duration> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.full_at.len() >= MOST && now.duration_since(keys.swept) >= SWEEP {
+            keys.swept = now;
+            keys.full_at.retain(|_, full_at| *full_at > now);
         }
-        if let Ok(mut swept) = self.swept.try_lock()
-            && swept.elapsed() >= SWEEP
-        {
-            *swept = Instant::now();
-            self.keys.retain_recent();
+        let is_full = keys.full_at.len() >= MOST;
+        let full_at = match keys.full_at.entry(bucket) {
+            Entry::Vacant(_) if is_full => return None,
+            entry => entry.or_insert(now),
+        };
+        let one = Duration::from_secs(1) / self.shield.per_second.get();
+        let then = (*full_at).max(now) + one;
+        // A full burst takes so long to come back.
+        let wait = then.duration_since(now).saturating_sub(one * self.shield.burst.get());
+        if wait.is_zero() {
+            *full_at = then;
         }
-        self.keys.len() >= MOST
+        (!wait.is_zero()).then_some(wait)
     }
 }
 
@@ -105,13 +111,40 @@ mod tests {
 
     #[test]
     fn keys_without_end_take_no_memory_without_end() {
-        let one = NonZeroU32::MIN;
-        let shielding = Shielding::from(Shield { per_second: one, burst: one });
+        let shielding = shielding(1, 1);
+        let now = Instant::now();
         for n in 0..2 * MOST {
-            if !shielding.is_full() {
-                shielding.keys.check_key(&(1, format!("key {n}"))).ok();
-            }
+            assert_eq!(shielding.wait((1, format!("key {n}")), now), None);
         }
-        assert_eq!(shielding.keys.len(), MOST);
+        assert_eq!(shielding.keys.lock().unwrap().full_at.len(), MOST);
+        assert!(shielding.wait((1, "key 0".to_owned()), now).is_some(), "one that is counted is held back");
+        shielding.wait((1, "one more".to_owned()), now + SWEEP);
+        assert_eq!(
+            shielding.keys.lock().unwrap().full_at.len(),
+            1,
+            "those that are full again are forgotten"
+        );
+    }
+
+    #[test]
+    fn a_burst_passes_and_then_one_after_each_wait() {
+        let shielding = shielding(4, 3);
+        let (began, key) = (Instant::now(), || (1, "key".to_owned()));
+        let quarter = Duration::from_millis(250);
+        for _ in 0..3 {
+            assert_eq!(shielding.wait(key(), began), None);
+        }
+        for n in 0..10 {
+            let now = began + quarter * n;
+            assert_eq!(shielding.wait(key(), now), Some(quarter), "{n}");
+            let early = Duration::from_nanos(1);
+            assert_eq!(shielding.wait(key(), now + quarter - early), Some(early), "{n}");
+            assert_eq!(shielding.wait(key(), now + quarter), None, "{n}");
+        }
+    }
+
+    fn shielding(per_second: u32, burst: u32) -> Shielding {
+        let [per_second, burst] = [per_second, burst].map(|n| NonZeroU32::new(n).unwrap());
+        Shielding::from(Shield { per_second, burst })
     }
 }

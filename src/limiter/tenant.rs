@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::leases::Leases;
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, Result};
 use crate::lease::{Lease, Want};
 
@@ -28,8 +29,9 @@ pub enum Lapsed {
 
 /// A client of a resource: it takes a lease, refreshes it, and knows at any time what it may use. Clones are the same client.
 ///
-/// It reckons by a monotonic clock of its own, from when it asked. The database reckons from when it granted, which is later;
-/// so the client stops before others are given what it had, whatever the two clocks show. One thing remains: while a refresh
+/// It reckons by a monotonic clock of its own, from when it asked the question that was answered. The database reckons from when
+/// it granted, which is later, or tells how long the lease still lasts; so the client stops before others are given what it had,
+/// whatever the two clocks show. One thing remains: while a refresh
 /// is under way, and if its answer is lost, the client goes by the lease before, of which others may have been given a
 /// part. It is over with the answer to the next refresh, and with the end of that lease at the latest.
 ///
@@ -61,8 +63,8 @@ struct State {
     want: Want,
     /// The last lease, and until when it holds by the client's own clock.
     lease: Option<(Lease, Instant)>,
-    /// The question that was asked and not answered yet, and its time.
-    asked: Option<(Want, Instant)>,
+    /// The question that was asked and not answered yet.
+    asked: Option<Want>,
     /// The units that were used at the pace of the capacity, in millionths of a unit, and the time of that.
     used: (i128, Instant),
 }
@@ -95,52 +97,61 @@ impl Tenant {
     ///
     /// # Errors
     /// Those of [`Leases::get`]. Conflict: another process goes by this client's name.
-    pub async fn refresh(&self) -> Result<Lease> {
-        let began = Instant::now();
-        let (want, sent) = self.state().ask();
-        let granted = self.leases.get(want).await;
-        let mut state = self.state();
-        let refused = |error: &Error| error.is_invalid() || error.is_conflict();
-        if granted.as_ref().err().is_none_or(refused) {
-            state.asked = None;
-        }
-        let lease = granted?;
-        // An answer that is told again says how long the lease still lasts, and not how long it lasted then.
-        let from = if lease.replayed { began } else { sent };
-        state.lease = Some((lease.clone(), from + lease.length()));
-        Ok(lease)
+    pub fn refresh(&self) -> BoxFuture<'_, Result<Lease>> {
+        boxed(async move {
+            loop {
+                let began = Instant::now();
+                let want = self.state().ask();
+                let granted = self.leases.get(want).await;
+                let mut state = self.state();
+                let refused = |error: &Error| error.is_invalid() || error.is_conflict();
+                if granted.as_ref().err().is_none_or(refused) {
+                    state.asked = None;
+                }
+                let lease = granted?;
+                state.lease = Some((lease.clone(), began + lease.length()));
+                // The answer that was lost is of so long ago that its lease has ended: ask anew.
+                if !lease.replayed || lease.wants == 0 || lease.length_us > 0 {
+                    return Ok(lease);
+                }
+            }
+        })
     }
 
     /// Refreshes as often as each lease says, for ever; after a failure it waits 1 to 60 seconds, at random and longer each time.
-    pub async fn run(&self) {
-        let mut failures = 0_u32;
-        loop {
-            let wait = match self.refresh().await {
-                Ok(lease) => {
-                    failures = 0;
-                    lease.refresh()
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a lease was not refreshed");
-                    failures += 1;
-                    let most = 2_u32.saturating_pow(failures).min(BACK_OFF_S);
-                    Duration::from_secs(1).mul_f64(1.0 + f64::from(most - 1) * fastrand::f64())
-                }
-            };
-            sleep(wait).await;
-        }
+    pub fn run(&self) -> BoxFuture<'_, ()> {
+        boxed(async move {
+            let mut failures = 0_u32;
+            loop {
+                let wait = match self.refresh().await {
+                    Ok(lease) => {
+                        failures = 0;
+                        lease.refresh()
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a lease was not refreshed");
+                        failures += 1;
+                        let most = 2_u32.saturating_pow(failures).min(BACK_OFF_S);
+                        Duration::from_secs(1).mul_f64(1.0 + f64::from(most - 1) * fastrand::f64())
+                    }
+                };
+                sleep(wait).await;
+            }
+        })
     }
 
     /// Gives back what it has. It may use nothing from when this is called.
     ///
     /// # Errors
     /// Those of [`Leases::release`].
-    pub async fn release(&self) -> Result<()> {
-        let lease = self.state().lease.take();
-        match lease {
-            Some((lease, _)) => self.leases.release(lease).await.map(drop),
-            None => Ok(()),
-        }
+    pub fn release(&self) -> BoxFuture<'_, Result<()>> {
+        boxed(async move {
+            let lease = self.state().lease.take();
+            match lease {
+                Some((lease, _)) => self.leases.release(lease).await.map(drop),
+                None => Ok(()),
+            }
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -151,14 +162,14 @@ impl Tenant {
 impl State {
     /// The question to ask: the same again, under the same transaction, while it was not answered; the answer may have
     /// been lost.
-    fn ask(&mut self) -> (Want, Instant) {
+    fn ask(&mut self) -> Want {
         if let Some(asked) = &self.asked {
             return asked.clone();
         }
-        let (sent, want) = (Instant::now(), self.want.clone().txn(Uuid::now_v7()));
-        let live = self.lease.as_ref().filter(|(_, until)| *until > sent);
+        let want = self.want.clone().txn(Uuid::now_v7());
+        let live = self.lease.as_ref().filter(|(_, until)| *until > Instant::now());
         let want = live.map(|(lease, _)| want.clone().after(lease)).unwrap_or(want);
-        self.asked.insert((want, sent)).clone()
+        self.asked.insert(want).clone()
     }
 
     fn capacity(&self, lapsed: Lapsed) -> i64 {
@@ -240,19 +251,50 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_not_answered_is_asked_again_as_it_was() {
         let mut state = state(40);
-        let (first, sent) = state.ask();
+        let first = state.ask();
         assert_eq!(first.follows, Some(7));
         tokio::time::advance(Duration::from_secs(3)).await;
         state.want.wants = 9;
-        assert_eq!(state.ask(), (first.clone(), sent), "its answer may have been lost");
+        assert_eq!(state.ask(), first, "its answer may have been lost");
         state.asked = None;
-        let (next, later) = state.ask();
+        let next = state.ask();
         assert_eq!((next.wants, next.follows), (9, Some(7)));
-        assert!(next.txn != first.txn && later == sent + Duration::from_secs(3));
+        assert!(next.txn != first.txn);
         // A lease that has ended is followed by a new one.
         state.asked = None;
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(state.ask().0.follows, None);
+        assert_eq!(state.ask().follows, None);
+    }
+
+    /// The answer to the first question is lost, or the question itself. The database is there again when a lease that was granted
+    /// then has ended, or while it lasts.
+    #[cfg(all(feature = "sqlite", feature = "testing"))]
+    #[tokio::test]
+    async fn after_an_outage_it_has_its_lease_for_as_long_as_that_lasts() {
+        let (minute, want) = (Duration::from_secs(60), Want::new("render", "gpu", "worker", 40));
+        for (reached, outage_s, left_s) in [(false, 300, 60), (true, 300, 60), (true, 45, 15)] {
+            let clock = crate::testing::Clock::at(DateTime::UNIX_EPOCH);
+            let limiter =
+                crate::Limiter::connect("sqlite::memory:").await.unwrap().with_clock(&clock).unwrap();
+            let gpus = crate::Policy::capacity(100, minute).unwrap();
+            limiter.operator().set_zone("render", &gpus, None, "test").await.unwrap();
+            let tenant = Tenant::new(limiter.leases(), want.clone(), Lapsed::Pessimistic);
+            let lost = tenant.state().ask();
+            if reached {
+                limiter.leases().get(lost).await.unwrap();
+            }
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(outage_s)).await;
+            tokio::time::resume();
+            clock.advance(Duration::from_secs(outage_s));
+            let lease = tenant.refresh().await.unwrap();
+            assert_eq!(
+                (lease.has, lease.length()),
+                (40, Duration::from_secs(left_s)),
+                "{reached} {outage_s}"
+            );
+            assert_eq!(tenant.capacity(), 40, "{reached} {outage_s}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use tokio::sync::{Mutex as Line, OwnedMutexGuard};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Inner, Limiter, until};
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
@@ -47,29 +48,33 @@ impl Limiter {
     /// # Errors
     /// Those of [`check`](Self::check). Invalid: the check names a transaction, whose first answer would hold for ever.
     /// Transient: too many wait already.
-    pub async fn check_until(&self, check: Check, wait: Duration) -> Result<Decision> {
-        check.validate()?;
-        if let Some(txn) = check.txn {
-            return Err(Error::invalid(format!(
-                "a check that waits is asked anew each time, so it cannot be transaction {txn}; leave the id out"
-            )));
-        }
-        let until = until(wait);
-        let place = self.shards.of(&check.key).line_up((check.zone.clone(), check.key.clone()))?;
-        let Ok(_turn) = timeout_at(until, place.turn()).await else {
-            // Others came first all the time. The bucket's answer is told, as to anybody.
-            return self.check(check).await;
-        };
-        loop {
-            let asked = Instant::now();
-            let decision = self.check(check.clone()).await?;
-            let Some(wait) = decision.retry_after().filter(|_| decision.blocked) else { return Ok(decision) };
-            let jitter = Duration::from_micros(fastrand::u64(0..=micros(wait) / 32));
-            let there = Instant::now().max(asked) + wait + jitter;
-            if !self.room(&check, there, until).await? {
-                return Ok(decision);
+    pub fn check_until(&self, check: Check, wait: Duration) -> BoxFuture<'_, Result<Decision>> {
+        boxed(async move {
+            check.validate()?;
+            if let Some(txn) = check.txn {
+                return Err(Error::invalid(format!(
+                    "a check that waits is asked anew each time, so it cannot be transaction {txn}; leave the id out"
+                )));
             }
-        }
+            let until = until(wait);
+            let place = self.shards.of(&check.key).line_up((check.zone.clone(), check.key.clone()))?;
+            let Ok(_turn) = timeout_at(until, place.turn()).await else {
+                // Others came first all the time. The bucket's answer is told, as to anybody.
+                return self.check(check).await;
+            };
+            loop {
+                let asked = Instant::now();
+                let decision = self.check(check.clone()).await?;
+                let Some(wait) = decision.retry_after().filter(|_| decision.blocked) else {
+                    return Ok(decision);
+                };
+                let jitter = Duration::from_micros(fastrand::u64(0..=micros(wait) / 32));
+                let there = Instant::now().max(asked) + wait + jitter;
+                if !self.room(&check, there, until).await? {
+                    return Ok(decision);
+                }
+            }
+        })
     }
 
     /// Waits until `there`, or until there is room before; false when `until` comes first.

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Inner;
+use crate::boxed::alone;
 use crate::chain::{hex, sha256};
 use crate::store::Store;
 
@@ -50,7 +51,7 @@ impl Inner {
         let told = self.waking.told.subscribe();
         let mut listening = self.waking.listening.lock().unwrap_or_else(PoisonError::into_inner);
         if listening.as_ref().is_none_or(JoinHandle::is_finished) {
-            *listening = Some(tokio::spawn(listen(self.store.clone(), self.waking.told.clone())));
+            *listening = Some(alone(listen(self.store.clone(), self.waking.told.clone())));
         }
         Wakeful { told, queue: place(zone_id, queue) }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Inner, trace, until};
+use crate::boxed::alone;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::store::{Caller, Found};
@@ -72,7 +73,7 @@ impl Inner {
     /// Looks, without anybody waiting, what a zone chose when it changed.
     pub(super) fn renew_zone(self: &Arc<Self>, name: &str) {
         let (this, name) = (Arc::clone(self), name.to_owned());
-        tokio::spawn(async move { this.find_zone(&name).await });
+        alone(async move { drop(this.find_zone(&name).await) });
     }
 
     /// The error to tell when one of these zones was not there, although it was known: by their names.

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use super::shards::Shards;
 use super::{Inner, until};
 use crate::error::{Error, Result};
-use crate::store::{Setting, ZoneRemoved};
-use crate::zone::{Zone, ZoneVersion};
+use crate::store::ZoneRemoved;
+use crate::zone::{Zone, ZoneSetting, ZoneVersion};
 
 /// A zone with all of its versions.
 type Whole = (Zone, Vec<ZoneVersion>);
 
 impl Shards {
-    pub async fn set_zones(&self, settings: Vec<Setting>, by: &str) -> Result<Vec<Zone>> {
+    pub async fn set_zones(&self, settings: Vec<ZoneSetting>, by: &str) -> Result<Vec<Zone>> {
         if !self.are_several() {
             return self.first().set_zones(&settings, by).await;
         }
@@ -121,7 +121,7 @@ impl Shards {
 }
 
 impl Inner {
-    async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+    async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
         self.again(move || self.store.set_zones(settings, by)).await
     }
 

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::is_newer;
-use super::plan::{HISTORY, Part, Plan};
+use super::plan::{HISTORY, HISTORY_TABLE, Plan, There};
 use crate::error::{Error, Result};
 use crate::store::{self, Address, Schema};
 
@@ -39,12 +39,12 @@ macro_rules! adapt {
                 let mut tx = self.connection.begin().await?;
                 let mut count = 0;
                 for query in queries {
-                    for Part { routine, sql } in self.plan.parts(query) {
-                        if !is_empty(&sql) {
+                    for part in self.plan.parts(query) {
+                        if !part.is_empty() {
                             // The text protocol, so that one file may hold many statements. The text is ours.
-                            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await?;
+                            sqlx::raw_sql(AssertSqlSafe(part.sql)).execute(&mut *tx).await?;
                         }
-                        self.rights.repeat_on(routine.as_deref()).await?;
+                        self.rights.repeat_on(part.routine.as_deref()).await?;
                     }
                     if self.plan.is_last(query) {
                         self.rights.repeat().await?;
@@ -53,6 +53,26 @@ macro_rules! adapt {
                 }
                 tx.commit().await?;
                 Ok(count)
+            }
+        }
+
+        impl Adapter<'_> {
+            /// Applies what is unapplied, and makes again what is lacking of what was applied before.
+            async fn run(mut self, was: Option<i32>, there: &There) -> Result<Vec<i32>> {
+                let lacking = self.plan.lacking(was.unwrap_or_default(), there)?;
+                let report = runner(self.plan).run_async(&mut self).await.map_err(failed)?;
+                let mut applied: Vec<i32> = lacking.iter().map(|object| object.version).collect();
+                for object in lacking {
+                    sqlx::raw_sql(AssertSqlSafe(object.sql))
+                        .execute(&mut *self.connection)
+                        .await
+                        .map_err(error)?;
+                    self.rights.repeat_on(Some(&object.name)).await.map_err(error)?;
+                }
+                // A run that was cut off may have made a routine and given no right on it.
+                self.rights.repeat().await.map_err(error)?;
+                applied.extend(report.applied_migrations().iter().map(Migration::version));
+                Ok(applied)
             }
         }
 
@@ -76,7 +96,11 @@ macro_rules! adapt {
             }
         }
 
-        impl AsyncMigrate for Adapter<'_> {}
+        impl AsyncMigrate for Adapter<'_> {
+            fn assert_migrations_table_query(_: &str) -> String {
+                HISTORY_TABLE.to_owned()
+            }
+        }
     };
 }
 
@@ -101,24 +125,25 @@ fn runner(plan: &Plan) -> Runner {
     runner
 }
 
-/// True for what holds nothing but comments, which MySQL and MariaDB take for no statement at all.
-fn is_empty(sql: &str) -> bool {
-    sql.lines().all(|line| line.trim().is_empty() || line.starts_with("--"))
-}
-
-fn versions(migrations: &[Migration]) -> Vec<i32> {
-    migrations.iter().map(Migration::version).collect()
+/// The names of what there is, each with the comments of its routines.
+fn there(rows: Vec<(String, Option<String>)>) -> There {
+    let mut there = There::new();
+    for (name, says) in rows {
+        there.entry(name).or_default().extend(says);
+    }
+    there
 }
 
 /// Refinery's errors name the migration; what the database said is their source.
 fn failed(error: refinery_core::Error) -> Error {
-    let mut reason = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        reason = format!("{reason}: {cause}");
-        source = cause.source();
+    let mut cause: &dyn std::error::Error = &error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-    Error::schema(format!("the schema could not be migrated: {reason}")).caused_by(error)
+    // The first line says all of it where it names the cause, and else the migration.
+    let (reason, cause) = (error.to_string(), cause.to_string());
+    let cause = if reason.contains(&cause) { String::new() } else { format!(": {cause}") };
+    Error::schema(format!("the schema could not be migrated: {reason}{cause}")).caused_by(error)
 }
 
 #[cfg(feature = "postgres")]
@@ -131,23 +156,26 @@ pub(super) mod postgres {
 
     adapt!(sqlx::PgConnection);
 
-    /// Any number that nobody else uses for an advisory lock.
-    const LOCK: i64 = 0x0074_616c_6c79;
-
     pub async fn apply(address: &Address, plan: &Plan) -> Result<Vec<i32>> {
         let mut connection = connect(address, soon()).await?;
+        require_utf8(&mut connection).await?;
+        grant::postgres::require_closed(&mut connection, None).await?;
+        if let Err(fault) = sqlx::raw_sql(HISTORY_TABLE).execute(&mut connection).await {
+            // Another migrator was faster with the table, its type or its name.
+            let code = fault.as_database_error().and_then(|told| told.code());
+            if !code.is_some_and(|code| ["23505", "42710", "42P07"].contains(&&*code)) {
+                return Err(error(fault));
+            }
+        }
         let mut tx = begin(&mut connection).await?;
-        require_utf8(&mut tx).await?;
-        // In a part of the transaction: where there is no schema the question fails.
-        let mut asking = tx.begin().await.map_err(error)?;
-        let schema = store::postgres::schema(&mut asking).await?;
-        asking.rollback().await.map_err(error)?;
+        let schema = schema_of(&mut tx).await?;
+        let there = look(&mut tx).await?;
+        let plan = &*plan.of_database(schema.as_ref(), &there)?;
         if is_newer(schema.as_ref(), plan.latest())? {
             return Ok(Vec::new());
         }
-        let mut adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };
-        let report = runner(plan).run_async(&mut adapter).await.map_err(failed)?;
-        let applied = versions(report.applied_migrations());
+        let adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };
+        let applied = adapter.run(schema.map(|schema| schema.version), &there).await?;
         if !applied.is_empty() {
             grant::postgres::repeat(&mut tx).await?;
         }
@@ -170,28 +198,53 @@ pub(super) mod postgres {
 
     /// A transaction that no other migrator has at the same time.
     pub async fn begin(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>> {
-        // One transaction around all: refinery's own become savepoints, and the lock ends with it.
-        let mut tx = connection.begin().await.map_err(error)?;
+        // One transaction around all: refinery's own become savepoints, and the lock ends with it. The level by which it sees what
+        // another one did while it waited.
+        let read_committed = "begin isolation level read committed";
+        let mut tx = connection.begin_with(read_committed).await.map_err(error)?;
         sqlx::query("select set_config('lock_timeout', $1, true)")
             .bind(format!("{LOCK_WAIT_S}s"))
             .execute(&mut *tx)
             .await
             .map_err(error)?;
-        sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await.map_err(error)?;
-        // Routines pin the search path they are made under: our schema alone, temporary tables last. One may name another
-        // that a later migration installs.
-        sqlx::query(
-            "select set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true),
-                set_config('check_function_bodies', 'off', true)",
-        )
-        .execute(&mut *tx)
-        .await
-        .map_err(error)?;
+        sqlx::raw_sql(include_str!("session/postgres.sql")).execute(&mut *tx).await.map_err(error)?;
+        let there = "select to_regclass('tallygate_schema_history') is not null";
+        if sqlx::query_scalar(there).fetch_one(&mut *tx).await.map_err(error)? {
+            // The owner's alone to hold, where any session may take an advisory lock. A reader does not wait.
+            let lock = "lock table tallygate_schema_history in share row exclusive mode";
+            sqlx::query(lock).execute(&mut *tx).await.map_err(error)?;
+        }
         Ok(tx)
     }
 
-    pub async fn schema(address: &Address) -> Result<Option<Schema>> {
-        store::postgres::schema(&mut connect(address, soon()).await?).await
+    pub async fn schema(address: &Address) -> Result<(Option<Schema>, There)> {
+        let mut connection = connect(address, soon()).await?;
+        let schema = schema_of(&mut connection).await?;
+        if schema.is_some() {
+            grant::postgres::require_closed(&mut connection, None).await?;
+        }
+        let there = look(&mut connection).await?;
+        Ok((schema, there))
+    }
+
+    /// From the history itself where the routine does not find it: the schema has got another name.
+    async fn schema_of(connection: &mut PgConnection) -> Result<Option<Schema>> {
+        // In a part of the transaction: where there is no schema the question fails.
+        let mut asking = connection.begin().await.map_err(error)?;
+        let told = store::postgres::schema(&mut asking).await?;
+        asking.rollback().await.map_err(error)?;
+        let has = "select to_regclass('tallygate_schema_history') is not null";
+        if told.is_some() || !sqlx::query_scalar(has).fetch_one(&mut *connection).await.map_err(error)? {
+            return Ok(told);
+        }
+        let last = "select max(version) from tallygate_schema_history";
+        let last: Option<i32> = sqlx::query_scalar(last).fetch_one(connection).await.map_err(error)?;
+        Ok(last.map(|version| Schema { version, breaking: None, shard: None, test_clock: false }))
+    }
+
+    async fn look(connection: &mut PgConnection) -> Result<There> {
+        let rows = sqlx::query_as(include_str!("look/postgres.sql")).fetch_all(connection).await;
+        rows.map(there).map_err(error)
     }
 }
 
@@ -207,15 +260,32 @@ pub(super) mod mysql {
     adapt!(sqlx::MySqlConnection);
 
     pub async fn apply(address: &Address, plan: &Plan) -> Result<Vec<i32>> {
-        let mut connection = connect(address, soon()).await?;
-        take_of_server(&mut connection).await?;
+        let mut connection = open(address).await?;
+        let of_server = take_of_server(address, &mut connection).await?;
         let mut lock = Lock::take(address).await?;
         let applied = lock.hold(apply_locked(address, &mut connection, plan)).await;
         let released = lock.release().await;
         let applied = applied?;
         released?;
+        of_server.close().await.map_err(error)?;
         connection.close().await.map_err(error)?;
         Ok(applied)
+    }
+
+    /// A session in which what is made does not depend on the settings of the server.
+    pub async fn open(address: &Address) -> Result<MySqlConnection> {
+        let mut connection = connect(address, soon()).await?;
+        sqlx::raw_sql(include_str!("session/mysql.sql")).execute(&mut connection).await.map_err(error)?;
+        let by_statements = "select @@global.log_bin and @@global.binlog_format = 'STATEMENT'";
+        let by_statements: i64 =
+            sqlx::query_scalar(by_statements).fetch_one(&mut connection).await.map_err(error)?;
+        if by_statements == 1 {
+            return Err(Error::schema(
+                "the server writes statements into its binary log, and refuses every check then (error 1665); set \
+                 binlog_format = ROW in its configuration, and until it starts anew: set global binlog_format = 'ROW'",
+            ));
+        }
+        Ok(connection)
     }
 
     async fn apply_locked(
@@ -223,20 +293,31 @@ pub(super) mod mysql {
         connection: &mut MySqlConnection,
         plan: &Plan,
     ) -> Result<Vec<i32>> {
-        if is_newer(schema_of(connection).await?.as_ref(), plan.latest())? {
+        let schema = schema_of(connection).await?;
+        let there = look(connection).await?;
+        let plan = &*plan.of_database(schema.as_ref(), &there)?;
+        if is_newer(schema.as_ref(), plan.latest())? {
             return Ok(Vec::new());
         }
         let mut rights = Rights::given(address).await?;
-        let mut adapter = Adapter { connection, plan, rights: &mut rights };
-        let report = runner(plan).run_async(&mut adapter).await.map_err(failed)?;
-        Ok(versions(report.applied_migrations()))
+        let adapter = Adapter { connection, plan, rights: &mut rights };
+        adapter.run(schema.map(|schema| schema.version), &there).await
     }
 
-    pub async fn schema(address: &Address) -> Result<Option<Schema>> {
-        schema_of(&mut connect(address, soon()).await?).await
+    pub async fn schema(address: &Address) -> Result<(Option<Schema>, There)> {
+        let mut connection = open(address).await?;
+        let schema = schema_of(&mut connection).await?;
+        let there = look(&mut connection).await?;
+        Ok((schema, there))
     }
 
-    /// From the history itself where the routine is not there yet: a first migration was cut off before it.
+    /// Those of routines that were made under other modes of SQL are not there.
+    async fn look(connection: &mut MySqlConnection) -> Result<There> {
+        let rows = sqlx::query_as(include_str!("look/mysql.sql")).fetch_all(connection).await;
+        rows.map(there).map_err(error)
+    }
+
+    /// From the history itself where the routine is not there: a first migration was cut off before it, or a dump had no routines.
     async fn schema_of(connection: &mut MySqlConnection) -> Result<Option<Schema>> {
         let told = store::mysql::schema(connection).await?;
         if told.is_some() {
@@ -256,7 +337,7 @@ pub(super) mod mysql {
             .fetch_one(connection)
             .await
             .map_err(error)?;
-        Ok(last.map(|version| Schema { version, breaking: None, shard: None }))
+        Ok(last.map(|version| Schema { version, breaking: None, shard: None, test_clock: false }))
     }
 }
 
@@ -279,12 +360,13 @@ pub(crate) mod sqlite {
         let patience = |ms| AssertSqlSafe(format!("pragma busy_timeout = {ms}"));
         sqlx::raw_sql(patience(LOCK_WAIT_S * 1000)).execute(&mut *connection).await.map_err(error)?;
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let applied = match is_newer(store::sqlite::schema(&mut tx).await?.as_ref(), plan.latest())? {
+        let schema = store::sqlite::schema(&mut tx).await?;
+        let applied = match is_newer(schema.as_ref(), plan.latest())? {
             true => Vec::new(),
             false => {
-                let mut adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };
-                let report = runner(plan).run_async(&mut adapter).await.map_err(failed)?;
-                versions(report.applied_migrations())
+                let there = look(&mut tx).await?;
+                let adapter = Adapter { connection: &mut tx, plan, rights: &mut Rights };
+                adapter.run(schema.map(|schema| schema.version), &there).await?
             }
         };
         tx.commit().await.map_err(error)?;
@@ -292,11 +374,19 @@ pub(crate) mod sqlite {
         Ok(applied)
     }
 
-    pub async fn schema(address: &Address) -> Result<Option<Schema>> {
+    pub async fn schema(address: &Address) -> Result<(Option<Schema>, There)> {
         // Looking must not create the file.
         if !store::sqlite::exists(address)? {
-            return Ok(None);
+            return Ok((None, There::new()));
         }
-        store::sqlite::schema(&mut connect(address).await?).await
+        let mut connection = connect(address).await?;
+        let schema = store::sqlite::schema(&mut connection).await?;
+        let there = look(&mut connection).await?;
+        Ok((schema, there))
+    }
+
+    async fn look(connection: &mut sqlx::SqliteConnection) -> Result<There> {
+        let rows = sqlx::query_as("select name, null from sqlite_master").fetch_all(connection).await;
+        rows.map(there).map_err(error)
     }
 }

@@ -4,6 +4,7 @@
 mod citus;
 
 use super::{Migrator, gate};
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, Result};
 use crate::store::Engine;
 
@@ -16,17 +17,25 @@ impl Migrator {
     /// are moved.
     ///
     /// # Errors
-    /// Invalid: the database is not PostgreSQL, or lacks the extension. Schema: something is not migrated. Transient: another
+    /// Invalid: the database is not PostgreSQL, lacks the extension, or is one of tests. Schema: something is not migrated. Transient: another
     /// migrator was at work for too long.
-    pub async fn distribute(&self) -> Result<Vec<String>> {
-        match self.address.engine() {
-            #[cfg(feature = "postgres")]
-            Engine::Postgres => {
-                gate(self.schema().await?.as_ref())?;
-                citus::distribute(&self.address).await
+    pub fn distribute(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        boxed(async move {
+            match self.address.engine() {
+                #[cfg(feature = "postgres")]
+                Engine::Postgres => {
+                    let schema = self.schema().await?.0;
+                    gate(schema.as_ref())?;
+                    if schema.is_some_and(|schema| schema.test_clock) {
+                        return Err(Error::invalid(
+                            "a database of tests stays on one node, since its clock is one row; distribute another one",
+                        ));
+                    }
+                    citus::distribute(&self.address).await
+                }
+                _ => Err(refused()),
             }
-            _ => Err(refused()),
-        }
+        })
     }
 
     /// The tables and routines that [`distribute`](Self::distribute) would do this to, as far as they are there; the tables also
@@ -41,12 +50,14 @@ impl Migrator {
     /// assert!(migrator.undistributed().await.unwrap_err().is_invalid(), "SQLite is one file");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn undistributed(&self) -> Result<Vec<String>> {
-        match self.address.engine() {
-            #[cfg(feature = "postgres")]
-            Engine::Postgres => citus::undistributed(&self.address).await,
-            _ => Err(refused()),
-        }
+    pub fn undistributed(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        boxed(async move {
+            match self.address.engine() {
+                #[cfg(feature = "postgres")]
+                Engine::Postgres => citus::undistributed(&self.address).await,
+                _ => Err(refused()),
+            }
+        })
     }
 }
 

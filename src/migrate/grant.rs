@@ -8,6 +8,7 @@ pub(super) mod postgres;
 use std::fmt;
 
 use super::{Migrator, gate};
+use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, Result};
 use crate::store::Engine;
 
@@ -48,8 +49,8 @@ impl Migrator {
     /// # Errors
     /// Invalid: a name that cannot be used; no such user or role; SQLite, which has no rights. Schema: nothing was
     /// migrated.
-    pub async fn grant(&self, role: Role, grantee: &str) -> Result<Vec<String>> {
-        self.grants(role, grantee, true).await
+    pub fn grant<'a>(&'a self, role: Role, grantee: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+        boxed(async move { self.grants(role, grantee, true).await })
     }
 
     /// The statements that [`grant`](Self::grant) would run.
@@ -64,8 +65,12 @@ impl Migrator {
     /// assert!(error.is_invalid(), "SQLite has no rights: whoever may open the file may do everything");
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn grant_statements(&self, role: Role, grantee: &str) -> Result<Vec<String>> {
-        self.grants(role, grantee, false).await
+    pub fn grant_statements<'a>(
+        &'a self,
+        role: Role,
+        grantee: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
+        boxed(async move { self.grants(role, grantee, false).await })
     }
 
     async fn grants(&self, role: Role, grantee: &str, run: bool) -> Result<Vec<String>> {
@@ -73,7 +78,7 @@ impl Migrator {
         let grantee = Grantee::parse(engine, grantee)?;
         // The rights are on what this program's migrations have made.
         if role != Role::Owner && engine != Engine::Sqlite {
-            gate(self.schema().await?.as_ref())?;
+            gate(self.schema().await?.0.as_ref())?;
         }
         match engine {
             #[cfg(feature = "postgres")]

@@ -1,8 +1,9 @@
 //! One migrator at a time, where statements that define tables commit by themselves.
 //!
-//! `get_lock` ends with its session, but is that of one server: another node of a cluster has one of its own. A row is that of all
-//! nodes, but outlives who made it. So a migrator holds both, and says in the row that it is alive: who holds a server's lock and
-//! finds the row of that server knows that its maker is gone; of the row of another server it knows so after a while.
+//! A row that is locked is free when its session ends, but the lock is that of one server: another node of a cluster has one of its
+//! own. A row is there for all nodes, but outlives who wrote it. So a migrator holds both, and says in a row that it is
+//! alive: who holds a server's lock and finds the row of that server knows that its maker is gone; of the row of another server it
+//! knows so after a while. Nobody but the owner may lock or write these rows, where any session may take a `get_lock`.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,16 +12,20 @@ use sqlx::{Connection, MySqlConnection};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::adapter::{LOCK_WAIT_S, soon};
+use super::adapter::{LOCK_WAIT_S, mysql::open};
 use crate::error::{Error, Result};
-use crate::store::Address;
-use crate::store::mysql::{connect, error};
+use crate::retry::Tries;
+use crate::store::mysql::{error, number};
+use crate::store::{Address, was_taken_back};
 
 /// The time between two signs that the holder is alive, and between two looks of those who wait.
 const SIGN: Duration = Duration::from_secs(1);
 
 /// Without a sign for so long the holder on another node counts as gone.
 const GONE_S: u32 = 30;
+
+/// The tries of a migrator that finds another node faster with the row of its server, or is ended by the table that it makes.
+const LOST_TO_NODES: u32 = 50;
 
 /// Held by nobody else as long as this is there and [`hold`](Self::hold) is waited for.
 pub(super) struct Lock {
@@ -32,9 +37,7 @@ impl Lock {
     /// For a migrator that has this [server's lock](take_of_server).
     pub async fn take(address: &Address) -> Result<Self> {
         let until = Instant::now() + Duration::from_secs(LOCK_WAIT_S.into());
-        let mut connection = connect(address, soon()).await?;
-        let make = sqlx::raw_sql(include_str!("lock/make.sql")).execute(&mut connection);
-        make.await.map_err(error)?;
+        let connection = open(address).await?;
         let mut lock = Self { connection, holder: Uuid::new_v4() };
         loop {
             match lock.is_taken().await {
@@ -77,7 +80,8 @@ impl Lock {
     }
 
     async fn sign(&mut self) -> Result<()> {
-        let alive = "update tallygate_schema_lock set alive_at = utc_timestamp(6) where holder = ?";
+        let alive =
+            "update tallygate_schema_lock set alive_at = utc_timestamp(6) where id = 1 and holder = ?";
         match sqlx::query(alive).bind(self.holder).execute(&mut self.connection).await.map_err(error) {
             Ok(done) if done.rows_affected() == 0 => Err(Error::transient(
                 "another migrator took the lock, since this one gave no sign for too long; try again",
@@ -88,24 +92,39 @@ impl Lock {
     }
 
     pub async fn release(mut self) -> Result<()> {
-        let remove = "delete from tallygate_schema_lock where holder = ?";
+        let remove = "delete from tallygate_schema_lock where id = 1 and holder = ?";
         sqlx::query(remove).bind(self.holder).execute(&mut self.connection).await.map_err(error)?;
         self.connection.close().await.map_err(error)
     }
 }
 
-/// Takes the lock of one server, for as long as the session lasts that migrates: by it callers know that a routine which is
-/// missing is being made anew.
-pub(super) async fn take_of_server(connection: &mut MySqlConnection) -> Result<()> {
-    // Its name is the server's, hence the database's name in it; MariaDB answers NULL at once to an endless wait, hence the
-    // bound.
-    let locked: Option<i64> =
-        sqlx::query_scalar("select get_lock(concat('tallygate.', left(sha2(database(), 256), 32)), ?)")
-            .bind(LOCK_WAIT_S)
-            .fetch_one(connection)
-            .await
-            .map_err(error)?;
-    if locked == Some(1) { Ok(()) } else { Err(held()) }
+/// Takes the lock of one server, for as long as the answer lives. In the session that migrates callers are shown by a `get_lock`
+/// that a routine which is missing is being made anew; nothing else follows from that.
+pub(super) async fn take_of_server(
+    address: &Address,
+    migrating: &mut MySqlConnection,
+) -> Result<MySqlConnection> {
+    let mut connection = open(address).await?;
+    let has = "select count(*) from information_schema.tables
+        where table_schema = database() and table_name = 'tallygate_schema_lock'";
+    // On a node of a cluster a statement that makes a table ends the transactions that use it.
+    let has: i64 = sqlx::query_scalar(has).fetch_one(&mut connection).await.map_err(error)?;
+    if has == 0 {
+        let make = sqlx::raw_sql(include_str!("lock/make.sql")).execute(&mut connection);
+        make.await.map_err(error)?;
+    }
+    let mut tries = Tries::new(LOST_TO_NODES, Instant::now() + Duration::from_secs(LOCK_WAIT_S.into()));
+    while let Err(fault) =
+        sqlx::raw_sql(include_str!("lock/take_of_server.sql")).execute(&mut connection).await
+    {
+        let fault = if number(&fault) == 1205 { held() } else { error(fault) };
+        if !was_taken_back(&fault) || !tries.again(&fault).await {
+            return Err(fault);
+        }
+    }
+    let show = "do get_lock(concat('tallygate.', left(sha2(database(), 256), 32)), 0)";
+    sqlx::raw_sql(show).execute(migrating).await.map_err(error)?;
+    Ok(connection)
 }
 
 fn held() -> Error {

@@ -1,15 +1,25 @@
 //! The migrations, as files hold them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use refinery_core::Migration;
+use sha2::{Digest, Sha256};
 
-use crate::store::Engine;
+use crate::error::{Error, Result};
+use crate::store::{Engine, Schema};
 
 /// Where refinery records what it applied; a name of our own, since the caller's service may use refinery
 /// in the same database.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub(crate) const HISTORY: &str = "tallygate_schema_history";
+
+/// The table itself, as refinery writes and reads it.
+pub(super) const HISTORY_TABLE: &str = "create table if not exists tallygate_schema_history (
+    version int primary key, name varchar(255), applied_on varchar(255), checksum varchar(255)
+);";
+
+/// The table of a database of tests, with its clock.
+const TEST_CLOCK: &str = "tallygate_test_clock";
 
 /// The comment that names the file of a routine in a migration.
 const INSTALL: &str = "-- install ";
@@ -35,7 +45,8 @@ const SQLITE: Files = files!("migrations/sqlite":
 const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "check_velocity.sql" "rate_limiting_request.sql" "tallygate_schema_version.sql" "zone_answer.sql"
     "zone_ask_validate.sql" "zone_bring.sql" "zone_brought.sql" "zone_bucket_hash.sql"
-    "zone_bucket_hold.sql" "zone_bucket_leave.sql" "zone_bucket_open.sql" "zone_bucket_take.sql" "zone_charges.sql"
+    "zone_bucket_hold.sql" "zone_bucket_home.sql" "zone_bucket_mark.sql" "zone_bucket_open.sql" "zone_bucket_place.sql"
+    "zone_bucket_take.sql" "zone_charges.sql"
     "zone_check.sql" "zone_check_all.sql" "zone_check_held.sql" "zone_check_many.sql"
     "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
     "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
@@ -57,7 +68,8 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
 const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql"
     "tallygate_schema_version.sql" "zone_answer.sql" "zone_bring.sql" "zone_bucket_back.sql"
-    "zone_bucket_hold.sql" "zone_bucket_leave.sql" "zone_bucket_open.sql" "zone_calendar_period.sql" "zone_charges.sql"
+    "zone_bucket_hold.sql" "zone_bucket_home.sql" "zone_bucket_mark.sql" "zone_bucket_open.sql" "zone_bucket_place.sql"
+    "zone_calendar_period.sql" "zone_charges.sql"
     "zone_check.sql" "zone_check_all.sql" "zone_check_all_own.sql" "zone_check_many.sql"
     "zone_check_many_own.sql" "zone_check_own.sql" "zone_checks_hold.sql" "zone_checks_read.sql"
     "zone_checks_tell.sql" "zone_clock.sql" "zone_convert.sql" "zone_decide.sql" "zone_decide_all.sql"
@@ -78,18 +90,43 @@ const ROUTINES_MYSQL: Files = files!("sql/mysql":
 /// written for. A database that has that migration has the text.
 #[derive(Clone)]
 pub(crate) struct Plan {
+    engine: Engine,
+    test_clock: bool,
     migrations: Vec<(Text, Text)>,
     routines: Vec<(Text, Text)>,
 }
 
 type Text = Cow<'static, str>;
 
+/// Something that a migration makes and that can be made again without a loss: a routine, or a view.
+pub(super) struct Object {
+    /// The migration that made it as it is.
+    pub version: i32,
+    pub name: String,
+    /// The comment that each of its routines has. None of what has no text of its own that could be another.
+    pub says: Option<Vec<String>>,
+    pub sql: String,
+}
+
+/// The names of what is in a database, each with the comments of the routines that have it.
+pub(super) type There = HashMap<String, Vec<String>>;
+
 /// A part of what a migration runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// The routine that it installs; None for the migration's own statements.
     pub routine: Option<String>,
+    /// The number of functions or procedures of that name, and the comment that each gets.
+    functions: usize,
+    says: String,
     pub sql: String,
+}
+
+impl Part {
+    /// True for what holds nothing but comments, which MySQL and MariaDB take for no statement at all.
+    pub fn is_empty(&self) -> bool {
+        self.sql.lines().all(|line| line.trim().is_empty() || line.starts_with("--"))
+    }
 }
 
 impl Plan {
@@ -101,7 +138,45 @@ impl Plan {
             Engine::Sqlite => (SQLITE, &[][..]),
         };
         let texts = |files: Files| files.iter().map(|&(path, text)| (path.into(), text.into())).collect();
-        Self { migrations: texts(migrations), routines: texts(routines) }
+        Self { engine, test_clock: false, migrations: texts(migrations), routines: texts(routines) }
+    }
+
+    /// That of a database of tests. Its first migration makes a table of one row, and all that reads the server's clock reads that row
+    /// before. Its record of its own migrations tells it from another database that somebody gave such a table.
+    pub fn with_test_clock(mut self) -> Self {
+        let (table, clock) = match self.engine {
+            Engine::Postgres => (include_str!("test_clock/postgres.sql"), "pg_catalog.clock_timestamp()"),
+            Engine::MySql => (include_str!("test_clock/mysql.sql"), "utc_timestamp(6)"),
+            Engine::Sqlite => return self,
+        };
+        let row_first = format!("coalesce((select test.now_at from {TEST_CLOCK} test), {clock})");
+        for (_, text) in self.migrations.iter_mut().chain(&mut self.routines) {
+            let read = text.replace(clock, &row_first);
+            *text = read.replace("false as test_clock", "true as test_clock").into();
+        }
+        if let Some((_, first)) = self.migrations.first_mut() {
+            first.to_mut().insert_str(0, table);
+        }
+        self.test_clock = true;
+        self
+    }
+
+    /// The plan by which a database goes on. One of tests stays one, and none becomes one that holds anything.
+    ///
+    /// # Errors
+    /// Invalid: it was to become one.
+    pub fn of_database(&self, schema: Option<&Schema>, there: &There) -> Result<Cow<'_, Self>> {
+        let has = |name: &str| there.contains_key(name);
+        // A dump may have no routines.
+        let was_one =
+            |schema: &Schema| schema.test_clock || (has(TEST_CLOCK) && !has("tallygate_schema_version"));
+        match (self.test_clock, schema.map_or(!has("zone_master"), was_one)) {
+            (true, false) => Err(Error::invalid(
+                "the database is migrated already, and only an empty one can become one of tests; make a new one for that",
+            )),
+            (false, true) if schema.is_some() => Ok(Cow::Owned(self.clone().with_test_clock())),
+            _ => Ok(Cow::Borrowed(self)),
+        }
     }
 
     /// That of a later release: with another migration, and these files in place of routines or beside them.
@@ -134,7 +209,7 @@ impl Plan {
     /// The parts that are run where refinery hands over this text: a migration's with its routines in place, or
     /// what refinery itself records, as it is.
     pub fn parts(&self, text: &str) -> Vec<Part> {
-        let own = |sql: &str| Part { routine: None, sql: sql.to_owned() };
+        let own = |sql: &str| Part { routine: None, functions: 0, says: String::new(), sql: sql.to_owned() };
         let Some(at) = self.migrations.iter().position(|(_, own)| own == text) else {
             return vec![own(text)];
         };
@@ -148,6 +223,56 @@ impl Plan {
             parts.extend(self.routine(path).map(|text| install(path, text)));
         }
         parts
+    }
+
+    /// The objects that migrations up to this number have made and that are gone, or are others: of a restored dump that had no
+    /// routines, in a schema with another name.
+    ///
+    /// # Errors
+    /// Schema: a table is gone, and what was in it.
+    pub fn lacking(&self, version: i32, there: &There) -> Result<Vec<Object>> {
+        // Users without a right to a table of ours are shown none on MySQL and MariaDB.
+        if !there.contains_key(HISTORY) {
+            return Ok(Vec::new());
+        }
+        for (place, (_, text)) in
+            self.migrations.iter().enumerate().take(usize::try_from(version).unwrap_or_default())
+        {
+            if let Some(table) = tables(text).find(|table| !there.contains_key(*table)) {
+                return Err(Error::schema(format!(
+                    "the table {table} is gone, which migration {} has made; restore it from a backup, with what was in it",
+                    place + 1
+                )));
+            }
+        }
+        let is_lacking = |object: &Object| match (there.get(&object.name), &object.says) {
+            (None, _) => true,
+            (Some(says), Some(own)) => says != own,
+            (Some(_), None) => false,
+        };
+        Ok(self
+            .objects()
+            .into_iter()
+            .filter(|object| object.version <= version && is_lacking(object))
+            .collect())
+    }
+
+    /// All that can be made again, each as the last migration makes it that names it.
+    fn objects(&self) -> Vec<Object> {
+        let mut objects: Vec<Object> = Vec::new();
+        for ((_, text), version) in self.migrations.iter().zip(1..) {
+            for part in self.parts(text) {
+                if let Some(name) = part.routine {
+                    let says = (part.functions > 0).then(|| vec![part.says; part.functions]);
+                    objects.push(Object { version, name, says, sql: part.sql });
+                }
+            }
+            for (name, sql) in views(text) {
+                objects.retain(|object| object.name != name);
+                objects.push(Object { version, name: name.to_owned(), says: None, sql: sql.to_owned() });
+            }
+        }
+        objects
     }
 
     fn routine(&self, path: &str) -> Option<&str> {
@@ -165,6 +290,21 @@ fn installs(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix(INSTALL))
 }
 
+/// The tables that a migration makes.
+fn tables(text: &str) -> impl Iterator<Item = &str> {
+    let tables = text.lines().filter_map(|line| line.strip_prefix("create table "));
+    tables.filter_map(|table| table.trim_start_matches("if not exists ").split(' ').next())
+}
+
+/// The views that a migration makes, each with the paragraph that does it.
+fn views(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("\n\n").filter_map(|paragraph| {
+        let (_, view) = paragraph.split_once("create or replace ")?;
+        let (head, _) = view.split_once(" as\n")?;
+        Some((head.rsplit(' ').next()?, paragraph))
+    })
+}
+
 /// The text of a routine, so that one which is there already is replaced.
 ///
 /// On PostgreSQL and MariaDB its callers notice nothing and it keeps its rights. On MySQL it is dropped first: for that
@@ -177,7 +317,11 @@ fn install(path: &str, text: &str) -> Part {
         format!("drop procedure if exists {name};"),
         format!("create procedure {name}("),
     );
-    let says = purpose(name, text).replace('\'', "''");
+    // By the hash it is seen whether what is there has this text.
+    let hash: String = Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let comment = format!("{} ({hash})", purpose(name, text));
+    let says = comment.replace('\'', "''");
+    let functions = text.matches(function).count() + text.matches(&create).count();
     let sql = if text.contains(function) {
         let text = text.replace(function, "\ncreate or replace function ");
         format!("{text}{}", include_str!("secure.sql").replace("{name}", name).replace("{says}", &says))
@@ -189,7 +333,7 @@ fn install(path: &str, text: &str) -> Part {
             .replacen(&create, &format!("create /*M! or replace */ procedure {name}("), 1)
             .replacen("\nsql security definer\n", &format!("\ncomment '{says}'\nsql security definer\n"), 1)
     };
-    Part { routine: Some(name.to_owned()), sql }
+    Part { routine: Some(name.to_owned()), functions, says: comment, sql }
 }
 
 /// The purpose of a routine: the first lines of its file, which the database tells as its comment.
@@ -237,6 +381,8 @@ mod tests {
         let text = |text: &'static str| Cow::from(text);
         let routine = "-- a: b.\ncreate function a()\nx";
         let plan = Plan {
+            engine: Engine::Postgres,
+            test_clock: false,
             migrations: vec![
                 (text("V1__a.sql"), text("create table x;\n-- install sql/a.sql\n-- install sql/b.sql\n")),
                 (text("V2__b.sql"), text("-- install sql/a.sql\n")),
@@ -251,6 +397,31 @@ mod tests {
         let mut other = plan.clone();
         other.routines[0].1 = text("another text");
         assert!(plan.migrations().iter().zip(other.migrations()).all(|(a, b)| a.checksum() == b.checksum()));
+    }
+
+    #[test]
+    fn all_that_reads_the_clock_reads_that_of_tests_first() {
+        let clocks = ["_timestamp", " now(", "sysdate", "curdate", "curtime", "localtime"];
+        for engine in [Engine::Postgres, Engine::MySql] {
+            let plan = Plan::of(engine).with_test_clock();
+            let views = plan.migrations.iter().flat_map(|(_, text)| views(text));
+            let routines = plan.routines.iter().map(|(path, text)| (&**path, &**text));
+            let mut readers = 0;
+            for (name, text) in views.chain(routines) {
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+                let mut code = code.collect::<Vec<_>>().join("\n");
+                for clock in ["pg_catalog.clock_timestamp()", "utc_timestamp(6)"] {
+                    let first = format!("coalesce((select test.now_at from {TEST_CLOCK} test), {clock})");
+                    readers += code.matches(&first).count();
+                    code = code.replace(&first, "");
+                }
+                let alone = clocks.iter().find(|clock| code.contains(**clock));
+                assert_eq!(alone, None, "{name} of {engine:?} reads the clock of the server alone");
+            }
+            assert!(readers >= 3, "only {readers} were found: the reading is at fault");
+            let told = plan.routines.iter().filter(|(_, text)| text.contains("true as test_clock")).count();
+            assert_eq!(told, 1, "{engine:?} tells what it is");
+        }
     }
 
     #[test]

@@ -4,12 +4,13 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::chain::{self, Hash, Salt};
-use crate::decide::{Head, Item, Override, Shape, Undo};
+use crate::decide::{Head, Item, Load, Override, Shape, Undo};
 use crate::decision::Reason;
 use crate::entry::{Cursor, History, Kind};
 use crate::error::{Error, Result};
 use crate::item::payload_hash;
-use crate::zone::{Algorithm, BlockedRows, ClockSpan, OnOutage, Policy, Zone, ZoneVersion};
+use crate::shard::Among;
+use crate::zone::{BlockedRows, ClockSpan, OnOutage, Policy, ZoneVersion};
 
 /// Bounds that every database can store: the years 1000 to 9999.
 const FIRST_US: i64 = -30_610_224_000_000_000;
@@ -163,41 +164,6 @@ pub(crate) struct Spending {
     pub holds: bool,
 }
 
-/// A zone as it shall be.
-#[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    pub name: String,
-    pub policy: Policy,
-    /// None leaves it as it is.
-    pub description: Option<String>,
-}
-
-impl Setting {
-    /// True when the zone is not so already. The way in which a change treated buckets is no part of what a
-    /// zone is.
-    ///
-    /// # Errors
-    /// Invalid: what is held in its buckets would become something else.
-    pub fn changes(&self, zone: &Zone) -> Result<bool> {
-        let [was, will] = [&zone.policy, &self.policy].map(Policy::algorithm);
-        if (was == Algorithm::Capacity) != (will == Algorithm::Capacity) {
-            return Err(Error::invalid(format!(
-                "zone {:?} cannot turn from {was} into {will}: leases are no charges; make another zone",
-                zone.name
-            )));
-        }
-        if (was == Algorithm::Queue) != (will == Algorithm::Queue) {
-            return Err(Error::invalid(format!(
-                "zone {:?} cannot turn from {was} into {will}: items that wait are no charges; make another zone",
-                zone.name
-            )));
-        }
-        let running = self.policy.running_buckets();
-        Ok(zone.policy.with_running_buckets(running) != self.policy
-            || self.description.as_ref().is_some_and(|description| *description != zone.description))
-    }
-}
-
 /// The result for a zone that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ZoneRemoved {
@@ -206,22 +172,6 @@ pub(crate) enum ZoneRemoved {
     Unknown,
     /// Something that stays names it.
     Used,
-}
-
-/// The clock by which a policy counts its periods, in numbers that can still be reckoned with.
-pub(super) fn clock_of(policy: &Policy) -> Vec<ClockSpan> {
-    let far = 1 << 62;
-    let near = |us: i64| us.clamp(-far, far);
-    let spans = policy.by_calendar().map(|calendar| calendar.time_zone.spans());
-    let spans = spans.iter().flat_map(|spans| spans.iter());
-    spans
-        .map(|span| ClockSpan {
-            starts_us: near(span.starts_us),
-            ends_us: near(span.ends_us),
-            offset_us: span.offset_us,
-            shown_us: near(span.shown_us),
-        })
-        .collect()
 }
 
 /// A clock as one text, for one argument of one statement.
@@ -234,15 +184,16 @@ pub(super) fn spans_of(clock: &[ClockSpan]) -> String {
 }
 
 pub(super) fn hash_of(bytes: &[u8]) -> Result<Hash> {
-    bytes.try_into().map_err(|_| {
-        Error::database(format!("a hash of the database has {} bytes instead of 32", bytes.len()))
-    })
+    sized("row_hash", bytes)
 }
 
 pub(super) fn salt_of(bytes: &[u8]) -> Result<Salt> {
-    bytes.try_into().map_err(|_| {
-        Error::database(format!("a salt of the database has {} bytes instead of 16", bytes.len()))
-    })
+    sized("salt", bytes)
+}
+
+fn sized<const N: usize>(column: &str, bytes: &[u8]) -> Result<[u8; N]> {
+    let why = |_| Error::database(format!("{column:?}: it has {} bytes instead of {N}", bytes.len()));
+    bytes.try_into().map_err(why)
 }
 
 /// Buckets of a zone, by their keys: from one to another, both among them.
@@ -258,6 +209,11 @@ impl Range {
     pub fn all(zone_id: i32) -> Self {
         // No key has as many bytes.
         Self { zone_id, from: String::new(), to: "\u{10ffff}".repeat(64) }
+    }
+
+    /// The buckets of a zone whose keys begin so.
+    pub fn beginning(zone_id: i32, prefix: &str) -> Self {
+        Self { from: prefix.to_owned(), to: prefix.to_owned() + &Self::all(zone_id).to, zone_id }
     }
 
     /// One bucket.
@@ -286,6 +242,8 @@ pub(crate) struct StoredHead {
     pub row_hash: Hash,
     /// The database that has the bucket now.
     pub moved_to: Option<String>,
+    /// The user of the database who said so.
+    pub moved_by: Option<String>,
     /// The shapes that its settlements taught.
     pub shapes: Vec<Shape>,
 }
@@ -298,10 +256,20 @@ impl StoredHead {
     }
 }
 
-/// A version of a zone, with its hash and its clock as they are stored.
+/// The load of a queue as it is stored, and by when its items have become something else without a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub load: Load,
+    pub settled_us: Option<i64>,
+}
+
+/// A version of a zone, with what follows from its policy, its hash and its clock as they are stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Chained {
     pub version: ZoneVersion,
+    pub gcd: i64,
+    /// That of the zone itself; None where there is no zone.
+    pub zone_gcd: Option<i64>,
     pub row_hash: Hash,
     pub clock: Vec<ClockSpan>,
 }
@@ -327,20 +295,23 @@ pub(crate) struct Schema {
     pub version: i32,
     /// The number of the last one which programs that do not know it cannot work with.
     pub breaking: Option<i32>,
-    /// The database's own name among several, and the names of those, with a space between them; None where it is alone.
-    pub shard: Option<(String, String)>,
+    /// The database's own name among several; the names of those now, and once their list has changed, with a space between
+    /// them. None where it is alone.
+    pub shard: Option<(String, Among)>,
+    /// It is one of tests, whose clock its owner sets.
+    pub test_clock: bool,
 }
 
-/// The version, that of the last breaking migration, the name and those of all.
-type SchemaRow = (Option<i32>, Option<i32>, Option<String>, Option<String>);
+/// The version, that of the last breaking migration, the name and those of all, now and later, and whether it is one of tests.
+type SchemaRow = (Option<i32>, Option<i32>, Option<String>, Option<String>, Option<String>, bool);
 
 impl Schema {
     /// From the answer to the question: tables or routines that are missing are no schema.
     pub fn told(answer: Result<SchemaRow>) -> Result<Option<Self>> {
         match answer {
             Err(error) if error.is_schema() => Ok(None),
-            answer => answer.map(|(version, breaking, shard, among)| {
-                Some(Self { version: version?, breaking, shard: shard.zip(among) })
+            answer => answer.map(|(version, breaking, shard, among, will, test_clock)| {
+                Some(Self { version: version?, breaking, shard: shard.zip(among.zip(will)), test_clock })
             }),
         }
     }

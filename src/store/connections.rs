@@ -17,7 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use super::hosts::Hosts;
+use super::{fault::is_told, hosts::Hosts};
+use crate::boxed::alone;
 use crate::error::{Error, Result};
 
 /// A pool, and those of its connections that are at hand. Of several servers it is that of the one to work with.
@@ -144,7 +145,7 @@ impl<DB: Database> Connections<DB> {
     }
 
     /// The options for connecting to the server that is worked with.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn options(&self) -> <DB::Connection as Connection>::Options {
         (*self.current().pool.connect_options()).clone()
     }
@@ -234,11 +235,11 @@ impl<DB: Database> Connections<DB> {
         Ok(self.current())
     }
 
-    fn are_of_several(&self) -> bool {
+    pub fn are_of_several(&self) -> bool {
         false
     }
 
-    fn doubt(&self) {}
+    pub fn doubt(&self) {}
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -252,6 +253,22 @@ impl<DB: Database> Connections<DB> {
     pub fn doubt(&self) {
         if let Some(hosts) = &self.hosts {
             hosts.doubt();
+        }
+    }
+
+    /// One outside the pool, to the server to work with; not asked for again where it is refused.
+    pub async fn another(&self, until: Instant) -> Result<DB::Connection> {
+        match &self.hosts {
+            Some(hosts) => {
+                hosts.look(until).await.map(|(_, connection)| connection).map_err(|mut failures| {
+                    let told = failures.iter().position(|(_, error)| is_told(error));
+                    failures.swap_remove(told.unwrap_or_default()).1
+                })
+            }
+            None => {
+                let options = self.options();
+                DB::Connection::connect_with(&options).await.map_err(self.error)
+            }
         }
     }
 
@@ -272,7 +289,7 @@ impl<DB: Database> Connections<DB> {
         let current = self.current();
         if hosts.is_time_to_look(current.host) {
             let (this, hosts) = (self.clone(), Arc::clone(hosts));
-            tokio::spawn(async move { this.choose(&hosts, Instant::now() + FRESH).await.map(drop) });
+            alone(async move { drop(this.choose(&hosts, Instant::now() + FRESH).await) });
         }
         Ok(current)
     }
@@ -294,7 +311,7 @@ impl<DB: Database> Connections<DB> {
         }
         let new = Current::own(hosts.pool(host, self.most), self.most, host);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
-        tokio::spawn(async move { old.close().await });
+        alone(async move { old.close().await });
         Ok(new)
     }
 }

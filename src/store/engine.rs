@@ -20,6 +20,7 @@ mod writing;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
@@ -39,7 +40,7 @@ pub(super) use predicted::{known, reserve};
 pub(super) use process::{Policies, Process, Range, Server, Turn};
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) use queue::listed;
-pub(super) use queue::{Putting, Shelving, Stored, Which};
+pub(super) use queue::{Behind, Putting, STEP, Shelving, Stored, Which};
 pub(super) use queue::{dead, item, offer, progress, size, take};
 pub(super) use writing::{Moved, Writing, Written};
 
@@ -52,8 +53,14 @@ pub(super) type Versions = BTreeMap<i32, Arc<[Version]>>;
 /// A row's time, what it spent, and what had been spent in all up to there.
 pub(super) type Charged = (i64, i64, i64);
 
+/// Names a bucket in an error of what a table has of it.
+pub(super) fn of_bucket(table: &str, (_, key): Name<'_>) -> impl Fn(Error) -> Error {
+    move |error| error.at(format_args!("{table}: bucket_key {key:?}"))
+}
+
 /// A database as the engine uses it, for one call.
-pub(super) trait Session {
+#[async_trait]
+pub(super) trait Session: Send {
     /// The state of some buckets, at one reading of the database's clock.
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held>;
 
@@ -74,7 +81,7 @@ pub(super) trait Session {
 }
 
 /// Appends all rows of a call or none of them, where what is called `what` is not where it was held.
-async fn append_together(session: &mut impl Session, mut writing: Writing<'_>, what: &str) -> Result<()> {
+async fn append_together(session: &mut dyn Session, mut writing: Writing<'_>, what: &str) -> Result<()> {
     writing.together = true;
     if session.append(&writing).await?.fates.iter().any(|fate| *fate != Fate::Appended) {
         return Err(Error::transient(format!("something else happened to the {what} meanwhile; try again")));

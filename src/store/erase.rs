@@ -56,13 +56,6 @@ impl Erasing<'_> {
 impl Store {
     /// Erases a bucket, whole or not at all. None when there is no such bucket.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
-        match *self {
-            #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.erase(erasing).await,
-            #[cfg(feature = "mysql")]
-            Self::MySql(ref store) => store.erase(erasing).await,
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(ref store) => store.erase(erasing).await,
-        }
+        each!(self, s => s.erase(erasing).await)
     }
 }

@@ -37,12 +37,14 @@ pub(super) fn translate(
                 Fault::Invalid => Error::invalid(message),
                 Fault::UnknownZone => Error::unknown_zone(message),
                 Fault::Conflict => Error::conflict(message),
-                Fault::Elsewhere => return elsewhere(told_place(message)),
+                Fault::Elsewhere => return told_elsewhere(message),
                 Fault::Transient => {
                     Error::transient(format!("the database could not finish now: {message}; try again"))
                 }
                 Fault::Unmigrated => unmigrated(),
-                Fault::Refused => Error::refused(format!("the database refused: {message}")),
+                Fault::Refused => {
+                    Error::refused(format!("the database refused: {message}{}", remedy(message)))
+                }
                 Fault::Other => Error::database(format!("the database failed: {message}")),
             }
         }
@@ -70,6 +72,31 @@ pub(super) fn translate(
     translated.caused_by(error)
 }
 
+/// The role that a user lacks, by what the database says that it may not do.
+fn remedy(message: &str) -> String {
+    let names = |part: &str| message.contains(part);
+    let role = match () {
+        () if !["permission denied for", "denied to user", "to database"].iter().any(|part| names(part)) => {
+            return String::new();
+        }
+        () if names("zone_engine_") => "engine",
+        // It is read before a zone is set.
+        () if names("zone_clock_view") => "operator",
+        () if names("_view") => "auditor",
+        () if ["zone_mark", "zone_master", "zone_version", "zone_calendar"]
+            .iter()
+            .any(|part| names(part)) =>
+        {
+            "operator"
+        }
+        () if names("for function") || names("for routine") => "app",
+        () if names("for table") => "owner",
+        // To the whole schema: whichever role its work needs.
+        () => "app|engine|auditor|operator|owner",
+    };
+    format!("; let an owner run: tallygate grant {role} USER")
+}
+
 /// The source of the error of a bucket that was moved to another database: its name.
 #[derive(Debug)]
 struct Elsewhere(String);
@@ -83,14 +110,21 @@ impl fmt::Display for Elsewhere {
 impl std::error::Error for Elsewhere {}
 
 /// The error of a bucket that was moved to another database.
-pub(super) fn elsewhere(to: &str) -> Error {
-    Error::refused(format!("the bucket was moved to {to}; ask there")).caused_by(Elsewhere(to.to_owned()))
+pub(crate) fn elsewhere(to: &str) -> Error {
+    told_elsewhere(&format!("the bucket was moved to {to}; ask there"))
 }
 
-/// The name of the database in what a routine says of a bucket that was moved: see `zone_error`.
-fn told_place(message: &str) -> &str {
-    let place = message.split_once("moved to ").map_or(message, |(_, place)| place);
-    place.strip_suffix("; ask there").unwrap_or(place)
+/// The error of a bucket that another database is to begin.
+#[cfg(feature = "sqlite")]
+pub(super) fn belongs(to: &str) -> Error {
+    told_elsewhere(&format!("the bucket belongs to {to}; ask there"))
+}
+
+/// The error of a bucket that another database has, as a routine tells it: see `zone_error`.
+fn told_elsewhere(message: &str) -> Error {
+    let place = message.split_once(" to ").map_or(message, |(_, place)| place);
+    let place = place.strip_suffix("; ask there").unwrap_or(place);
+    Error::refused(message).caused_by(Elsewhere(place.to_owned()))
 }
 
 /// The database that has the bucket; then nothing happened here.
@@ -120,6 +154,11 @@ pub(super) fn is_of_the_server(error: &Error) -> bool {
         Some(sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed) => true,
         _ => false,
     }
+}
+
+/// True of what a server said, other than of itself: so it is there.
+pub(super) fn is_told(error: &Error) -> bool {
+    !error.is_transient() || error.source().is_some() && !is_of_the_server(error)
 }
 
 #[cfg(feature = "mysql")]

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Address;
 use super::url::Target;
+use crate::boxed::spawn;
 use crate::error::{Error, Result};
 
 /// A server that says nothing for so long is passed by, while another one answers.
@@ -135,16 +136,10 @@ impl<DB: Database> Hosts<DB> {
         let mut silent = SILENT;
         loop {
             let began = Instant::now();
-            let within = until.min(began + silent);
-            let asked = self.ask_all(within);
-            let mut failures = Vec::with_capacity(asked.len());
-            for (host, asked) in asked.into_iter().enumerate() {
-                match asked.await.unwrap_or_else(|cut| Err(Error::transient(cut.to_string()))) {
-                    Ok((standing, connection)) if self.target.is(standing) => return Ok((host, connection)),
-                    Ok((standing, _)) => failures.push((host, Error::transient(standing.told()))),
-                    Err(error) => failures.push((host, error)),
-                }
-            }
+            let failures = match self.look(until.min(began + silent)).await {
+                Ok(found) => return Ok(found),
+                Err(failures) => failures,
+            };
             let passes = failures.iter().any(|(_, error)| error.is_transient());
             // Another look takes as long as this one did, and is not cut shorter than that.
             if !passes || Instant::now() + PAUSE + began.elapsed() >= until {
@@ -154,6 +149,20 @@ impl<DB: Database> Hosts<DB> {
             // They may all have much to do.
             silent *= 2;
         }
+    }
+
+    /// Asks all once. Where none is the one to work with, the error of each.
+    pub async fn look(&self, within: Instant) -> Result<(usize, DB::Connection), Vec<(usize, Error)>> {
+        let asked = self.ask_all(within);
+        let mut failures = Vec::with_capacity(asked.len());
+        for (host, asked) in asked.into_iter().enumerate() {
+            match asked.await.unwrap_or_else(|cut| Err(Error::transient(cut.to_string()))) {
+                Ok((standing, connection)) if self.target.is(standing) => return Ok((host, connection)),
+                Ok((standing, _)) => failures.push((host, Error::transient(standing.told()))),
+                Err(error) => failures.push((host, error)),
+            }
+        }
+        Err(failures)
     }
 
     /// Waits until every server that answers by then has caught up with the others of its cluster.
@@ -166,8 +175,7 @@ impl<DB: Database> Hosts<DB> {
     }
 
     fn ask_all(&self, within: Instant) -> Vec<JoinHandle<Answer<DB>>> {
-        let asked =
-            |(_, options): &(Address, Options<DB>)| tokio::spawn(ask(options.clone(), self.server, within));
+        let asked = |(_, options): &(Address, Options<DB>)| spawn(ask(options.clone(), self.server, within));
         self.places.iter().map(asked).collect()
     }
 

@@ -15,7 +15,7 @@
 
 mod arriving;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 #[cfg(feature = "mysql")]
 use super::mysql;
@@ -23,7 +23,7 @@ use super::mysql;
 use super::postgres;
 #[cfg(feature = "sqlite")]
 use super::sqlite;
-use super::{At, Bucket, Range, Store, StoredHead, StoredItem, beginning, ending};
+use super::{At, Bucket, Database, Range, Store, StoredHead, StoredItem, beginning, ending};
 use crate::chain::{self, Hash};
 use crate::decide::{Exception, Head};
 use crate::entry::LedgerRow;
@@ -49,9 +49,19 @@ pub(crate) struct Moving<'m> {
 /// Where a bucket is, as far as a database knows.
 pub(crate) enum Standing {
     Here,
-    /// The mark of another database, which has it, or to which it was left.
-    Moved(String),
+    /// The mark of another database, which has it, or to which it was left; and the rows that it had here.
+    Moved(String, i64),
     Nothing,
+}
+
+impl Standing {
+    fn of(head: StoredHead) -> Self {
+        match head.moved_to {
+            Some(moved_to) => Self::Moved(moved_to, head.head.seq),
+            None if head.head.seq > 0 => Self::Here,
+            None => Self::Nothing,
+        }
+    }
 }
 
 /// The row of a bucket, which is locked at the source until this is dropped, or the mark is made.
@@ -67,17 +77,15 @@ enum Holding<'s> {
 }
 
 impl Store {
-    /// Leaves a bucket of which there is nothing here to another database, and tells whether it is left to that one: false
-    /// where it is here. Nothing happens in it here any more. Once it is left, the same again tells the same.
-    pub async fn leave(&self, bucket: &Bucket, to: &str) -> Result<bool> {
-        match *self {
-            #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.leave(bucket, to).await,
-            #[cfg(feature = "mysql")]
-            Self::MySql(ref store) => store.leave(bucket, to).await,
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(ref store) => store.leave(bucket, to).await,
-        }
+    /// The database that has a bucket while the list changes; None for this one. A bucket of which there is nothing here is
+    /// left to the database to which its key will belong, or begun where that is this one.
+    pub async fn place(&self, bucket: &Bucket) -> Result<Option<String>> {
+        each!(self, s => s.place(bucket).await)
+    }
+
+    /// Marks a bucket of which there is nothing here as another database's. Nothing happens in it here any more.
+    async fn mark(&self, bucket: &Bucket, to: &str) -> Result<()> {
+        each!(self, s => s.mark(bucket, to).await)
     }
 
     /// Moves a bucket to another database, and tells how many rows were copied. One that was moved there before is let be;
@@ -123,36 +131,43 @@ impl Store {
 
     /// The place of the bucket.
     pub async fn standing(&self, bucket: &Bucket) -> Result<Standing> {
-        match self.head_row(bucket).await? {
-            Some(StoredHead { moved_to: Some(moved_to), .. }) => Ok(Standing::Moved(moved_to)),
-            Some(head) if head.head.seq > 0 => Ok(Standing::Here),
+        match self.head_row(bucket).await?.map(Standing::of) {
             // Upkeep may have removed its head.
-            _ => Ok(self.last_hash(bucket).await?.map_or(Standing::Nothing, |_| Standing::Here)),
+            None | Some(Standing::Nothing) => {
+                Ok(self.last_hash(bucket).await?.map_or(Standing::Nothing, |_| Standing::Here))
+            }
+            Some(standing) => Ok(standing),
         }
     }
 
-    /// The keys of the next buckets of a range, in their order: those that have a head, and those whose head upkeep has removed.
-    pub async fn bucket_keys(&self, range: &Range) -> Result<Vec<String>> {
+    /// The next buckets of a range by their keys, and where they are: those that have a head, and those whose head upkeep has
+    /// removed.
+    pub async fn standings(&self, range: &Range) -> Result<Vec<(String, Standing)>> {
         let heads = self.heads(range, PAGE).await?;
-        let mut pages = vec![heads.into_iter().map(|head| head.key).collect::<Vec<_>>()];
+        let mut pages =
+            vec![heads.into_iter().map(|head| (head.key.clone(), Standing::of(head))).collect::<Vec<_>>()];
         if self.heads_removed(range.zone_id).await? {
             let dropped = self.dropped(range, PAGE).await?;
-            pages.push(dropped.into_iter().map(|dropped| dropped.key).collect());
+            pages.push(dropped.into_iter().map(|dropped| (dropped.key, Standing::Here)).collect());
             let (mut keys, mut rest) = (Vec::new(), range.clone());
             while keys.len() < PAGE as usize
                 && let Some((key, _)) = self.ledger_range(&rest, 1).await?.pop()
             {
                 rest = range.behind(&key);
-                keys.push(key);
+                keys.push((key, Standing::Here));
             }
             pages.push(keys);
         }
         // No further than the page that ends first: behind it, another one may have more.
         let full = pages.iter().filter(|page| page.len() >= PAGE as usize);
-        let end = full.filter_map(|page| page.last()).min().cloned();
-        let mut keys: BTreeSet<String> = pages.into_iter().flatten().collect();
-        keys.retain(|key| end.as_ref().is_none_or(|end| key <= end));
-        Ok(keys.into_iter().collect())
+        let end = full.filter_map(|page| page.last()).map(|(key, _)| key).min().cloned();
+        let mut standings = BTreeMap::new();
+        for (key, standing) in pages.into_iter().flatten() {
+            if end.as_ref().is_none_or(|end| key <= *end) {
+                standings.entry(key).or_insert(standing);
+            }
+        }
+        Ok(standings.into_iter().collect())
     }
 
     /// Has the bucket been moved to where it is to go?
@@ -180,38 +195,24 @@ impl Store {
             return Ok(());
         }
         let last = self.last_hash(bucket).await?.filter(|last| here.follows(last)).ok_or_else(incomplete)?;
-        match *self {
-            #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
-            #[cfg(feature = "mysql")]
-            Self::MySql(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(ref store) => store.open_moved(bucket, &here.row_hash, &last).await,
-        }
+        each!(self, s => s.open_moved(bucket, &here.row_hash, &last).await)
     }
 
     async fn hold(&self, bucket: &Bucket) -> Result<Holding<'_>> {
-        Ok(match *self {
+        Ok(match *self.database() {
             #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => {
+            Database::Postgres(ref store) => {
                 Holding::Postgres(store.hold(bucket).await?, std::marker::PhantomData)
             }
             #[cfg(feature = "mysql")]
-            Self::MySql(ref store) => Holding::MySql(store.hold(bucket).await?, std::marker::PhantomData),
+            Database::MySql(ref store) => Holding::MySql(store.hold(bucket).await?, std::marker::PhantomData),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(ref store) => Holding::Sqlite(store.hold(bucket).await?),
+            Database::Sqlite(ref store) => Holding::Sqlite(store.hold(bucket).await?),
         })
     }
 
     async fn arrive(&self, arriving: &Arriving<'_>) -> Result<()> {
-        match *self {
-            #[cfg(feature = "postgres")]
-            Self::Postgres(ref store) => store.arrive(arriving).await,
-            #[cfg(feature = "mysql")]
-            Self::MySql(ref store) => store.arrive(arriving).await,
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(ref store) => store.arrive(arriving).await,
-        }
+        each!(self, s => s.arrive(arriving).await)
     }
 
     async fn head_row(&self, bucket: &Bucket) -> Result<Option<StoredHead>> {
@@ -266,7 +267,8 @@ impl Copying<'_> {
             Ok::<_, Error>(head.filter(|head| head.moved_to.is_some()))
         };
         let mut head = marked().await?;
-        if head.is_none() && self.to.leave(self.bucket, from).await? {
+        if head.is_none() {
+            self.to.mark(self.bucket, from).await?;
             head = marked().await?;
         }
         if head.is_none() && !self.from.has_left(self.bucket, self.moving).await? {
@@ -299,6 +301,7 @@ impl Copying<'_> {
             salt,
             row_hash: last.row_hash,
             moved_to: None,
+            moved_by: None,
             shapes: Vec::new(),
         };
         let next = self.marked(left);
@@ -316,7 +319,7 @@ impl Copying<'_> {
         let (_, holds) = self.from.bucket_holds(self.bucket).await?;
         let standing = Stands {
             holds: &holds,
-            load: self.from.bucket_load(self.bucket).await?.1,
+            kept: self.from.bucket_load(self.bucket).await?.1,
             items: self.items().await?,
         };
         self.arrive(&head, &self.marked(left), None, &[], Some(&standing)).await?;

@@ -24,7 +24,7 @@ use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{ConnectOptions, MySqlConnection, MySqlPool, Row, Transaction};
+use sqlx::{ConnectOptions, Connection, MySqlConnection, MySqlPool, Row, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -38,11 +38,12 @@ use super::hosts::{Hosts, Server, Standing};
 use super::{Address, Found, Of, Schema, Span, Terms};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::shard::Among;
 
 /// A pool of connections to MySQL or MariaDB.
 #[derive(Clone)]
 pub(crate) struct MySql {
-    connections: Connections<sqlx::MySql>,
+    pub(super) connections: Connections<sqlx::MySql>,
     pub(super) process: Arc<Process>,
     cluster: Arc<OnceCell<Cluster>>,
 }
@@ -61,42 +62,46 @@ impl MySql {
         Ok(Self::over(Connections::to(hosts, connections, until).await?))
     }
 
-    pub fn connections(&self) -> u32 {
-        self.connections.most()
-    }
-
-    pub fn in_use_and_idle(&self) -> (u32, u32) {
-        self.connections.in_use_and_idle()
-    }
-
     pub async fn close(&self) {
         self.connections.close().await;
-    }
-
-    pub fn is_of_several(&self) -> bool {
-        self.connections.are_of_several()
-    }
-
-    pub fn doubt(&self) {
-        self.connections.doubt();
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
         schema(&mut *self.lease().await?).await
     }
 
-    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+    /// As [`schema`](Self::schema), on a connection outside the pool.
+    pub async fn sign(&self, until: Instant) -> Result<Option<Schema>> {
+        let mut connection = self.connections.another(until).await?;
+        let schema = schema(&mut connection).await?;
+        connection.close().await.map(|()| schema).map_err(error)
+    }
+
+    pub async fn claim(&self, name: &str, (among, will): &Among) -> Result<()> {
         let mut lease = self.lease().await?;
-        let claim = sqlx::query("insert ignore into tallygate_shard (name, among) values (?, ?)");
-        claim.bind(name).bind(among).execute(&mut *lease).await.map_err(error)?;
-        let claim =
-            "update tallygate_shard set among = ? where name = ? and not exists (select 1 from zone_master)";
-        sqlx::query(claim).bind(among).bind(name).execute(&mut *lease).await.map(drop).map_err(error)
+        let claim = sqlx::query("insert ignore into tallygate_shard (name, among, will) values (?, ?, ?)");
+        claim.bind(name).bind(among).bind(will).execute(&mut *lease).await.map_err(error)?;
+        // From left to right: the second looks at what the first has set.
+        let claim = "update tallygate_shard set
+                among = if(exists (select 1 from zone_master), among, ?),
+                will = if(among in (?, ?), ?, will)
+            where name = ?";
+        let claim = sqlx::query(claim).bind(among).bind(among).bind(will).bind(will).bind(name);
+        claim.execute(&mut *lease).await.map(drop).map_err(error)
     }
 
     pub async fn set_among(&self, among: &str) -> Result<()> {
-        let set = sqlx::query("update tallygate_shard set among = ?").bind(among);
+        let set = sqlx::query("update tallygate_shard set among = ?, will = ?").bind(among).bind(among);
         set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
+    #[cfg(feature = "testing")]
+    pub async fn turn_clock(&self, at: Option<DateTime<Utc>>, by: Duration) -> Result<()> {
+        let turn = "update tallygate_test_clock
+            set now_at = coalesce(cast(? as datetime(6)), now_at, utc_timestamp(6)) + interval ? microsecond";
+        let by_us = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        let turn = sqlx::query(turn).bind(at.map(|at| at.naive_utc())).bind(by_us);
+        turn.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -126,7 +131,7 @@ impl MySql {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| entry!(row)).collect()
+        super::rows_of("zone_txn", &rows, |row| entry!(row))
     }
 
     /// A connection for a call that has no deadline of its own, and that reads what all nodes were told.
@@ -153,7 +158,8 @@ pub(crate) async fn schema(connection: &mut MySqlConnection) -> Result<Option<Sc
         Err(error) => return Err(error),
     };
     let told = |row: MySqlRow| {
-        Ok((get!(row, "version"), get!(row, "breaking"), get!(row, "shard"), get!(row, "among")))
+        let (shard, among, will) = (get!(row, "shard"), get!(row, "among"), get!(row, "will"));
+        Ok((get!(row, "version"), get!(row, "breaking"), shard, among, will, get!(row, "test_clock")))
     };
     row.map_or(Ok(None), |row| Schema::told(told(row)))
 }
@@ -207,6 +213,11 @@ async fn end<T>(tx: Transaction<'_, sqlx::MySql>, result: Result<T>) -> Result<T
     result
 }
 
+/// The database's clock.
+async fn clock(connection: &mut MySqlConnection) -> Result<DateTime<Utc>> {
+    sqlx::query_scalar("select c.now_at from zone_clock_view c").fetch_one(connection).await.map_err(error)
+}
+
 /// The longest wait for a lock, in the whole seconds that these servers count.
 fn lock_wait_s(terms: Terms) -> i32 {
     let wait = terms.until.saturating_duration_since(Instant::now());
@@ -230,8 +241,8 @@ async fn called(
     if number(&fault) == NO_DEFINER {
         let another = sqlx::query("call tallygate_schema_version()").fetch_all(connection).await;
         return Err(match another {
-            Ok(_) => Error::transient("a statement was killed; try again").caused_by(fault),
-            Err(_) => error(fault),
+            Err(another) if number(&another) == NO_DEFINER => error(fault),
+            _ => Error::transient("a statement was killed; try again").caused_by(fault),
         });
     }
     if ![1305, 1370].contains(&number(&fault)) {
@@ -317,7 +328,7 @@ fn number_of_error(error: &Error) -> u16 {
 const KILLED: [u16; 11] = [1317, 1105, 1329, 3547, NO_DEFINER, 3024, 1969, 1037, 1038, 1041, 1568];
 
 /// The user who made a routine is no more. A statement says so too that is killed while the server looks for him; another
-/// routine of his tells which it was.
+/// routine of his tells which it was, if it says the same.
 const NO_DEFINER: u16 = 1449;
 
 /// True also of a routine that did not come to its end.

@@ -9,6 +9,7 @@ mod evidence;
 mod ledger;
 mod lines;
 mod listening;
+mod moment;
 pub(super) mod moving;
 mod queue;
 mod removal;
@@ -19,26 +20,28 @@ mod zones;
 use chrono::{DateTime, Utc};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{ConnectOptions, PgConnection, PgPool, Row, Transaction};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row, Transaction};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 pub use distributed::is_distributed;
+use moment::{Moment, time, time_if};
 
 use super::connections::{Connections, Leased, pool_options};
 use super::engine::Process;
 use super::fault::{self, Fault};
 use super::hosts::{Hosts, Server, Standing};
-use super::{Address, Found, Of, Schema, Span};
+use super::{Address, Found, Of, Schema, Span, rows_of};
 use crate::entry::Entry;
 use crate::error::Result;
+use crate::shard::Among;
 
 /// A pool of connections to PostgreSQL.
 #[derive(Clone)]
 pub(crate) struct Postgres {
-    connections: Connections<sqlx::Postgres>,
+    pub(super) connections: Connections<sqlx::Postgres>,
     pub(super) process: Arc<Process>,
 }
 
@@ -56,44 +59,47 @@ impl Postgres {
         Ok(Self::over(Connections::to(hosts, connections, until).await?))
     }
 
-    pub fn connections(&self) -> u32 {
-        self.connections.most()
-    }
-
-    pub fn in_use_and_idle(&self) -> (u32, u32) {
-        self.connections.in_use_and_idle()
-    }
-
     pub async fn close(&self) {
         self.connections.close().await;
-    }
-
-    pub fn is_of_several(&self) -> bool {
-        self.connections.are_of_several()
-    }
-
-    pub fn doubt(&self) {
-        self.connections.doubt();
     }
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
         schema(&mut *self.lease().await?).await
     }
 
-    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+    /// As [`schema`](Self::schema), on a connection outside the pool.
+    pub async fn sign(&self, until: Instant) -> Result<Option<Schema>> {
+        let mut connection = self.connections.another(until).await?;
+        let schema = schema(&mut connection).await?;
+        connection.close().await.map(|()| schema).map_err(error)
+    }
+
+    pub async fn claim(&self, name: &str, (among, will): &Among) -> Result<()> {
         let mut lease = self.lease().await?;
         for claim in [
-            "insert into tallygate_shard (name, among) values ($1, $2) on conflict do nothing",
-            "update tallygate_shard set among = $2 where name = $1 and not exists (select 1 from zone_master)",
+            "insert into tallygate_shard (name, among, will) values ($1, $2, $3) on conflict do nothing",
+            "update tallygate_shard set
+                among = case when exists (select 1 from zone_master) then among else $2 end,
+                will = case when among in ($2, $3) or not exists (select 1 from zone_master) then $3 else will end
+            where name = $1",
         ] {
-            sqlx::query(claim).bind(name).bind(among).execute(&mut *lease).await.map_err(error)?;
+            sqlx::query(claim).bind(name).bind(among).bind(will).execute(&mut *lease).await.map_err(error)?;
         }
         Ok(())
     }
 
     pub async fn set_among(&self, among: &str) -> Result<()> {
-        let set = sqlx::query("update tallygate_shard set among = $1").bind(among);
+        let set = sqlx::query("update tallygate_shard set among = $1, will = $1").bind(among);
         set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
+    }
+
+    #[cfg(feature = "testing")]
+    pub async fn turn_clock(&self, at: Option<DateTime<Utc>>, by: Duration) -> Result<()> {
+        let turn = "update tallygate_test_clock
+            set now_at = coalesce($1, now_at, clock_timestamp()) + $2 * interval '1 microsecond'";
+        let by_us = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        let turn = sqlx::query(turn).bind(at).bind(by_us);
+        turn.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
     pub async fn find_zone(&self, name: &str) -> Result<Option<Found>> {
@@ -125,7 +131,7 @@ impl Postgres {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| entry!(row)).collect()
+        rows_of("zone_txn", &rows, |row| entry!(row))
     }
 
     /// A connection for a call that has no deadline of its own.
@@ -136,8 +142,20 @@ impl Postgres {
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut PgConnection) -> Result<Option<Schema>> {
-    let ask = "select s.version, s.breaking, s.shard, s.among from tallygate_schema_version() s";
+    let ask = "select s.version, s.breaking, s.shard, s.among, s.will, s.test_clock from tallygate_schema_version() s";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
+}
+
+/// Is a transaction open? Of one that the driver did not begin, a savepoint tells: it can be set in no other place.
+pub(super) async fn is_in_transaction(connection: &mut PgConnection) -> Result<bool> {
+    const SAVEPOINT: &str = "savepoint tallygate_joins; release savepoint tallygate_joins";
+    if connection.is_in_transaction() {
+        return Ok(true);
+    }
+    match connection.execute(SAVEPOINT).await {
+        Err(sqlx::Error::Database(said)) if said.code().as_deref() == Some("25P01") => Ok(false),
+        set => set.map(|_| true).map_err(error),
+    }
 }
 
 /// Opens one connection, outside any pool.
@@ -173,15 +191,7 @@ async fn end<T>(tx: Transaction<'_, sqlx::Postgres>, result: Result<T>) -> Resul
 
 /// The database's clock.
 async fn clock(connection: &mut PgConnection) -> Result<DateTime<Utc>> {
-    sqlx::query_scalar("select pg_catalog.clock_timestamp()").fetch_one(connection).await.map_err(error)
-}
-
-fn time(row: &PgRow, column: &str) -> Result<DateTime<Utc>> {
-    row.try_get(column).map_err(error)
-}
-
-fn time_if(row: &PgRow, column: &str) -> Result<Option<DateTime<Utc>>> {
-    row.try_get(column).map_err(error)
+    sqlx::query_scalar("select c.now_at from zone_clock_view c").fetch_one(connection).await.map_err(error)
 }
 
 fn text(row: &PgRow, column: &str) -> Result<String> {

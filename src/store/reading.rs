@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Removal, Store, StoredHead,
-    StoredItem, ZoneAt,
+    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Kept, Line, Lines, Range, Removal, Store,
+    StoredHead, StoredItem, ZoneAt,
 };
-use crate::decide::{Exception, Hold, Load};
+use crate::decide::{Exception, Hold};
 use crate::entry::LedgerRow;
 use crate::error::Result;
 
@@ -54,6 +54,11 @@ impl Store {
         each!(self, s => s.dropped(range, limit).await)
     }
 
+    /// The first buckets of a range that hold something, or have items, and have no head.
+    pub async fn strays(&self, range: &Range, limit: u32) -> Result<Vec<String>> {
+        each!(self, s => s.strays(range, limit).await)
+    }
+
     /// Was a head of the zone ever removed by upkeep?
     pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
         each!(self, s => s.heads_removed(zone_id).await)
@@ -70,7 +75,7 @@ impl Store {
     }
 
     /// The load of a queue, and the seq of its head at that moment; 0 without a head.
-    pub async fn bucket_load(&self, bucket: &Bucket) -> Result<(i64, Load)> {
+    pub async fn bucket_load(&self, bucket: &Bucket) -> Result<(i64, Kept)> {
         each!(self, s => s.bucket_load(bucket).await)
     }
 

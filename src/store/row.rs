@@ -8,6 +8,16 @@ macro_rules! get {
     };
 }
 
+/// A number that programs count.
+macro_rules! counted {
+    ($row:ident, $column:literal) => {
+        counted!($column, get!($row, $column))
+    };
+    ($column:literal, $number:expr) => {
+        crate::store::columns::counted($column, const { crate::store::columns::range($column) }, $number)?
+    };
+}
+
 /// A decision from a row of the routines.
 macro_rules! decision {
     ($row:ident, $request:ident) => {
@@ -20,13 +30,13 @@ macro_rules! decision {
             txn_id: get!($row, "txn_id"),
             blocked: $blocked,
             reason: choice!($row, "reason"),
-            limit: get!($row, "zone_limit"),
-            remaining: get!($row, "remaining"),
-            retry_after_us: get!($row, "retry_after_us"),
-            delay_us: get!($row, "delay_us"),
+            limit: counted!($row, "zone_limit"),
+            remaining: counted!($row, "remaining"),
+            retry_after_us: counted!($row, "retry_after_us"),
+            delay_us: counted!($row, "delay_us"),
             ends_at: time_if($row, "ends_at")?,
-            seq: get!($row, "seq"),
-            zone_version: get!($row, "zone_version"),
+            seq: counted!($row, "seq"),
+            zone_version: counted!($row, "zone_version"),
             decided_at: time($row, "created_at")?,
             replayed: get!($row, "replayed"),
             local: None,
@@ -42,12 +52,12 @@ macro_rules! recorded {
             key: $action.key.clone(),
             txn_id: $action.txn,
             kind: $action.what.kind(),
-            cost: get!($row, "cost"),
-            spent: get!($row, "spent"),
-            remaining: get!($row, "remaining"),
+            cost: counted!($row, "cost"),
+            spent: counted!($row, "spent"),
+            remaining: counted!($row, "remaining"),
             ends_at: time_if($row, "ends_at")?,
-            seq: get!($row, "seq"),
-            zone_version: get!($row, "zone_version"),
+            seq: counted!($row, "seq"),
+            zone_version: counted!($row, "zone_version"),
             recorded_at: time($row, "created_at")?,
             replayed: get!($row, "replayed"),
         })
@@ -58,33 +68,41 @@ macro_rules! recorded {
 macro_rules! standing {
     ($row:ident) => {
         Ok(Standing {
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             since_us: get!($row, "since_us"),
             client: text_if($row, "member")?.unwrap_or_default(),
-            wants: get!($row, "wants"),
-            weight: get!($row, "weight"),
+            wants: counted!($row, "wants"),
+            weight: counted!($row, "weight"),
             band: band!($row).unwrap_or(u8::MAX),
-            has: get!($row, "has"),
+            has: counted!($row, "has"),
             ends_us: get!($row, "ends_us"),
         })
     };
+}
+
+/// The load of a queue.
+macro_rules! load {
+    ($row:ident) => {{
+        let load = || Ok(Load { waiting: counted!($row, "waiting"), away: counted!($row, "away") });
+        load().map_err(|error: crate::error::Error| error.at("zone_queue"))?
+    }};
 }
 
 /// An item of a queue.
 macro_rules! item {
     ($row:ident) => {
         Ok(Item {
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             txn: get!($row, "txn_id"),
-            cost: get!($row, "cost"),
+            cost: counted!($row, "cost"),
             band: band!($row).unwrap_or(u8::MAX),
             offered_us: get!($row, "offered_us"),
             deadline_us: get!($row, "deadline_us"),
             place: choice!($row, "place"),
             due_us: get!($row, "due_us"),
-            takes: get!($row, "takes"),
+            takes: counted!($row, "takes"),
             last: get!($row, "is_last"),
-            receipt: get!($row, "receipt"),
+            receipt: counted!($row, "receipt"),
             payload: get!($row, "payload"),
         })
     };
@@ -103,7 +121,7 @@ macro_rules! bind_which {
 macro_rules! stored {
     ($row:ident) => {
         Ok(Stored {
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             payload: text_if($row, "payload")?,
             recorded: text_if($row, "recorded")?,
         })
@@ -113,77 +131,85 @@ macro_rules! stored {
 /// The importance of what a row asks.
 macro_rules! band {
     ($row:ident) => {{
-        let band: Option<i16> = get!($row, "band");
+        let band: Option<i16> = counted!($row, "band");
         band.and_then(|band| u8::try_from(band).ok())
     }};
 }
 
 /// A name of a choice.
 macro_rules! choice {
-    ($row:ident, $column:literal) => {{
-        let name: &str = get!($row, $column);
-        name.parse()?
-    }};
+    ($row:ident, $column:literal) => {
+        crate::store::columns::named($column, get!($row, $column))?
+    };
 }
 
 /// The policy of a row of `zone_master` or `zone_version`.
 macro_rules! policy {
     ($row:ident) => {{
-        let (calendar, time_zone): (Option<&str>, Option<&str>) =
-            (get!($row, "calendar"), get!($row, "time_zone"));
-        let calendar = match (calendar, time_zone) {
-            (Some(unit), Some(time_zone)) => {
-                Some(Calendar { unit: unit.parse()?, time_zone: time_zone.parse()? })
+        use crate::store::columns::{named, torn};
+        let calendar: [Option<&str>; 3] =
+            [get!($row, "calendar"), get!($row, "time_zone"), get!($row, "clock")];
+        let calendar = match calendar {
+            [Some(unit), Some(time_zone), Some(clock)] => {
+                let time_zone = crate::zone::TimeZoneName::stored(time_zone, clock)?;
+                Some(Calendar { unit: named("calendar", unit)?, time_zone })
             }
-            _ => None,
+            [None, None, None] => None,
+            _ => return Err(torn(&["calendar", "time_zone", "clock"])),
         };
-        let after: Option<i32> = get!($row, "ban_after");
-        let ban = match after {
-            Some(after) => Some(BanRule {
-                after,
-                within_us: get!($row, "ban_within_us"),
-                for_us: get!($row, "ban_for_us"),
-                factor: get!($row, "ban_factor"),
-                longest_us: get!($row, "ban_max_us"),
-                from: choice!($row, "ban_from"),
-            }),
-            None => None,
+        let ban: (Option<i32>, Option<i64>, Option<i64>) =
+            (get!($row, "ban_after"), get!($row, "ban_within_us"), get!($row, "ban_for_us"));
+        let longer: (Option<i32>, Option<i64>, Option<&str>) =
+            (get!($row, "ban_factor"), get!($row, "ban_max_us"), get!($row, "ban_from"));
+        let ban = match (ban, longer) {
+            ((Some(after), Some(within_us), Some(for_us)), (Some(factor), Some(longest_us), Some(from))) => {
+                let from = named("ban_from", from)?;
+                Some(BanRule { after, within_us, for_us, factor, longest_us, from })
+            }
+            ((None, None, None), (None, None, None)) => None,
+            _ => {
+                let columns =
+                    ["ban_after", "ban_within_us", "ban_for_us", "ban_factor", "ban_max_us", "ban_from"];
+                return Err(torn(&columns));
+            }
         };
-        let share: Option<&str> = get!($row, "share");
-        let sharing = match share {
-            Some(share) => Some(Sharing {
-                share: share.parse()?,
-                refresh_us: get!($row, "refresh_us"),
-                safe_capacity: get!($row, "safe_capacity"),
-                guaranteed: get!($row, "guaranteed"),
-            }),
-            None => None,
+        let (share, refresh_us): (Option<&str>, Option<i64>) =
+            (get!($row, "share"), get!($row, "refresh_us"));
+        let (safe_capacity, guaranteed): (Option<i64>, Option<i64>) =
+            (get!($row, "safe_capacity"), get!($row, "guaranteed"));
+        let sharing = match (share, refresh_us) {
+            (Some(share), Some(refresh_us)) => {
+                Some(Sharing { share: named("share", share)?, refresh_us, safe_capacity, guaranteed })
+            }
+            (None, None) if safe_capacity.or(guaranteed).is_none() => None,
+            _ => return Err(torn(&["share", "refresh_us", "safe_capacity", "guaranteed"])),
         };
-        let backlog: Option<i64> = get!($row, "backlog");
-        let queueing = match backlog {
-            Some(backlog) => Some(Queueing { backlog, max_takes: get!($row, "max_takes") }),
-            None => None,
+        let queueing: (Option<i64>, Option<i32>) = (get!($row, "backlog"), get!($row, "max_takes"));
+        let queueing = match queueing {
+            (Some(backlog), Some(max_takes)) => Some(Queueing { backlog, max_takes }),
+            (None, None) => None,
+            _ => return Err(torn(&["backlog", "max_takes"])),
         };
-        Policy::from_columns(
+        let policy = Policy::from_columns(
             choice!($row, "algorithm"),
             get!($row, "rate"),
             get!($row, "window_us"),
             get!($row, "burst"),
-        )?
-        .with_slots(get!($row, "slots"))
-        .with_calendar(calendar)
-        .with_soft_rate(get!($row, "soft_rate"))
-        .with_reserve(get!($row, "reserve"))
-        .with_mode(choice!($row, "mode"))
-        .with_count_blocked(get!($row, "count_blocked"))
-        .with_ban(ban)
-        .with_on_outage(choice!($row, "on_outage"))
-        .with_running_buckets(choice!($row, "running_buckets"))
-        .with_durability(choice!($row, "durability"))
-        .with_blocked_rows(choice!($row, "blocked_rows"))
-        .with_sharing(sharing)
-        .with_queueing(queueing)
-        .with_local_us(get!($row, "local_us"))
+        );
+        policy
+            .map_err(crate::error::Error::stored)?
+            .with_calendar(calendar)
+            .with_soft_rate(get!($row, "soft_rate"))
+            .with_reserve(get!($row, "reserve"))
+            .with_mode(choice!($row, "mode"))
+            .with_count_blocked(get!($row, "count_blocked"))
+            .with_ban(ban)
+            .with_on_outage(choice!($row, "on_outage"))
+            .with_running_buckets(choice!($row, "running_buckets"))
+            .with_durability(choice!($row, "durability"))
+            .with_blocked_rows(choice!($row, "blocked_rows"))
+            .stored(get!($row, "slots"), sharing, queueing, get!($row, "local_us"))
+            .map_err(crate::error::Error::stored)
     }};
 }
 
@@ -222,6 +248,7 @@ macro_rules! bind_policy {
             .bind(queueing.map(|queueing| queueing.backlog))
             .bind(queueing.map(|queueing| queueing.max_takes))
             .bind(policy.local_us())
+            .bind(calendar.map(|calendar| calendar.time_zone.clock()))
     }};
 }
 
@@ -279,12 +306,12 @@ macro_rules! zone_reads {
             pub async fn zone_versions(&self, zone_id: i32) -> Result<Vec<ZoneVersion>> {
                 let rows = sqlx::query(include_str!("zone_versions.sql")).bind(zone_id);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
-                rows.iter().map(|row| zone_version!(row)).collect()
+                crate::store::rows_of("zone_version", &rows, |row| zone_version!(row))
             }
         }
 
         fn zone(row: &$row) -> Result<Zone> {
-            zone!(row)
+            crate::store::row_of("zone_master", row, |row| zone!(row))
         }
 
         fn found(row: &$row) -> Result<Found> {
@@ -300,7 +327,7 @@ macro_rules! zone_reads {
         }
 
         fn policy(row: &$row) -> Result<Policy> {
-            Ok(policy!(row))
+            policy!(row)
         }
     };
 }
@@ -320,7 +347,6 @@ macro_rules! keep_version {
         if kept < $zone.version {
             let login: Option<String> =
                 sqlx::query_scalar($login).fetch_one(&mut *$tx).await.map_err(error)?;
-            let clock = clock_of(&$zone.policy);
             let version = chain::Version {
                 version: $zone.version,
                 policy: &$zone.policy,
@@ -328,17 +354,34 @@ macro_rules! keep_version {
                 changed_us: $zone.updated_at.timestamp_micros(),
                 changed_by: $by,
                 login: login.as_deref(),
-                clock: &clock,
             };
             let hash = version.hash(&before);
             let add = sqlx::query($add).bind($by).bind(&hash[..]).bind($zone.id);
             add.execute(&mut *$tx).await.map_err(error)?;
-            if !clock.is_empty() {
-                let add =
-                    sqlx::query($add_calendar).bind($zone.id).bind($zone.version).bind(spans_of(&clock));
+            let spans = $zone.policy.spans();
+            if !spans.is_empty() {
+                let add = sqlx::query($add_calendar).bind($zone.id).bind($zone.version).bind(spans_of(spans));
                 add.execute(&mut *$tx).await.map_err(error)?;
             }
         }
+    }};
+}
+
+/// The action by which upkeep records anew a ban or an override, from a row of `upkeep/in_force.sql`.
+macro_rules! renewal {
+    ($row:ident, $zone:ident, $now:ident) => {{
+        let for_us = time_if($row, "ends_at")?.map(|at: DateTime<Utc>| micros_between($now, at));
+        let exempt: Option<bool> = get!($row, "ban_exempt");
+        let what = match (exempt, for_us) {
+            (None, Some(for_us)) => What::Ban(for_us),
+            (exempt, for_us) => {
+                let ban_exempt = exempt.unwrap_or_default();
+                What::Override(Some(Override { limit: limit!($row), ban_exempt, for_us }))
+            }
+        };
+        let (key, at) = (text($row, "bucket_key")?, time($row, "created_at")?);
+        let renewed = Renewed { key, actor: get!($row, "actor"), note: get!($row, "note"), at };
+        Ok(renewed.action($zone, what))
     }};
 }
 
@@ -349,7 +392,7 @@ macro_rules! spending {
             zone: get!($row, "zone"),
             key: text($row, "bucket_key")?,
             kind: choice!($row, "kind"),
-            spent: get!($row, "spent"),
+            spent: counted!($row, "spent"),
             holds: get!($row, "holds"),
         })
     };
@@ -372,15 +415,14 @@ macro_rules! velocity {
 /// The limit of an override.
 macro_rules! limit {
     ($row:ident) => {{
-        let rate: Option<i64> = get!($row, "rate");
-        match rate {
-            Some(rate) => Some(Limit {
-                rate,
-                window_us: get!($row, "window_us"),
-                burst: get!($row, "burst"),
-                gcd: get!($row, "rate_gcd"),
-            }),
-            None => None,
+        let columns: [Option<i64>; 4] =
+            [get!($row, "rate"), get!($row, "window_us"), get!($row, "burst"), get!($row, "rate_gcd")];
+        match columns {
+            [Some(rate), Some(window_us), burst, Some(gcd)] => {
+                Some(Limit::stored(rate, window_us, burst, gcd).map_err(crate::error::Error::stored)?)
+            }
+            [None, None, None, None] => None,
+            _ => return Err(crate::store::columns::torn(&["rate", "window_us", "burst", "rate_gcd"])),
         }
     }};
 }
@@ -409,7 +451,7 @@ macro_rules! zone {
             name: get!($row, "name"),
             description: get!($row, "description"),
             policy: policy($row)?,
-            version: get!($row, "version"),
+            version: counted!($row, "version"),
             created_at: time($row, "created_at")?,
             updated_at: time($row, "updated_at")?,
         })
@@ -420,9 +462,9 @@ macro_rules! zone {
 macro_rules! zone_version {
     ($row:ident) => {
         Ok(ZoneVersion {
-            version: get!($row, "version"),
+            version: counted!($row, "version"),
             description: get!($row, "description"),
-            policy: policy!($row),
+            policy: policy!($row)?,
             changed_at: time($row, "changed_at")?,
             changed_by: get!($row, "changed_by"),
             login: get!($row, "login"),
@@ -438,19 +480,19 @@ macro_rules! entry {
             decided_at: time($row, "created_at")?,
             zone: get!($row, "zone"),
             key: text($row, "bucket_key")?,
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             txn_id: get!($row, "txn_id"),
             kind: choice!($row, "kind"),
-            checks: get!($row, "checks"),
+            checks: counted!($row, "checks"),
             blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
-            cost: get!($row, "cost"),
-            spent: get!($row, "spent"),
-            spent_total: get!($row, "spent_total"),
-            remaining: get!($row, "remaining"),
-            retry_after_us: get!($row, "retry_after_us"),
-            delay_us: get!($row, "delay_us"),
-            level: get!($row, "level"),
+            cost: counted!($row, "cost"),
+            spent: counted!($row, "spent"),
+            spent_total: counted!($row, "spent_total"),
+            remaining: counted!($row, "remaining"),
+            retry_after_us: counted!($row, "retry_after_us"),
+            delay_us: counted!($row, "delay_us"),
+            level: counted!($row, "level"),
             critical: get!($row, "critical"),
             band: band!($row),
             member: text_if($row, "member")?,
@@ -459,7 +501,7 @@ macro_rules! entry {
             note: get!($row, "note"),
             actor: get!($row, "actor"),
             login: get!($row, "login"),
-            zone_version: get!($row, "zone_version"),
+            zone_version: counted!($row, "zone_version"),
         })
     }};
 }
@@ -473,13 +515,13 @@ macro_rules! line {
             decided_at: time($row, "created_at")?,
             key: text($row, "bucket_key")?,
             kind: choice!($row, "kind"),
-            checks: get!($row, "checks"),
+            checks: counted!($row, "checks"),
             blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
-            cost: get!($row, "cost"),
-            spent: get!($row, "spent"),
-            remaining: get!($row, "remaining"),
-            limit: get!($row, "zone_limit"),
+            cost: counted!($row, "cost"),
+            spent: counted!($row, "spent"),
+            remaining: counted!($row, "remaining"),
+            limit: counted!($row, "zone_limit"),
             ends_at: time_if($row, "ends_at")?,
             note: get!($row, "note"),
             actor: get!($row, "actor"),

@@ -16,7 +16,7 @@ pub(super) fn text_of(shapes: &[Shape]) -> Option<String> {
 /// From one text.
 pub(super) fn shapes_of(text: Option<&str>) -> Result<Vec<Shape>> {
     let rows: Vec<(String, i64, i64, i64)> = serde_json::from_str(text.unwrap_or("[]"))
-        .map_err(|error| Error::database("the shapes of a bucket cannot be read").caused_by(error))?;
+        .map_err(|error| Error::database("\"shapes\": they cannot be read").caused_by(error))?;
     let shape = |(name, samples, average, learned_us)| Shape { name, samples, average, learned_us };
     Ok(rows.into_iter().map(shape).collect())
 }

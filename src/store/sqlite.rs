@@ -16,6 +16,26 @@ macro_rules! alone {
     }};
 }
 
+/// Does the engine's work alone. One that leaves no row has changed nothing.
+macro_rules! holding {
+    ($self:ident, $terms:ident, $session:ident => $work:expr $(, $done:ident => $leaves_nothing:expr)?) => {
+        alone!($self, $terms, tx => {
+            let mut $session = $self.session(&mut tx);
+            $work
+        })
+    };
+}
+
+/// Looks, and holds nothing.
+macro_rules! looking {
+    ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
+        let mut lease = $self.connections.lease($terms.until).await?;
+        let mut $session = $self.session(&mut lease);
+        let done = $work;
+        lease.end(done)
+    }};
+}
+
 mod engine;
 mod erase;
 mod evidence;
@@ -48,15 +68,13 @@ use uuid::Uuid;
 use super::connections::{Connections, Leased};
 use super::engine::{Answered, from_us};
 use super::fault::{self, Fault};
-use super::{
-    Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Taking, Terms, Took,
-};
-use crate::decide::{Shape, Standing};
+use super::{Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Want};
+use crate::private;
 use crate::retry::Tries;
+use crate::shard::Among;
 use crate::zone::{Durability, Limit};
 use engine::Session;
 use place::Place;
@@ -68,7 +86,7 @@ pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
 /// A pool of connections to one file.
 #[derive(Clone)]
 pub(crate) struct Sqlite {
-    connections: Connections<sqlx::Sqlite>,
+    pub(super) connections: Connections<sqlx::Sqlite>,
     /// The one connection whose commits do not wait for the disk. None beside a pool of the caller's, and in memory.
     quick: Option<Connections<sqlx::Sqlite>>,
     relaxed: Arc<Relaxed>,
@@ -96,7 +114,17 @@ impl Clock {
             Self::Test(clock) => clock.now().timestamp_micros(),
         }
     }
+
+    fn is_of_a_test(&self) -> bool {
+        match self {
+            Self::Host => false,
+            #[cfg(feature = "testing")]
+            Self::Test(_) => true,
+        }
+    }
 }
+
+acts!(Sqlite);
 
 impl Sqlite {
     pub fn new(pool: SqlitePool) -> Self {
@@ -113,8 +141,17 @@ impl Sqlite {
     }
 
     #[cfg(feature = "testing")]
-    pub fn set_clock(&mut self, clock: crate::testing::Clock) {
-        self.clock = Clock::Test(clock);
+    pub fn by(&self, clock: crate::testing::Clock) -> Self {
+        Self { clock: Clock::Test(clock), ..self.clone() }
+    }
+
+    #[cfg(feature = "testing")]
+    pub async fn turn_clock(&self, at: Option<DateTime<Utc>>, by: Duration) -> Result<()> {
+        if let Clock::Test(clock) = &self.clock {
+            at.into_iter().for_each(|at| clock.set(at));
+            clock.advance(by);
+        }
+        Ok(())
     }
 
     /// Opens the file. With `create` one that is not there is made.
@@ -127,6 +164,10 @@ impl Sqlite {
                  {address}",
                 options.get_filename()
             )));
+        }
+        if create && !in_memory(&options) {
+            // SQLite would let everybody read it; what it makes beside it has the same mode. It tells by itself where it cannot be made.
+            private::append(options.get_filename()).ok();
         }
         // Until a file is in WAL mode, connections that open it together can find it locked, and the pool
         // opens several: so the first one comes before the pool, and stays until the pool has its own.
@@ -147,27 +188,12 @@ impl Sqlite {
         Ok(Self::over(Connections::own(pool, connections, error), quick, place))
     }
 
-    pub fn connections(&self) -> u32 {
-        self.connections.most()
-    }
-
-    pub fn in_use_and_idle(&self) -> (u32, u32) {
-        self.connections.in_use_and_idle()
-    }
-
     pub async fn close(&self) {
         if let Some(quick) = &self.quick {
             quick.close().await;
         }
         self.connections.close().await;
     }
-
-    /// There is one file.
-    pub fn is_of_several(&self) -> bool {
-        false
-    }
-
-    pub fn doubt(&self) {}
 
     /// A connection to a database that holds nothing yet; None where it holds something.
     pub async fn empty(&self) -> Result<Option<Leased<sqlx::Sqlite>>> {
@@ -179,24 +205,33 @@ impl Sqlite {
 
     pub async fn schema(&self) -> Result<Option<Schema>> {
         self.is_in_place()?;
-        schema(&mut *self.lease().await?).await
+        let schema = schema(&mut *self.lease().await?).await?;
+        Ok(schema.map(|schema| Schema { test_clock: self.clock.is_of_a_test(), ..schema }))
     }
 
-    pub async fn claim(&self, name: &str, among: &str) -> Result<()> {
+    /// A file has no server that could be gone: it is read.
+    pub async fn sign(&self, _until: Instant) -> Result<Option<Schema>> {
+        self.schema().await
+    }
+
+    pub async fn claim(&self, name: &str, (among, will): &Among) -> Result<()> {
         let _turn = self.writer.lock().await;
         let mut lease = self.lease().await?;
         for claim in [
-            "insert into tallygate_shard (name, among) values (?1, ?2) on conflict do nothing",
-            "update tallygate_shard set among = ?2 where name = ?1 and not exists (select 1 from zone_master)",
+            "insert into tallygate_shard (name, among, will) values (?1, ?2, ?3) on conflict do nothing",
+            "update tallygate_shard set
+                among = case when exists (select 1 from zone_master) then among else ?2 end,
+                will = case when among in (?2, ?3) or not exists (select 1 from zone_master) then ?3 else will end
+            where name = ?1",
         ] {
-            sqlx::query(claim).bind(name).bind(among).execute(&mut *lease).await.map_err(error)?;
+            sqlx::query(claim).bind(name).bind(among).bind(will).execute(&mut *lease).await.map_err(error)?;
         }
         Ok(())
     }
 
     pub async fn set_among(&self, among: &str) -> Result<()> {
         let _turn = self.writer.lock().await;
-        let set = sqlx::query("update tallygate_shard set among = ?").bind(among);
+        let set = sqlx::query("update tallygate_shard set among = ?1, will = ?1").bind(among);
         set.execute(&mut *self.lease().await?).await.map(drop).map_err(error)
     }
 
@@ -295,40 +330,6 @@ impl Sqlite {
         alone!(self, terms, tx => self.act_in(&mut tx, actions).await)
     }
 
-    pub async fn grant(&self, zone_id: i32, want: &Want, txn: Uuid, terms: Terms) -> Result<Lease> {
-        alone!(self, terms, tx => super::engine::lease(&mut self.session(&mut tx), zone_id, want, txn).await)
-    }
-
-    pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
-        alone!(self, terms, tx => super::engine::take_units(&mut self.session(&mut tx), taking).await)
-    }
-
-    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
-        self.act(std::slice::from_ref(action), terms).await
-    }
-
-    pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<Standing>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let standing = super::engine::standing(&mut self.session(&mut lease), (zone_id, key)).await;
-        lease.end(standing)
-    }
-
-    pub async fn reserve_predicted(&self, request: &Request, terms: Terms) -> Result<(Decision, i64)> {
-        alone!(self, terms, tx => super::engine::reserve(&mut self.session(&mut tx), request).await)
-    }
-
-    pub async fn known_shape(
-        &self,
-        zone_id: i32,
-        key: &str,
-        shape: &str,
-        terms: Terms,
-    ) -> Result<Option<Shape>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let known = super::engine::known(&mut self.session(&mut lease), (zone_id, key), shape).await;
-        lease.end(known)
-    }
-
     pub async fn act_in(
         &self,
         connection: &mut SqliteConnection,
@@ -344,7 +345,7 @@ impl Sqlite {
     pub async fn charges_in(&self, connection: &mut SqliteConnection, txn: Uuid) -> Result<Vec<Spending>> {
         let charges = sqlx::query(include_str!("sqlite/charges.sql")).bind(txn);
         let rows = charges.fetch_all(connection).await.map_err(error)?;
-        rows.iter().map(|row| spending!(row)).collect()
+        super::rows_of("zone_txn", &rows, |row| spending!(row))
     }
 
     pub async fn overrides(&self, range: &Range) -> Result<Vec<Overridden>> {
@@ -356,7 +357,7 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| overridden!(row)).collect()
+        super::rows_of("zone_override", &rows, |row| overridden!(row))
     }
 
     pub async fn history(&self, span: &Span<'_>) -> Result<Vec<Entry>> {
@@ -382,7 +383,7 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| entry!(row)).collect()
+        super::rows_of("zone_txn", &rows, |row| entry!(row))
     }
 
     fn session<'s>(&'s self, connection: &'s mut SqliteConnection) -> Session<'s> {
@@ -407,10 +408,21 @@ impl Sqlite {
     }
 }
 
+/// Is a transaction open? Of one that the driver did not begin, another one tells: it can be begun in no transaction.
+pub(super) async fn is_in_transaction(connection: &mut SqliteConnection) -> Result<bool> {
+    if connection.is_in_transaction() {
+        return Ok(true);
+    }
+    match connection.begin().await {
+        Ok(tx) => tx.rollback().await.map(|()| false).map_err(error),
+        Err(_) => Ok(true),
+    }
+}
+
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<Schema>> {
     let ask = "select max(version), max(iif(name glob 'breaking_*', version, null)), (select name from tallygate_shard),
-            (select among from tallygate_shard)
+            (select among from tallygate_shard), (select will from tallygate_shard), false
         from tallygate_schema_history";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))
 }
@@ -469,12 +481,12 @@ fn in_memory(options: &SqliteConnectOptions) -> bool {
 }
 
 fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>> {
-    from_us(row.try_get(column).map_err(error)?)
+    time_if(row, column)?.ok_or_else(|| Error::database(format!("{column:?} is missing")))
 }
 
 fn time_if(row: &SqliteRow, column: &str) -> Result<Option<DateTime<Utc>>> {
     let us: Option<i64> = row.try_get(column).map_err(error)?;
-    us.map(from_us).transpose()
+    us.map(|us| from_us(us).map_err(|error| error.at(format!("{column:?}")))).transpose()
 }
 
 fn text(row: &SqliteRow, column: &str) -> Result<String> {

@@ -20,23 +20,23 @@ macro_rules! ledger_row {
         Ok(LedgerRow {
             id: get!($row, "id"),
             txn_id: get!($row, "txn_id"),
-            zone_version: get!($row, "zone_version"),
-            seq: get!($row, "seq"),
+            zone_version: counted!($row, "zone_version"),
+            seq: counted!($row, "seq"),
             kind: choice!($row, "kind"),
-            checks: get!($row, "checks"),
+            checks: counted!($row, "checks"),
             blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
             critical: get!($row, "critical"),
             band: band!($row),
-            cost: get!($row, "cost"),
-            spent: get!($row, "spent"),
-            spent_total: get!($row, "spent_total"),
-            remaining: get!($row, "remaining"),
-            zone_limit: get!($row, "zone_limit"),
-            retry_after_us: get!($row, "retry_after_us"),
-            delay_us: get!($row, "delay_us"),
-            level: get!($row, "level"),
-            strikes: get!($row, "strikes"),
+            cost: counted!($row, "cost"),
+            spent: counted!($row, "spent"),
+            spent_total: counted!($row, "spent_total"),
+            remaining: counted!($row, "remaining"),
+            zone_limit: counted!($row, "zone_limit"),
+            retry_after_us: counted!($row, "retry_after_us"),
+            delay_us: counted!($row, "delay_us"),
+            level: counted!($row, "level"),
+            strikes: counted!($row, "strikes"),
             target_us: us!($row, "target_at"),
             at_us: time($row, "created_at")?.timestamp_micros(),
             prev_us: us!($row, "prev_at"),
@@ -55,7 +55,7 @@ macro_rules! ledger_row {
 macro_rules! bucket_override {
     ($row:ident) => {{
         let own = Exception {
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             limit: limit!($row),
             ban_exempt: get!($row, "ban_exempt"),
             until_us: us!($row, "ends_at"),
@@ -68,10 +68,10 @@ macro_rules! bucket_override {
 macro_rules! stored_head {
     ($row:ident) => {{
         let (zone_version, carried): (Option<i32>, Option<i64>) =
-            (get!($row, "zone_version"), get!($row, "carried"));
+            (counted!($row, "zone_version"), counted!($row, "carried"));
         let carried = match (carried, us!($row, "carried_at")) {
             (Some(amount), Some(at_us)) => {
-                let (total, seq) = (get!($row, "carried_total"), get!($row, "carried_seq"));
+                let (total, seq) = (counted!($row, "carried_total"), counted!($row, "carried_seq"));
                 Some(Carried { at_us, amount, total, seq })
             }
             _ => None,
@@ -79,23 +79,24 @@ macro_rules! stored_head {
         Ok(StoredHead {
             key: text($row, "bucket_key")?,
             head: Head {
-                seq: get!($row, "seq"),
+                seq: counted!($row, "seq"),
                 last_us: us!($row, "last_at").unwrap_or_default(),
-                spent_total: get!($row, "spent_total"),
-                level: get!($row, "level"),
+                spent_total: counted!($row, "spent_total"),
+                level: counted!($row, "level"),
                 zone_version: zone_version.unwrap_or_default(),
                 carried,
-                strikes: get!($row, "strikes"),
+                strikes: counted!($row, "strikes"),
                 banned_until_us: us!($row, "banned_until"),
-                bans: get!($row, "bans"),
-                ban_strikes: get!($row, "ban_strikes"),
+                bans: counted!($row, "bans"),
+                ban_strikes: counted!($row, "ban_strikes"),
                 exception: None,
             },
-            override_seq: get!($row, "override_seq"),
+            override_seq: counted!($row, "override_seq"),
             holding: get!($row, "holding"),
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
             moved_to: get!($row, "moved_to"),
+            moved_by: get!($row, "moved_by"),
             shapes: crate::store::shapes::shapes_of(get!($row, "shapes"))?,
         })
     }};
@@ -107,12 +108,12 @@ macro_rules! dropped {
         Ok(StoredHead {
             key: text($row, "bucket_key")?,
             head: Head {
-                seq: get!($row, "seq"),
+                seq: counted!($row, "seq"),
                 last_us: time($row, "created_at")?.timestamp_micros(),
-                spent_total: get!($row, "spent_total"),
-                level: get!($row, "level"),
-                zone_version: get!($row, "zone_version"),
-                strikes: get!($row, "strikes"),
+                spent_total: counted!($row, "spent_total"),
+                level: counted!($row, "level"),
+                zone_version: counted!($row, "zone_version"),
+                strikes: counted!($row, "strikes"),
                 ..Head::default()
             },
             override_seq: None,
@@ -120,6 +121,7 @@ macro_rules! dropped {
             salt: salt!($row),
             row_hash: hash_of(get!($row, "row_hash"))?,
             moved_to: None,
+            moved_by: None,
             shapes: Vec::new(),
         })
     };
@@ -131,17 +133,17 @@ macro_rules! stored_item {
         let payload = text_if($row, "payload")?;
         Ok(StoredItem {
             item: Item {
-                seq: get!($row, "seq"),
+                seq: counted!($row, "seq"),
                 txn: get!($row, "txn_id"),
-                cost: get!($row, "cost"),
+                cost: counted!($row, "cost"),
                 band: band!($row).unwrap_or(u8::MAX),
                 offered_us: time($row, "offered_at")?.timestamp_micros(),
                 deadline_us: us!($row, "deadline_at"),
                 place: choice!($row, "place"),
                 due_us: us!($row, "due_at"),
-                takes: get!($row, "takes"),
+                takes: counted!($row, "takes"),
                 last: get!($row, "is_last"),
-                receipt: get!($row, "receipt"),
+                receipt: counted!($row, "receipt"),
                 payload: payload.is_some(),
             },
             payload,
@@ -156,12 +158,12 @@ macro_rules! stored_holds {
         let (mut head_seq, mut holds) = (0, Vec::new());
         for row in &$rows {
             head_seq = get!(row, "head_seq");
-            let seq: Option<i64> = get!(row, "seq");
+            let seq: Option<i64> = counted!(row, "seq");
             if let Some(seq) = seq {
                 holds.push(Hold {
                     seq,
                     charged_us: time(row, "charged_at")?.timestamp_micros(),
-                    amount: get!(row, "amount"),
+                    amount: counted!(row, "amount"),
                     ends_us: time(row, "ends_at")?.timestamp_micros(),
                     member: text_if(row, "member")?,
                 });
@@ -176,20 +178,25 @@ macro_rules! chained_versions {
     ($rows:ident, $spans:ident) => {{
         let mut versions = Vec::with_capacity($rows.len());
         for row in &$rows {
-            let version: Result<ZoneVersion> = zone_version!(row);
-            let (version, row_hash) = (version?, hash_of(get!(row, "row_hash"))?);
-            versions.push(Chained { version, row_hash, clock: Vec::new() });
+            versions.push(crate::store::row_of("zone_version", row, |row| {
+                let (version, row_hash) = (zone_version!(row)?, hash_of(get!(row, "row_hash"))?);
+                let (gcd, zone_gcd) = (get!(row, "rate_gcd"), get!(row, "zone_gcd"));
+                Ok(Chained { version, gcd, zone_gcd, row_hash, clock: Vec::new() })
+            })?);
         }
         for row in &$spans {
-            let number: i32 = get!(row, "version");
-            let of = versions.iter_mut().find(|version| version.version.version == number);
-            if let Some(version) = of {
-                version.clock.push(ClockSpan {
+            let (number, span): (i32, _) = crate::store::row_of("zone_calendar", row, |row| {
+                let span = ClockSpan {
                     starts_us: get!(row, "starts_us"),
                     ends_us: get!(row, "ends_us"),
                     offset_us: get!(row, "offset_us"),
                     shown_us: get!(row, "shown_us"),
-                });
+                };
+                Ok((get!(row, "version"), span))
+            })?;
+            let of = versions.iter_mut().find(|version| version.version.version == number);
+            if let Some(version) = of {
+                version.clock.push(span);
             }
         }
         Ok(versions)
@@ -200,13 +207,13 @@ macro_rules! chained_versions {
 macro_rules! removal {
     ($row:ident) => {
         Ok(Removal {
-            seq: get!($row, "seq"),
+            seq: counted!($row, "seq"),
             kind: get!($row, "kind"),
             removed_at: time($row, "removed_at")?,
             cut_at: time_if($row, "cut_at")?,
             bucket_key: text_if($row, "bucket_key")?,
-            buckets: get!($row, "buckets"),
-            ledger_rows: get!($row, "ledger_rows"),
+            buckets: counted!($row, "buckets"),
+            ledger_rows: counted!($row, "ledger_rows"),
             actor: get!($row, "actor"),
             login: get!($row, "login"),
             note: get!($row, "note"),
@@ -218,7 +225,7 @@ macro_rules! removal {
 /// The removal that one follows, from a row of `removal/last.sql`.
 macro_rules! before_removal {
     ($row:ident) => {{
-        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
+        let (seq, hash): (Option<i64>, Option<&[u8]>) = (counted!($row, "seq"), get!($row, "row_hash"));
         Before {
             last: seq.zip(hash).map(|(seq, hash)| Ok::<_, Error>((seq, hash_of(hash)?))).transpose()?,
             removed_at: time(&$row, "removed_at")?,
@@ -233,7 +240,7 @@ macro_rules! zone_at {
         Ok(ZoneAt {
             id: get!($row, "id"),
             name: get!($row, "name"),
-            version: get!($row, "version"),
+            version: counted!($row, "version"),
             version_hash: hash_of(get!($row, "row_hash"))?,
         })
     };
@@ -242,7 +249,7 @@ macro_rules! zone_at {
 /// A bucket as it stood at a time.
 macro_rules! bucket_at {
     ($row:ident) => {{
-        let (seq, hash): (Option<i64>, Option<&[u8]>) = (get!($row, "seq"), get!($row, "row_hash"));
+        let (seq, hash): (Option<i64>, Option<&[u8]>) = (counted!($row, "seq"), get!($row, "row_hash"));
         Ok(BucketAt {
             key: text($row, "bucket_key")?,
             salt: salt!($row),
@@ -256,16 +263,12 @@ macro_rules! bucket_at {
 /// A row with all that its hash is made of.
 macro_rules! evidence {
     ($row:ident) => {{
-        let exception_seq: Option<i64> = get!($row, "exception_seq");
-        let exception = match exception_seq {
-            Some(seq) => Some(Exception {
-                seq,
-                limit: limit!($row),
-                ban_exempt: get!($row, "ban_exempt"),
-                until_us: None,
-            }),
-            None => None,
-        };
+        let exception = crate::store::row_of("zone_override", $row, |$row| {
+            let seq: Option<i64> = get!($row, "exception_seq");
+            let Some(seq) = seq else { return Ok(None) };
+            let (limit, ban_exempt) = (limit!($row), get!($row, "ban_exempt"));
+            Ok(Some(Exception { seq, limit, ban_exempt, until_us: None }))
+        })?;
         Ok(Evidence {
             key: text($row, "bucket_key")?,
             row: ledger_row($row)?,
@@ -295,12 +298,17 @@ macro_rules! ledger_reads {
 
             pub async fn heads(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
                 let rows = self.range(include_str!("heads_range.sql"), range, limit).await?;
-                rows.iter().map(|row| stored_head!(row)).collect()
+                crate::store::rows_of("zone_bucket_lock", &rows, |row| stored_head!(row))
             }
 
             pub async fn dropped(&self, range: &Range, limit: u32) -> Result<Vec<StoredHead>> {
                 let rows = self.range(include_str!("dropped_range.sql"), range, limit).await?;
-                rows.iter().map(|row| dropped!(row)).collect()
+                crate::store::rows_of("zone_txn_dropped", &rows, |row| dropped!(row))
+            }
+
+            pub async fn strays(&self, range: &Range, limit: u32) -> Result<Vec<String>> {
+                let rows = self.range(include_str!("strays.sql"), range, limit).await?;
+                rows.iter().map(|row| text(row, "bucket_key")).collect()
             }
 
             async fn range(&self, sql: &'static str, range: &Range, limit: u32) -> Result<Vec<$row>> {
@@ -313,7 +321,7 @@ macro_rules! ledger_reads {
                 let rows = sqlx::query(include_str!("bucket_overrides.sql"));
                 let rows = rows.bind(range.zone_id).bind(&range.from).bind(&range.to);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
-                rows.iter().map(|row| bucket_override!(row)).collect()
+                crate::store::rows_of("zone_override", &rows, |row| bucket_override!(row))
             }
 
             pub async fn heads_removed(&self, zone_id: i32) -> Result<bool> {
@@ -325,28 +333,37 @@ macro_rules! ledger_reads {
             pub async fn removals(&self, zone_id: i32, after: i64) -> Result<Vec<Removal>> {
                 let rows = sqlx::query(include_str!("removals.sql")).bind(zone_id).bind(after);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
-                rows.iter().map(|row| removal!(row)).collect()
+                crate::store::rows_of("zone_removal", &rows, |row| removal!(row))
             }
 
             pub async fn bucket_holds(&self, (zone_id, key): &Bucket) -> Result<(i64, Vec<Hold>)> {
                 let rows = sqlx::query(include_str!("bucket_holds.sql")).bind(zone_id).bind(key);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
-                stored_holds!(rows)
+                let read = || stored_holds!(rows);
+                read().map_err(|error: Error| error.at(format!("zone_hold: bucket_key {key:?}")))
             }
 
-            pub async fn bucket_load(&self, (zone_id, key): &Bucket) -> Result<(i64, Load)> {
+            pub async fn bucket_load(&self, (zone_id, key): &Bucket) -> Result<(i64, Kept)> {
                 let row = sqlx::query(include_str!("queue/loaded.sql")).bind(zone_id).bind(key);
                 let row = row.fetch_optional(&mut *self.lease().await?).await.map_err(error)?;
-                let Some(row) = &row else { return Ok((0, Load::default())) };
-                let (waiting, away): (Option<i64>, Option<i64>) = (get!(row, "waiting"), get!(row, "away"));
-                let load = Load { waiting: waiting.unwrap_or(0), away: away.unwrap_or(0) };
-                Ok((get!(row, "head_seq"), load))
+                let Some(row) = &row else { return Ok((0, Kept::default())) };
+                let read = || {
+                    let (waiting, away): (Option<i64>, Option<i64>) =
+                        (counted!(row, "waiting"), counted!(row, "away"));
+                    let load = Load { waiting: waiting.unwrap_or(0), away: away.unwrap_or(0) };
+                    Ok(Kept { load, settled_us: us!(row, "settled_at") })
+                };
+                let kept =
+                    read().map_err(|error: Error| error.at(format!("zone_queue: bucket_key {key:?}")))?;
+                Ok((get!(row, "head_seq"), kept))
             }
 
             pub async fn bucket_items(&self, (zone_id, key): &Bucket, after: i64) -> Result<Vec<StoredItem>> {
                 let rows = sqlx::query(include_str!("queue/bucket.sql")).bind(zone_id).bind(key).bind(after);
                 let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
-                rows.iter().map(|row| stored_item!(row)).collect()
+                crate::store::rows_of(&format!("zone_item: bucket_key {key:?}"), &rows, |row| {
+                    stored_item!(row)
+                })
             }
 
             pub async fn zone_chain(&self, zone_id: i32) -> Result<Vec<Chained>> {
@@ -365,7 +382,7 @@ macro_rules! ledger_reads {
         }
 
         pub(super) fn ledger_row(row: &$row) -> Result<LedgerRow> {
-            ledger_row!(row)
+            crate::store::row_of("zone_txn", row, |row| ledger_row!(row))
         }
     };
 }

@@ -3,24 +3,14 @@
 //! A period begins at the first instant at which the zone's clock shows its beginning. A clock that is set back
 //! does not begin a period again: the hour that is lived through twice is one hour of two. One that is set
 //! forward over a beginning begins the period there.
-//!
-//! The rules come from the IANA time zone database (in `chrono-tz`, up to the year 2099; what held last holds
-//! after it). `zone set` writes them into the database beside the version of the zone, so that every process
-//! and every routine counts by the same rules and an old decision can be derived again after the world has
-//! changed them.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::fmt;
-use std::str::FromStr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use chrono::{DateTime, Datelike, Months, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc};
-use chrono_tz::Tz;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use chrono::{DateTime, Datelike, Months, NaiveDateTime, NaiveTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::choice::CalendarUnit;
-use crate::error::{Error, Result};
+use super::time_zone::{ClockSpan, TimeZoneName, span_at};
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
@@ -33,23 +23,6 @@ pub struct Calendar {
     pub unit: CalendarUnit,
     /// The time zone whose clock it is.
     pub time_zone: TimeZoneName,
-}
-
-/// A time zone by its name in the IANA database, such as `Europe/Berlin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TimeZoneName(#[cfg_attr(feature = "schema", schemars(with = "String"))] Tz);
-
-/// Between two changes of a zone's clock: `[starts_us, ends_us)` in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClockSpan {
-    pub starts_us: i64,
-    pub ends_us: i64,
-    /// Added to UTC, it gives what the clock shows.
-    pub offset_us: i64,
-    /// The latest time that the clock has shown by the beginning of the span, where it was set back: until it
-    /// shows more, time stands still.
-    pub shown_us: i64,
 }
 
 impl Calendar {
@@ -81,10 +54,10 @@ impl Calendar {
 
     fn find_period(self, at_us: i64) -> (i64, i64) {
         let spans = self.time_zone.spans();
-        let span = spans[spans.partition_point(|span| span.ends_us <= at_us).min(spans.len() - 1)];
+        let span = span_at(spans, at_us);
         let shown_us = at_us.saturating_add(span.offset_us).max(span.shown_us);
         let start = self.start(shown_us);
-        (first_shown(&spans, start), first_shown(&spans, self.next(start)))
+        (first_shown(spans, start), first_shown(spans, self.next(start)))
     }
 
     /// The beginning of the period, as the clock shows it.
@@ -116,74 +89,6 @@ fn first_shown(spans: &[ClockSpan], shown_us: i64) -> i64 {
 
 fn naive(us: i64) -> Option<NaiveDateTime> {
     DateTime::<Utc>::from_timestamp_micros(us).map(|time| time.naive_utc())
-}
-
-impl TimeZoneName {
-    /// Its clock from the beginning to the end of time. Found once for each zone.
-    pub(crate) fn spans(self) -> Arc<[ClockSpan]> {
-        static KNOWN: OnceLock<Mutex<HashMap<Tz, Arc<[ClockSpan]>>>> = OnceLock::new();
-        let mut known = KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(self.0).or_insert_with(|| find_spans(self.0)))
-    }
-}
-
-/// Looks at the clock of each day from 1970 to 2100, and for the second of a change where two days differ.
-fn find_spans(zone: Tz) -> Arc<[ClockSpan]> {
-    let offset_s = |at_s| {
-        DateTime::<Utc>::from_timestamp(at_s, 0).map_or(0, |time| {
-            i64::from(zone.offset_from_utc_datetime(&time.naive_utc()).fix().local_minus_utc())
-        })
-    };
-    let mut changes = vec![(i64::MIN, offset_s(0) * SECOND_US)];
-    for day in 0..47_482 {
-        let (mut before_s, mut after_s) = (day * 86_400, (day + 1) * 86_400);
-        if offset_s(before_s) == offset_s(after_s) {
-            continue;
-        }
-        while after_s - before_s > 1 {
-            let middle_s = before_s + (after_s - before_s) / 2;
-            if offset_s(middle_s) == offset_s(before_s) { before_s = middle_s } else { after_s = middle_s }
-        }
-        changes.push((after_s * SECOND_US, offset_s(after_s) * SECOND_US));
-    }
-    let ends = changes.iter().skip(1).map(|change| change.0).chain([i64::MAX]);
-    let mut shown_us = i64::MIN;
-    let spans = changes.iter().zip(ends).map(|(&(starts_us, offset_us), ends_us)| {
-        let span = ClockSpan { starts_us, ends_us, offset_us, shown_us };
-        shown_us = shown_us.max(ends_us.saturating_add(offset_us).saturating_sub(1));
-        span
-    });
-    spans.collect()
-}
-
-impl fmt::Display for TimeZoneName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())
-    }
-}
-
-impl FromStr for TimeZoneName {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        name.parse().map(Self).map_err(|_| {
-            Error::invalid(format!(
-                "unknown time zone {name:?}; use a name of the IANA database, such as Europe/Berlin or UTC"
-            ))
-        })
-    }
-}
-
-impl Serialize for TimeZoneName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for TimeZoneName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]
@@ -236,14 +141,14 @@ mod tests {
         assert_period(
             Day,
             "America/Havana",
-            "2026-11-01T04:30:00Z",
-            ["2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"],
+            "2024-11-03T04:30:00Z",
+            ["2024-11-03T04:00:00Z", "2024-11-04T05:00:00Z"],
         );
         assert_period(
             Day,
             "America/Havana",
-            "2026-11-01T05:30:00Z",
-            ["2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"],
+            "2024-11-03T05:30:00Z",
+            ["2024-11-03T04:00:00Z", "2024-11-04T05:00:00Z"],
         );
     }
 

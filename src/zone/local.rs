@@ -87,21 +87,23 @@ impl Policy {
             return Err(Error::invalid(format!(
                 "{algorithm} cannot be decided locally; leave local out, or use sliding-log, fixed-window, token-bucket \
                  or leaky-bucket"
-            )));
+            )).of("local_us"));
         }
         if !(1..asked.window_us()).contains(&local_us) {
             return Err(Error::invalid(format!(
                 "local {} is out of range; use 1 µs to less than the window, {}",
                 show_duration(local_us),
                 show_duration(asked.window_us())
-            )));
+            ))
+            .of("local_us"));
         }
         if self.window_us() > WINDOW_US_MAX {
             return Err(Error::invalid(format!(
                 "a window of {} and local {} come to more than 10 years; make one of them shorter",
                 show_duration(asked.window_us()),
                 show_duration(local_us)
-            )));
+            ))
+            .of("local_us"));
         }
         if self.limit() < 1 {
             return Err(Error::invalid(format!(
@@ -109,7 +111,7 @@ impl Policy {
                 show_duration(local_us),
                 self.flows_in(local_us),
                 asked.limit()
-            )));
+            )).of("local_us"));
         }
         Ok(())
     }

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::calendar::{Calendar, TimeZoneName};
+use super::calendar::Calendar;
 use super::choice::{
     Algorithm, BlockedRows, CalendarUnit, Durability, Family, Mode, OnOutage, RunningBuckets,
 };
 use super::queueing::Queueing;
-use super::rules::{BanRule, Limit, micros, validate_rate, validate_time};
+use super::rules::{BanRule, Limit, micros, validate_time, validate_units};
 use super::sharing::{Share, Sharing};
+use super::time_zone::{ClockSpan, TimeZoneName};
 use crate::error::{Error, Result};
 
 /// A policy: how much a zone admits, and what is done around it.
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 /// use tallygate::Policy;
 /// let logins = Policy::sliding_log(5, Duration::from_secs(60))?.with_mode(Mode::Shadow);
 /// assert_eq!(logins.limit(), 5);
-/// assert!(Policy::sliding_log(0, Duration::from_secs(60)).unwrap_err().is_invalid());
+/// assert!(Policy::sliding_log(-1, Duration::from_secs(60)).unwrap_err().is_invalid());
 /// # Ok::<(), tallygate::Error>(())
 /// ```
 ///
@@ -156,7 +157,7 @@ impl TryFrom<Said> for Policy {
 }
 
 impl Policy {
-    /// At most `rate` units (1 to 2^40) in any `window` (1 µs to 10 years).
+    /// At most `rate` units (0, which refuses all, to 2^40) in any `window` (1 µs to 10 years).
     ///
     /// # Errors
     /// Invalid: the rate or the window is out of range.
@@ -164,7 +165,7 @@ impl Policy {
         Self::new(Algorithm::SlidingLog, rate, window, None)
     }
 
-    /// At most `rate` units (1 to 2^40) in each `window` (1 µs to 10 years) since 1970.
+    /// At most `rate` units (0, which refuses all, to 2^40) in each `window` (1 µs to 10 years) since 1970.
     ///
     /// # Errors
     /// Invalid: the rate or the window is out of range.
@@ -172,7 +173,7 @@ impl Policy {
         Self::new(Algorithm::FixedWindow, rate, window, None)
     }
 
-    /// At most `rate` units (1 to 2^40) in each period of a calendar.
+    /// At most `rate` units (0, which refuses all, to 2^40) in each period of a calendar.
     ///
     /// # Errors
     /// Invalid: the rate is out of range.
@@ -185,8 +186,8 @@ impl Policy {
         })
     }
 
-    /// At most about `rate` units (1 to 2^40) in any `window` (1 µs to 10 years), counted in `slots` (1 to 1,000) of
-    /// the same whole number of microseconds.
+    /// At most about `rate` units (0, which refuses all, to 2^40) in any `window` (1 µs to 10 years), counted in `slots`
+    /// (1 to 1,000) of the same whole number of microseconds.
     ///
     /// # Errors
     /// Invalid: the rate, the window or the number of slots is out of range, or the window cannot be cut into so many.
@@ -289,10 +290,12 @@ impl Policy {
         window_us: i64,
         burst: Option<i64>,
     ) -> Result<Self> {
-        validate_rate("rate", rate)?;
-        validate_time("window", window_us)?;
+        // A rate of 0 refuses all. One way to say that is enough: by a window.
+        let least = i64::from(algorithm.family() != Family::Window);
+        validate_units("rate", least, rate)?;
+        validate_time("window", window_us).map_err(|error| error.of("window_us"))?;
         if let Some(burst) = burst {
-            validate_rate("burst", burst)?;
+            validate_units("burst", 1, burst)?;
         }
         let gcd = gcd(rate, window_us);
         Self {
@@ -331,7 +334,8 @@ impl Policy {
         {
             return Err(Error::invalid(format!(
                 "burst {burst} has no meaning for {algorithm}; leave it out, or use token-bucket"
-            )));
+            ))
+            .of("burst"));
         }
         let largest = (i64::MAX - per_us) / per_token;
         if algorithm.family() == Family::Level && self.limit() > largest {
@@ -339,21 +343,24 @@ impl Policy {
                 "burst {} with rate {rate} per {window_us} µs cannot be counted exactly in 63 bits; the largest \
                  burst is {largest}, or use a window that shares more factors with the rate",
                 self.limit()
-            )));
+            )).of(if self.burst.is_some() { "burst" } else { "rate" }));
         }
         if let Some(slots) = self.slots {
             if algorithm != Algorithm::SlidingCounter {
                 return Err(Error::invalid(format!(
                     "{algorithm} has no slots; leave them out, or use sliding-counter"
-                )));
+                ))
+                .of("slots"));
             }
             if !(1..=1_000).contains(&slots) {
-                return Err(Error::invalid(format!("{slots} slots are out of range; use 1 to 1000")));
+                return Err(
+                    Error::invalid(format!("{slots} slots are out of range; use 1 to 1000")).of("slots")
+                );
             }
             if window_us % i64::from(slots) != 0 {
                 return Err(Error::invalid(format!(
                     "a window of {window_us} µs cannot be cut into {slots} slots of whole microseconds; use another number"
-                )));
+                )).of("slots"));
             }
         }
         Ok(self)
@@ -372,32 +379,31 @@ impl Policy {
         {
             return Err(Error::invalid(format!(
                 "{algorithm} does not follow a calendar {unit}; leave the calendar out, or use fixed-window"
-            )));
+            ))
+            .of("calendar"));
         }
-        if let Some(soft_rate) = self.soft_rate
-            && !(0..self.limit()).contains(&soft_rate)
-        {
-            return Err(Error::invalid(format!(
-                "soft rate {soft_rate} is out of range; use 0 to {}, one below the limit",
-                self.limit() - 1
-            )));
-        }
-        if !(0..self.limit()).contains(&self.reserve) {
-            return Err(Error::invalid(format!(
-                "reserve {} is out of range; use 0 to {}, one below the limit",
-                self.reserve,
-                self.limit() - 1
-            )));
+        // Below a limit of 0 there is nothing.
+        let most = (self.limit() - 1).max(0);
+        let soft_rate = ("soft_rate", "soft rate", self.soft_rate.unwrap_or(0));
+        for (column, what, part) in [soft_rate, ("reserve", "reserve", self.reserve)] {
+            if !(0..=most).contains(&part) {
+                return Err(Error::invalid(format!(
+                    "{what} {part} is out of range; use 0 to {most}, one below the limit"
+                ))
+                .of(column));
+            }
         }
         if self.count_blocked && algorithm.family() != Family::Window {
             return Err(Error::invalid(format!(
                 "{algorithm} cannot count blocked checks; use sliding-log, fixed-window or sliding-counter"
-            )));
+            ))
+            .of("count_blocked"));
         }
         if self.count_blocked && self.blocked_rows == BlockedRows::Coalesced {
             return Err(Error::invalid(
                 "blocked checks that count need a row each; leave out coalesced rows, or the counting",
-            ));
+            )
+            .of("blocked_rows"));
         }
         self.validate_sharing()?;
         self.validate_queueing()?;
@@ -410,13 +416,14 @@ impl Policy {
             return Err(Error::invalid(format!(
                 "{} shares nothing among clients; leave the sharing out, or use capacity",
                 self.algorithm
-            )));
+            ))
+            .of("share"));
         }
         if self.is_about_checks() {
             return Err(Error::invalid(
                 "capacity is handed out, not checked; leave out the soft rate, the reserve, the mode, bans, coalesced rows and the \
                  way of outages",
-            ));
+            ).of("share"));
         }
         sharing.validate(self.rate, self.window_us)
     }
@@ -427,13 +434,14 @@ impl Policy {
             return Err(Error::invalid(format!(
                 "nothing waits in a zone of {}; leave out the backlog and the takes, or use queue",
                 self.algorithm
-            )));
+            ))
+            .of("backlog"));
         }
         if self.is_about_checks() {
             return Err(Error::invalid(
                 "a queue decides no checks; leave out the soft rate, the reserve, the mode, bans, coalesced rows and the way of \
                  outages",
-            ));
+            ).of("backlog"));
         }
         queueing.validate()
     }
@@ -455,7 +463,7 @@ impl Policy {
         let keeps = self.calendar.is_some() || self.slots.is_some();
         let window_us = if keeps { self.window_us } else { limit.window_us };
         let burst = burst.filter(|_| self.algorithm.family() == Family::Level);
-        // A number that somebody has written into the database by hand may be no divisor.
+        // Its fields can be set one by one, so that the number may be no divisor.
         let [per_us, per_token] = [rate, limit.window_us].map(|number| (number / gcd.max(1)).max(1));
         // The units that a process took would need more than such a limit has: see `local.rs`.
         Self { rate, window_us, burst, local_us: None, per_us, per_token, ..*self }
@@ -463,7 +471,8 @@ impl Policy {
 
     /// The same with another window and burst.
     pub(super) fn counting(self, window_us: i64, burst: Option<i64>, local_us: Option<i64>) -> Self {
-        let gcd = gcd(self.rate, window_us);
+        // A window that was stored by hand may be none without the time of local decisions.
+        let gcd = gcd(self.rate, window_us).max(1);
         Self { window_us, burst, local_us, per_us: self.rate / gcd, per_token: window_us / gcd, ..self }
     }
 
@@ -541,9 +550,27 @@ impl Policy {
         Self { sharing: sharing.or(self.sharing), ..self }
     }
 
-    /// As the tables have it: window and burst make up for it already.
-    pub(crate) fn with_local_us(self, local_us: Option<i64>) -> Self {
-        Self { local_us, ..self }
+    /// As the tables have it: no constructor chose anything, and window and burst make up for local decisions already.
+    pub(crate) fn stored(
+        self,
+        slots: Option<i32>,
+        sharing: Option<Sharing>,
+        queueing: Option<Queueing>,
+        local_us: Option<i64>,
+    ) -> Result<Self> {
+        let policy = Self { slots, sharing, queueing, local_us, ..self };
+        let missing = match self.algorithm {
+            Algorithm::SlidingCounter if slots.is_none() => Some("slots"),
+            Algorithm::Capacity if sharing.is_none() => Some("share"),
+            Algorithm::Queue if queueing.is_none() => Some("backlog"),
+            _ => None,
+        };
+        if let Some(column) = missing {
+            return Err(Error::invalid(format!("it is missing, and each zone of {} has it", self.algorithm))
+                .of(column));
+        }
+        policy.validate()?;
+        Ok(policy)
     }
 
     /// Sets the bounds of a queue: its backlog, and the number of takes; None keeps what the algorithm has.
@@ -557,7 +584,7 @@ impl Policy {
         self.algorithm
     }
 
-    /// Units admitted per window.
+    /// Units admitted per window; 0 where nothing is.
     pub fn rate(&self) -> i64 {
         self.rate
     }
@@ -570,6 +597,18 @@ impl Policy {
     /// Capacity of a token bucket, a leaky bucket or a queue where it differs from the rate.
     pub fn burst(&self) -> Option<i64> {
         self.burst
+    }
+
+    /// Itself in a zone that had another policy before, which may know later rules of the same time zone.
+    pub(crate) fn after(self, before: &Self) -> Self {
+        let time_zone = |own: TimeZoneName| before.calendar.map_or(own, |known| own.after(known.time_zone));
+        let calendar = self.calendar.map(|own| Calendar { time_zone: time_zone(own.time_zone), ..own });
+        self.with_calendar(calendar)
+    }
+
+    /// The clock of its calendar; nothing without one.
+    pub(crate) fn spans(&self) -> &'static [ClockSpan] {
+        self.calendar.map(|calendar| calendar.time_zone.spans()).unwrap_or_default()
     }
 
     /// Slots of a sliding counter.
@@ -654,7 +693,7 @@ impl Policy {
 
     /// The greatest common divisor of rate and window: what makes token counting exact in integers.
     pub(crate) fn gcd(&self) -> i64 {
-        self.rate / self.per_us
+        self.window_us / self.per_token
     }
 }
 
@@ -678,5 +717,57 @@ mod tests {
             error.split("largest burst is ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
         assert!(Policy::token_bucket(7, window, Some(largest)).is_ok());
         assert!(Policy::token_bucket(7, window, Some(largest + 1)).is_err());
+    }
+    #[test]
+    fn what_no_program_stores_is_refused_by_its_column() {
+        let window = Duration::from_secs(60);
+        let ban = BanRule::new(1, window, window);
+        let numbers =
+            [i64::MIN, i64::MIN + 1, -1, 0, 1, 4, 60_000_000, UNITS_MAX + 1, i64::MAX - 1, i64::MAX];
+        for &algorithm in Algorithm::ALL {
+            let base = Policy::new(algorithm, 5, window, None).unwrap();
+            let of = |rate, window_us, burst| Policy::from_columns(algorithm, rate, window_us, burst);
+            for (n, local) in numbers.into_iter().flat_map(|n| [(n, None), (n, Some(n))]) {
+                let less = i32::try_from(n).unwrap_or(i32::MIN);
+                let queueing = |backlog, max_takes| base.queueing.map(|_| Queueing { backlog, max_takes });
+                let sharing = |of: fn(Sharing, i64) -> Sharing| base.sharing.map(|sharing| of(sharing, n));
+                for policy in [
+                    of(n, 60_000_000, None),
+                    of(0, n, None),
+                    of(5, n, None),
+                    of(5, 60_000_000, Some(n)),
+                    Ok(base.with_soft_rate(Some(n))),
+                    Ok(base.with_reserve(n)),
+                    Ok(base.with_slots(Some(less))),
+                    Ok(base.with_ban(Some(BanRule { after: less, ..ban }))),
+                    Ok(base.with_ban(Some(BanRule { within_us: n, ..ban }))),
+                    Ok(base.with_ban(Some(BanRule { for_us: n, ..ban }))),
+                    Ok(base.with_ban(Some(BanRule { factor: less, ..ban }))),
+                    Ok(base.with_ban(Some(BanRule { longest_us: n, ..ban }))),
+                    Ok(base.with_queueing(queueing(n, 1))),
+                    Ok(base.with_queueing(queueing(1, less))),
+                    Ok(base.with_sharing(sharing(|of, n| Sharing { refresh_us: n, ..of }))),
+                    Ok(base.with_sharing(sharing(|of, n| Sharing { safe_capacity: Some(n), ..of }))),
+                    Ok(base.with_sharing(sharing(|of, n| Sharing { guaranteed: Some(n), ..of }))),
+                ] {
+                    let stored = |of: Policy| of.stored(of.slots, of.sharing, of.queueing, local);
+                    if let Err(error) = policy.and_then(stored) {
+                        let told = error.stored().to_string();
+                        assert!(told.starts_with('"'), "{algorithm} of {n}: {told}");
+                    }
+                }
+            }
+            let needs =
+                [Algorithm::SlidingCounter, Algorithm::Capacity, Algorithm::Queue].contains(&algorithm);
+            assert_eq!(base.stored(None, None, None, None).is_err(), needs, "{algorithm}");
+        }
+        let reserve = Policy::sliding_log(5, window).unwrap().with_reserve(5);
+        let told = reserve.stored(None, None, None, None).unwrap_err().stored();
+        let expected = "\"reserve\": reserve 5 is out of range; use 0 to 4, one below the limit";
+        assert_eq!((told.code(), &*told.to_string()), ("database", expected));
+        for gcd in [i64::MIN, -1, 0, 7, i64::MAX] {
+            let told = Limit::stored(5, 60_000_000, None, gcd).unwrap_err().stored().to_string();
+            assert!(told.starts_with("\"rate_gcd\": "), "{told}");
+        }
     }
 }

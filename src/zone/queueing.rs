@@ -29,10 +29,12 @@ impl Queueing {
     pub(super) fn validate(&self) -> Result<()> {
         let Self { backlog, max_takes } = *self;
         if !(1..=UNITS_MAX).contains(&backlog) {
-            return Err(Error::invalid(format!("backlog {backlog} is out of range; use 1 to {UNITS_MAX}")));
+            return Err(Error::invalid(format!("backlog {backlog} is out of range; use 1 to {UNITS_MAX}"))
+                .of("backlog"));
         }
         if !(1..=TAKES_MAX).contains(&max_takes) {
-            return Err(Error::invalid(format!("{max_takes} takes are out of range; use 1 to {TAKES_MAX}")));
+            return Err(Error::invalid(format!("{max_takes} takes are out of range; use 1 to {TAKES_MAX}"))
+                .of("max_takes"));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::BanFrom;
+use super::choice::{Algorithm, BanFrom};
 use super::{Policy, UNITS_MAX, WINDOW_US_MAX, show_duration};
 use crate::error::{Error, Result};
 
@@ -54,20 +54,27 @@ impl BanRule {
                 "a ban after {} blocked checks is out of range; use 1 to {}",
                 self.after,
                 i32::MAX
-            )));
+            ))
+            .of("ban_after"));
         }
         if !(1..=1_000).contains(&self.factor) {
-            return Err(Error::invalid(format!("ban factor {} is out of range; use 1 to 1000", self.factor)));
+            return Err(Error::invalid(format!("ban factor {} is out of range; use 1 to 1000", self.factor))
+                .of("ban_factor"));
         }
-        validate_time("the time within which blocked checks lead to a ban", self.within_us)?;
-        validate_time("a ban", self.for_us)?;
-        validate_time("the longest ban", self.longest_us)?;
+        for (column, what, time_us) in [
+            ("ban_within_us", "the time within which blocked checks lead to a ban", self.within_us),
+            ("ban_for_us", "a ban", self.for_us),
+            ("ban_max_us", "the longest ban", self.longest_us),
+        ] {
+            validate_time(what, time_us).map_err(|error| error.of(column))?;
+        }
         if self.longest_us < self.for_us {
             return Err(Error::invalid(format!(
                 "the longest ban of {} is shorter than the first one of {}; make it at least as long",
                 show_duration(self.longest_us),
                 show_duration(self.for_us)
-            )));
+            ))
+            .of("ban_max_us"));
         }
         Ok(())
     }
@@ -100,15 +107,28 @@ impl Limit {
         let [rate, window_us, gcd] = [policy.rate(), policy.window_us(), policy.gcd()];
         Ok(Self { rate, window_us, burst, gcd })
     }
+
+    /// As the tables have it, with the divisor of rate and window that they were divided by.
+    pub(crate) fn stored(rate: i64, window_us: i64, burst: Option<i64>, gcd: i64) -> Result<Self> {
+        let policy = Policy::from_columns(Algorithm::TokenBucket, rate, window_us, burst)?;
+        let divides = gcd >= 1 && rate % gcd == 0 && window_us % gcd == 0;
+        if !divides || policy.limit() > (i64::MAX - rate / gcd) / (window_us / gcd) {
+            let why =
+                format!("by {gcd} a rate of {rate} per {window_us} µs cannot be counted exactly in 63 bits");
+            return Err(Error::invalid(why).of("rate_gcd"));
+        }
+        Ok(Self { rate, window_us, burst, gcd })
+    }
 }
 
 pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn validate_rate(what: &str, rate: i64) -> Result<()> {
-    if !(1..=UNITS_MAX).contains(&rate) {
-        return Err(Error::invalid(format!("{what} {rate} is out of range; use 1 to {UNITS_MAX}")));
+pub(super) fn validate_units(column: &'static str, least: i64, units: i64) -> Result<()> {
+    if !(least..=UNITS_MAX).contains(&units) {
+        let why = format!("{column} {units} is out of range; use {least} to {UNITS_MAX}");
+        return Err(Error::invalid(why).of(column));
     }
     Ok(())
 }

@@ -68,26 +68,30 @@ impl Sharing {
                 "a refresh every {} is out of range; use 1 µs to {}, the length of a lease",
                 show_duration(self.refresh_us),
                 show_duration(length_us)
-            )));
+            ))
+            .of("refresh_us"));
         }
         if let Some(safe) = self.safe_capacity
             && !(0..=UNITS_MAX).contains(&safe)
         {
             return Err(Error::invalid(format!(
                 "safe capacity {safe} is out of range; use 0 to {UNITS_MAX}"
-            )));
+            ))
+            .of("safe_capacity"));
         }
         let Some(guaranteed) = self.guaranteed else { return Ok(()) };
         if self.share != Share::Bands {
             return Err(Error::invalid(format!(
                 "nothing is guaranteed to bands by the share {}; leave it out, or use bands",
                 self.share
-            )));
+            ))
+            .of("guaranteed"));
         }
         if !(0..=capacity).contains(&guaranteed) {
             return Err(Error::invalid(format!(
                 "guaranteed {guaranteed} is out of range; use 0 to {capacity}, the capacity"
-            )));
+            ))
+            .of("guaranteed"));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use toml::Spanned;
 
 use super::duration::parse_duration as duration;
 use super::{
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 #[non_exhaustive]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Terms {
-    /// The limit per window, in the zone's unit: attempts, cents, members, slots, …
+    /// The limit per window, in the zone's unit: attempts, cents, members, slots, …; of a window 0 refuses all
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", required = true, value_parser = parse_units, allow_negative_numbers = true))]
     pub rate: Option<i64>,
     /// Length of the window, or of a lease, with its unit: 60s, 15m, 24h, 30d
@@ -272,7 +273,7 @@ impl Terms {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    zone: BTreeMap<String, Terms>,
+    zone: BTreeMap<String, Spanned<Terms>>,
 }
 
 /// The zones of a file, by name, as they are written in it: TOML, a table `zone.NAME` for each.
@@ -292,8 +293,19 @@ struct File {
 /// # Errors
 /// Invalid: what cannot be read, with its line.
 pub fn zone_terms(text: &str) -> Result<BTreeMap<String, Terms>> {
-    let file: File = toml::from_str(text).map_err(|error| Error::invalid(error.to_string()))?;
-    Ok(file.zone)
+    Ok(file(text)?.zone.into_iter().map(|(name, terms)| (name, terms.into_inner())).collect())
+}
+
+fn file(text: &str) -> Result<File> {
+    toml::from_str(text).map_err(|error| {
+        // The line itself is not repeated: a file of another kind may have been named, with secrets in it.
+        let begin = error.span().map_or(0, |span| span.start);
+        Error::invalid(format!("line {}: {}", line_of(text, begin), error.message()))
+    })
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }
 
 /// The zones of a file, each of them good, for [`Operator::set_zones`](crate::policy::Operator::set_zones).
@@ -308,12 +320,16 @@ pub fn zone_terms(text: &str) -> Result<BTreeMap<String, Terms>> {
 /// ```
 ///
 /// # Errors
-/// Invalid: what cannot be read, with its line; a policy that is not good, with its zone.
+/// Invalid: what cannot be read, with its line; a zone that is not good, with the line where it begins.
 pub fn zone_file(text: &str) -> Result<Vec<ZoneSetting>> {
-    let settings = zone_terms(text)?.into_iter().map(|(name, terms)| {
-        let told = |error: Error| Error::invalid(format!("zone {name:?}: {error}"));
+    let settings = file(text)?.zone.into_iter().map(|(name, terms)| {
+        let line = line_of(text, terms.span().start);
+        let terms = terms.into_inner();
+        let told = |error: Error| Error::invalid(format!("line {line}: zone {name:?}: {error}"));
         let policy = terms.policy().map_err(told)?;
-        Ok(ZoneSetting { name, policy, description: terms.description })
+        let setting = ZoneSetting { name: name.clone(), policy, description: terms.description };
+        setting.validate().map_err(told)?;
+        Ok(setting)
     });
     settings.collect()
 }
@@ -326,8 +342,8 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
     duration(&String::deserialize(deserializer)?).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Reads a whole number, with a minus sign too, so that the refusal of -1 can say what is allowed.
-/// Reads a cost, a rate or a burst: a whole number, of which the policy or the check judges the range.
+/// Reads a cost, a rate or a burst: a whole number, of which the policy or the check judges the range, so that the refusal of -1
+/// can say what is allowed.
 ///
 /// # Errors
 /// Invalid: no whole number.

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TALLYGATE = os.environ.get("TALLYGATE", str(ROOT / "target/debug/tallygate"))
 PASSWORD = "tally'gate"
 NODES = (1, 2, 3)
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 class Broken(AssertionError):
@@ -50,7 +50,7 @@ class Cluster:
         given = [part for name, value in settings.items() for part in ("--env", f"{name}={value}")]
         self.container = done("docker", "run", "--detach", "--init", "--cap-add", "NET_ADMIN", "--label", label, *given, image).strip()
         try:
-            self.wait("the cluster to start", lambda: "the cluster is there" in done("docker", "logs", self.container))
+            self.wait("the cluster to start", self.is_there)
             address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
             self.address = done("docker", "inspect", "--format", address, self.container).strip()
             self.make_database()
@@ -59,6 +59,12 @@ class Cluster:
             raise
         return self
 
+    def is_there(self):
+        told = done("docker", "logs", self.container)
+        if done("docker", "inspect", "--format", "{{.State.Running}}", self.container).strip() != "true":
+            raise Broken(f"the cluster ended: {told[-2000:]}")
+        return "the cluster is there" in told
+
     def __exit__(self, *_):
         done("docker", "rm", "--force", "--volumes", self.container)
 
@@ -66,7 +72,8 @@ class Cluster:
         until = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > until:
-                raise Broken(f"waited {PATIENCE_S} s for {what}")
+                logs = done("docker", "exec", self.container, "sh", "-c", "tail -n 15 /var/log/node*")
+                raise Broken(f"waited {PATIENCE_S} s for {what}; the servers' logs end with\n{logs}")
             time.sleep(0.2)
 
     def node(self, *command):

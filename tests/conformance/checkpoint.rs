@@ -180,9 +180,22 @@ pub async fn a_bucket_or_rows_that_were_removed_are_found(db: Db) {
     let world = World::create(db).await;
     world.execute("delete from zone_txn where zone_id = 1 and bucket_key = 'key 7' and seq = 3").await;
     world.assert_bucket_found(Changed::BucketShortened, Some("key 7")).await;
+    // As after an older backup was restored, until something differs otherwise.
+    let compare = async |heads| {
+        let compared = world.limiter.auditor().compare(&world.checkpoint, heads, |_| ()).await.unwrap();
+        (compared.ends_earlier, compared.unnamed)
+    };
+    assert_eq!((compare(Some(&*world.heads)).await, compare(None).await), ((true, 0), (false, 0)));
     world.execute("delete from zone_txn where zone_id = 1 and bucket_key = 'key 7'").await;
     world.execute("delete from zone_bucket_lock where zone_id = 1 and bucket_key = 'key 7'").await;
     world.assert_bucket_found(Changed::BucketGone, None).await;
+    assert_eq!(compare(Some(&*world.heads)).await, (true, 0));
+    let hash = world.quoted(&[7; 32]);
+    for table in ["zone_txn", "zone_bucket_lock"] {
+        let of = "where zone_id = 1 and bucket_key = 'key 2' and seq = 3";
+        world.execute(&format!("update {table} set row_hash = {hash} {of}")).await;
+    }
+    assert_eq!(compare(Some(&*world.heads)).await, (false, 0));
 }
 
 pub async fn a_bucket_or_rows_with_old_times_are_found(db: Db) {

@@ -12,8 +12,10 @@ use tallygate::{Charged, Check, Config, Isolation, Limiter, LocalJournal};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use crate::db::{Connected, Engine, Told, told};
+use crate::cut::Task;
+use crate::db::{Connected, Engine, Told, connected, told};
 use crate::engine::sql_check;
+use crate::server::PATIENCE;
 
 const VARIABLE: &str = "TALLYGATE_TEST_CHILD";
 
@@ -24,6 +26,9 @@ pub enum Work {
     Caller(Caller),
     Local(LocalCaller),
     Worker(Worker),
+    Mover(Mover),
+    /// At a database.
+    Task(Task, String),
 }
 
 /// Its clients make their calls.
@@ -47,6 +52,9 @@ pub struct Caller {
     pub by_sql: Option<Engine>,
 }
 
+/// The time after which a session that answers nothing is given up.
+const SILENT: Duration = Duration::from_secs(30);
+
 /// Two callers, who check a key of some zones until they are told to end, mostly by themselves; in one that is scarce now and then.
 #[derive(Serialize, Deserialize)]
 pub struct LocalCaller {
@@ -65,6 +73,16 @@ pub struct Worker {
     pub visible: Duration,
 }
 
+/// One who moves buckets from one database to another.
+#[derive(Serialize, Deserialize)]
+pub struct Mover {
+    pub urls: [String; 2],
+    /// Those of the two databases.
+    pub names: [String; 2],
+    pub zone: String,
+    pub keys: Vec<String>,
+}
+
 /// The work that this process was started for, if it is a child.
 pub fn work_of_this_process() -> Option<Work> {
     let work = std::env::var(VARIABLE).ok()?;
@@ -79,6 +97,11 @@ impl Work {
             Self::Caller(caller) => caller.run().await,
             Self::Local(caller) => caller.run().await,
             Self::Worker(worker) => worker.run().await,
+            Self::Mover(mover) => mover.run().await,
+            Self::Task(task, url) => {
+                begin();
+                task.run(&url).await.unwrap();
+            }
         }
     }
 }
@@ -103,7 +126,7 @@ fn told_to_end() -> Arc<AtomicBool> {
 
 impl LocalCaller {
     async fn run(self) {
-        let config = Config { connections: 8, deadline: Duration::from_secs(30), ..Config::default() };
+        let config = Config { connections: 8, deadline: PATIENCE, ..Config::default() };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
         let limiter = limiter.with_local_journal(LocalJournal::open(&self.journal).unwrap());
         begin();
@@ -137,13 +160,8 @@ impl LocalCaller {
 impl Calls {
     async fn run(self) {
         let isolation = if self.serializable { Isolation::Serializable } else { Isolation::RowLock };
-        let config = Config {
-            isolation,
-            connections: 4,
-            deadline: Duration::from_secs(60),
-            attempts: 1000,
-            ..Config::default()
-        };
+        let config =
+            Config { isolation, connections: 4, deadline: PATIENCE, attempts: 1000, ..Config::default() };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
         begin();
         let client = async || {
@@ -164,8 +182,7 @@ impl Calls {
 
 impl Caller {
     async fn run(self) {
-        let config =
-            Config { connections: 2, attempts: 1000, deadline: Duration::from_secs(30), ..Config::default() };
+        let config = Config { connections: 2, attempts: 1000, deadline: PATIENCE, ..Config::default() };
         let limiter = Limiter::connect_with(&self.url, config).await.unwrap();
         begin();
         let over = told_to_end();
@@ -181,19 +198,18 @@ impl Caller {
                     decision.as_ref().map(told)
                 }
                 Some(engine) => {
-                    if session.is_none() {
-                        session = Connected::open(engine, &self.url).await.ok();
-                    }
-                    match session.as_mut() {
-                        Some(open) => match open.try_number(&sql_check(engine, &self.zone, &key, 1)).await {
-                            Ok(_) => Some(Told::Null),
-                            Err(_) => {
-                                session = None;
-                                None
-                            }
-                        },
-                        None => None,
-                    }
+                    let sql = sql_check(engine, &self.zone, &key, 1);
+                    let ask = async {
+                        let mut open = match session.take() {
+                            Some(open) => open,
+                            None => Connected::open(engine, &self.url).await?,
+                        };
+                        open.try_number(&sql).await?;
+                        session = Some(open);
+                        Ok::<_, sqlx::Error>(Told::Null)
+                    };
+                    // A server that was killed may leave a session that hears no more.
+                    tokio::time::timeout(SILENT, ask).await.ok().and_then(Result::ok)
                 }
             };
             match told {
@@ -207,8 +223,7 @@ impl Caller {
 
 impl Worker {
     async fn run(self) {
-        let config =
-            Config { connections: 1, attempts: 1000, deadline: Duration::from_secs(60), ..Config::default() };
+        let config = Config { connections: 1, attempts: 1000, deadline: PATIENCE, ..Config::default() };
         let queues = Limiter::connect_with(&self.url, config).await.unwrap().queues();
         begin();
         loop {
@@ -231,6 +246,18 @@ impl Worker {
                     return;
                 }
             }
+        }
+    }
+}
+
+impl Mover {
+    async fn run(self) {
+        let [from, to] = &self.urls;
+        let (from, to) = (connected(from).await, connected(to).await);
+        begin();
+        for key in &self.keys {
+            let names = (&*self.names[0], &*self.names[1]);
+            from.owner().move_bucket(&to.owner(), &self.zone, key, names).await.unwrap();
         }
     }
 }
@@ -265,6 +292,18 @@ impl Child {
     /// Kills it (SIGKILL).
     pub async fn kill(&mut self) {
         self.process.kill().await.unwrap();
+    }
+
+    /// Does it end well within a time? Else it is killed (SIGKILL).
+    pub async fn ends_within(mut self, time: Duration) -> bool {
+        match tokio::time::timeout(time, self.process.wait()).await {
+            Ok(ended) => assert!(ended.unwrap().success(), "a child failed"),
+            Err(_) => {
+                self.kill().await;
+                return false;
+            }
+        }
+        true
     }
 
     /// Waits until it has ended well.

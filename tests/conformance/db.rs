@@ -15,7 +15,7 @@ use tallygate::{Config, Decision, Isolation, Limiter, Policy};
 use tokio::sync::OnceCell;
 
 use crate::citus::{self, Template};
-use crate::server::{self, Durability, Server};
+use crate::server::{self, Durability, PATIENCE, Server};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Engine {
@@ -129,34 +129,38 @@ impl Db {
         let make = async || {
             let template = Self::create_empty(Engine::Postgres, "template").await;
             template.migrate().await;
-            // Nobody may be in what is copied.
-            for close in [
-                format!("alter database {} allow_connections false", template.name()),
-                format!(
-                    "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{}'",
-                    template.name()
-                ),
-            ] {
-                on_server(Engine::Postgres, &close).await;
-            }
+            template.close().await;
             template.url.clone()
         };
-        let template = Self::at(Engine::Postgres, TEMPLATE.get_or_init(make).await.clone());
+        Self::at(Engine::Postgres, TEMPLATE.get_or_init(make).await.clone()).copy(test).await
+    }
+
+    /// Lets nobody in any more, on PostgreSQL: nobody may be in what is copied.
+    pub async fn close(&self) {
+        let name = self.name();
+        for close in [
+            format!("alter database {name} allow_connections false"),
+            format!("select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{name}'"),
+        ] {
+            on_server(Engine::Postgres, &close).await;
+        }
+    }
+
+    /// A closed database once more.
+    pub async fn copy(&self, test: &str) -> Self {
         let name = name_for(test);
-        let copy = format!("create database {name} template {}", template.name());
-        on_server(Engine::Postgres, &copy).await;
-        let url = template.url.replace(template.name(), &name);
-        let mut db = Self::at(Engine::Postgres, url);
+        on_server(self.engine, &format!("create database {name} template {}", self.name())).await;
+        let mut db = self.elsewhere(self.url.replace(self.name(), &name));
         db.is_copy = true;
         db
     }
 
     /// Over the nodes of Citus.
     pub async fn create_spread(test: &str) -> Self {
-        Self::copy(test, Template::Spread).await
+        Self::create_on_nodes(test, Template::Spread).await
     }
 
-    async fn copy(test: &str, template: Template) -> Self {
+    async fn create_on_nodes(test: &str, template: Template) -> Self {
         let url = citus::create(&name_for(test), template).await;
         let mut db = Self::at(Engine::Postgres, url);
         (db.is_spread, db.is_copy) = (true, true);
@@ -166,17 +170,24 @@ impl Db {
     /// An empty one where this one is.
     pub async fn create_empty_beside(&self, test: &str) -> Self {
         match self.engine {
-            Engine::Postgres if self.is_spread => Self::copy(test, Template::Empty).await,
+            Engine::Postgres if self.is_spread => Self::create_on_nodes(test, Template::Empty).await,
             Engine::Postgres => self.with_schema(&name_for(test)).await,
             engine => Self::create_empty(engine, test).await,
         }
+    }
+
+    /// The database at another URL of the same server, which is there already.
+    pub fn elsewhere(&self, url: String) -> Self {
+        let mut there = Self::at(self.engine, url);
+        there.by_engine = self.by_engine;
+        there
     }
 
     pub fn server(&mut self) -> &mut Server {
         self.server.as_mut().expect("a server of its own")
     }
 
-    async fn migrate(&self) {
+    pub async fn migrate(&self) {
         let migrator = Migrator::new(&self.url).unwrap();
         migrator.apply().await.unwrap();
         if self.engine != Engine::Sqlite {
@@ -204,25 +215,28 @@ impl Db {
         self.limiter_with(self.config()).await
     }
 
-    /// The settings of a limiter that nothing else is asked of.
+    /// The settings of a limiter that nothing else is asked of: however slow the machine is, its answers come.
     pub fn config(&self) -> Config {
-        Config { deadline: self.deadline(Config::default().deadline), ..Config::default() }
-    }
-
-    /// Over nodes each statement of each decision in a batch is a round trip.
-    fn deadline(&self, of_one: Duration) -> Duration {
-        if self.is_spread { 20 * of_one } else { of_one }
+        Config { deadline: PATIENCE, ..Config::default() }
     }
 
     pub async fn limiter_with(&self, config: Config) -> Limiter {
-        self.with_staff(Limiter::connect_with(&self.url_as(Role::App), config).await.unwrap()).await
+        let url = self.url_as(Role::App);
+        for _ in 0..60 {
+            match Limiter::connect_with(&url, config).await {
+                // A deadline is of checks: a slow machine may take longer to let a connection in.
+                Err(error) if error.is_transient() => {}
+                app => return self.with_staff(app.unwrap()).await,
+            }
+        }
+        panic!("the server lets no connection in");
     }
 
     pub async fn with_staff(&self, app: Limiter) -> Limiter {
         if self.engine == Engine::Sqlite {
             return app;
         }
-        let connect = async |role| Limiter::connect_with(&self.url_as(role), self.config()).await.unwrap();
+        let connect = async |role| connected(&self.url_as(role)).await;
         app.with_operator(&connect(Role::Operator).await).with_auditor(&connect(Role::Auditor).await)
     }
 
@@ -506,11 +520,16 @@ impl Db {
             let text = |field: &str| answer[field].as_str().unwrap().to_owned();
             let row = rows.get(&(text("key"), text("txn_id")));
             let row = serde_json::to_value(row.unwrap_or_else(|| panic!("lost: {answer}"))).unwrap();
-            for field in
-                ["seq", "blocked", "reason", "remaining", "retry_after_us", "zone_version", "decided_at"]
-            {
+            for field in ["seq", "blocked", "reason", "remaining", "zone_version", "decided_at"] {
                 assert_eq!(answer[field], row[field], "{field} of {answer}");
             }
+            // Told from now on, where the row counts from the bucket's time, of which the clock may fall short.
+            let [told, recorded] = [answer, &row].map(|says| says["retry_after_us"].as_i64());
+            let ahead_us = told.zip(recorded).map_or(0, |(told, recorded)| told - recorded);
+            assert!(
+                told.is_some() == recorded.is_some() && (0..1_000_000).contains(&ahead_us),
+                "{answer}: {row}"
+            );
         }
     }
 
@@ -743,8 +762,7 @@ impl Clocked {
 
     /// One session of each user, since the clock is the session's.
     pub async fn create_with(db: &Db, isolation: Isolation) -> Self {
-        let deadline = db.deadline(Duration::from_secs(30));
-        let config = Config { isolation, deadline, ..Config::default() };
+        let config = Config { isolation, ..db.config() };
         macro_rules! pooled {
             ($pool:ty, $session:ident) => {{
                 db.install_test_clock().await;
@@ -806,6 +824,11 @@ impl Clocked {
             Session::Counter(_) => unreachable!("the embedded engine's sessions have no settings"),
         }
     }
+}
+
+/// A limiter that waits as long as a slow machine takes.
+pub async fn connected(url: &str) -> Limiter {
+    Limiter::connect_with(url, Config { deadline: PATIENCE, ..Config::default() }).await.unwrap()
 }
 
 /// `rate` per `window_s` seconds by sliding log.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::chain::assert_chained;
 use crate::db::{Clocked, Connected, Db, Engine};
 use crate::model::{Act, Asked, Expected, Model, Noted, Refused};
-use crate::rounds;
+use crate::rounds_of_long;
 use crate::verify::verify;
 
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
@@ -33,10 +33,10 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
     }
     let worlds = match db.engine {
         // There are two ways on servers, each with a half.
-        Engine::MySql | Engine::MariaDb => rounds(5, 250),
-        Engine::Postgres if db.is_spread => rounds(2, 50),
-        Engine::Postgres => rounds(10, 250),
-        Engine::Sqlite => rounds(20, 500),
+        Engine::MySql | Engine::MariaDb => rounds_of_long(5, 250),
+        Engine::Postgres if db.is_spread => rounds_of_long(2, 50),
+        Engine::Postgres => rounds_of_long(10, 250),
+        Engine::Sqlite => rounds_of_long(20, 500),
     };
     // No routine takes units for local decisions.
     let takes = db.by_engine || db.engine == Engine::Sqlite;
@@ -426,7 +426,7 @@ impl World {
             _ if self.crowded && self.rng.u8(..16) > 0 => 1,
             0 => 0,
             1..9 => 1,
-            9..12 => self.rng.i64(1..=limit),
+            9..12 => self.rng.i64(1..=limit.max(1)),
             12 => limit,
             13 => (limit + 1).min(UNITS_MAX),
             14 => UNITS_MAX,
@@ -480,7 +480,8 @@ impl World {
         let windows = [1, 7, 1_000, 999_983, 1_000_000, 60_000_000, 3_600_000_000, 2_592_000_000_000];
         let window = Duration::from_micros(self.rng.choice(windows).unwrap());
         let rate = match self.rng.u8(..6) {
-            0 => 1,
+            // 0 refuses all, where the algorithm knows of it.
+            0 => self.rng.i64(0..=1),
             1..4 => self.rng.i64(2..10),
             4 => self.rng.i64(10..100_000),
             _ => self.rng.i64(1..=UNITS_MAX),
@@ -512,7 +513,7 @@ impl World {
         if self.rng.bool() {
             return policy;
         }
-        let below = |rng: &mut Rng| rng.bool().then(|| rng.i64(0..policy.limit()));
+        let below = |rng: &mut Rng| rng.bool().then(|| rng.i64(0..policy.limit().max(1)));
         let window = counts(algorithm);
         let ban = self.rng.bool().then(|| {
             let time = |rng: &mut Rng| rng.i64(1..=policy.window_us().saturating_mul(2).min(UNITS_MAX));

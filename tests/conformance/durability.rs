@@ -55,7 +55,7 @@ pub async fn a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_
         on > 0
     };
     for isolation in Engine::Postgres.isolations() {
-        let limiter = db.limiter_with(Config { isolation: *isolation, ..Config::default() }).await;
+        let limiter = db.limiter_with(Config { isolation: *isolation, ..db.config() }).await;
         for (zone, policy) in [("relaxed", relaxed), ("durable", log(5, 60))] {
             limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
         }

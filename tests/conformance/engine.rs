@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tallygate::audit::verify::{FaultKind, Verify};
 use tallygate::policy::{BanRule, Override};
 use tallygate::schema::{Migrator, Role};
-use tallygate::{Charged, Check, Config, Limiter, Policy};
+use tallygate::{BatchConfig, Charged, Check, Config, Limiter, Policy};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -141,6 +141,14 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         time("b.last_at"),
         time(&format!("b.last_at - {day}")),
         row("created_at", &format!("b.now - {day}")),
+        // Times that no program can read.
+        row("ends_at", "'infinity'"),
+        row("target_at", "'294000-01-01'"),
+        row("target_at", "'-infinity'"),
+        vec![("head.banned_until".to_owned(), "'infinity'".to_owned())],
+        vec![("head.banned_until".to_owned(), "'294000-01-01'".to_owned())],
+        vec![("head.carried_at".to_owned(), "'infinity'".to_owned())],
+        vec![("head.carried_at".to_owned(), "'-infinity'".to_owned())],
         // Somebody else's chain, and no chain.
         row("bucket_key", "'other'"),
         row("zone_id", "2"),
@@ -209,6 +217,23 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
     let error = forger.try_number(&shifted).await.unwrap_err();
     assert!(error.to_string().contains("heads are not those of"), "{error}");
     assert_eq!(db.rows().await, 2);
+    // A part that ends when no program can read it.
+    let part = "row(1, 1, '42', b.seq + 1, b.now, 1, 'infinity', null)::zone_engine_part";
+    let error = forger
+        .try_number(&honest.replace("], '{}', false", &format!("], array[{part}], false")))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("does not follow"), "{error}");
+    // Neither may an item's time, or that of a queue.
+    let none = ["'{}'"; 6].join(", ");
+    for times in [
+        "'infinity', '{}', null, '{}', '{}', '{}', '{}', '{}'",
+        "null, '{}', null, '{}', '{}', '{}', '{}', '{-infinity}'",
+    ] {
+        let items = format!("select zone_engine_items_set(1, '42', 0, 0, {times}, {none})");
+        let error = forger.try_number(&items).await.unwrap_err();
+        assert!(error.to_string().contains("does not follow"), "{error}");
+    }
     // A bucket of no zone.
     let lock =
         "select count(*) from zone_engine_hold(array[999], array['42'], 0, true, null, '{}', '{}', '{}')";
@@ -404,7 +429,7 @@ pub async fn an_engine_touches_no_table(db: Db) {
     };
     let mut expected = vec![
         "tallygate_schema_version",
-        "zone_bucket_leave",
+        "zone_bucket_place",
         "zone_engine_append",
         "zone_engine_ask",
         "zone_engine_charges",
@@ -431,12 +456,19 @@ pub async fn an_engine_touches_no_table(db: Db) {
             "{relation}: {error}"
         );
     }
+    if db.engine == Engine::Postgres {
+        let id = limiter.operator().zone("login").await.unwrap().unwrap().id;
+        let told = format!(
+            "select 10 * count(*) + count(v.changed_by) + count(v.login) from zone_engine_versions({id}, 1) v"
+        );
+        assert_eq!(engine.number(&told).await, 10, "a version is told without who set it");
+    }
 }
 
 /// Two processes with memories of any age, and somebody who calls the routines: every decision follows from the rows
 /// before it, as a verification derives them again.
 pub async fn what_is_remembered_is_never_believed_over_the_database(db: Db) {
-    let config = Config { attempts: 50, ..Config::default() };
+    let config = Config { attempts: 50, ..db.config() };
     let limiters = [db.limiter_with(config).await, db.limiter_with(config).await];
     let mut sql = db.connect_as(Role::App).await;
     let second = Duration::from_secs(1);
@@ -520,8 +552,7 @@ pub async fn a_bucket_that_is_taken_for_new_is_decided_as_what_it_is(db: Db) {
     let paid = other.check(Check::new("login", "paid").txn(Uuid::now_v7())).await.unwrap();
 
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
-    let limiter =
-        Limiter::connect_with(&proxy.url, Config { connections: 1, ..Config::default() }).await.unwrap();
+    let limiter = Limiter::connect_with(&proxy.url, Config { connections: 1, ..db.config() }).await.unwrap();
     let new = async |buckets: Range<usize>| {
         let before = proxy.round_trips();
         for n in buckets {
@@ -555,8 +586,7 @@ pub async fn a_bucket_that_is_fought_over_is_held_from_the_first_look_on(db: Db)
     let other = db.limiter().await;
     other.operator().set_zone("login", &log(3, 3600), None, "test").await.unwrap();
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
-    let limiter =
-        Limiter::connect_with(&proxy.url, Config { connections: 1, ..Config::default() }).await.unwrap();
+    let limiter = Limiter::connect_with(&proxy.url, Config { connections: 1, ..db.config() }).await.unwrap();
     let checks = |keys: &[&str]| keys.iter().map(|key| Check::new("login", *key)).collect::<Vec<_>>();
     let in_turns = async |keys: &[&str]| {
         other.check_many(checks(keys)).await.unwrap();
@@ -603,7 +633,7 @@ pub async fn what_a_call_left_goes_with_the_next(db: Db) {
     let other = db.limiter().await;
     other.operator().set_zone("login", &log(9, 3600), None, "test").await.unwrap();
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
-    let config = Config { connections: 2, ..Config::default() };
+    let config = Config { connections: 2, ..db.config() };
     let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
     let all = async |by: &Limiter| {
         join_all((0..20).map(|n| by.check(Check::new("login", format!("user {n}"))))).await
@@ -730,4 +760,25 @@ pub async fn where_it_cannot_decide_the_routines_do(db: Db) {
         assert_eq!(limiter.check(Check::new("login", "42")).await.unwrap().remaining, left);
     }
     assert_eq!(db.rows().await, 5);
+}
+
+/// Of a bucket whose head was edited to what no program can read, in one call with those of others.
+pub async fn a_bucket_that_cannot_be_read_fails_alone(db: Db) {
+    let batch = Some(BatchConfig { lanes: 1, ..BatchConfig::default() });
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(1_000, 3600), None, "test").await.unwrap();
+    for key in 0..10 {
+        limiter.check(Check::new("login", key.to_string())).await.unwrap();
+    }
+    // Another limiter remembers no head.
+    let limiter = db.limiter_with(Config { batch, ..db.config() }).await;
+    db.execute("update zone_bucket_lock set strikes = -1 where bucket_key = '7'").await;
+    let results = join_all((0..60).map(|n| limiter.check(Check::new("login", (n % 10).to_string())))).await;
+    for (n, result) in results.into_iter().enumerate() {
+        match result {
+            Err(error) => assert!(n % 10 == 7 && error.to_string().contains("\"strikes\""), "{n}: {error}"),
+            Ok(decision) => assert!(n % 10 != 7 && decision.is_allowed(), "{n}"),
+        }
+    }
+    assert_eq!(db.rows().await, 10 + 54);
 }

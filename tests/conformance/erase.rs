@@ -5,10 +5,10 @@ use std::time::Duration;
 use tallygate::audit::verify::Verify;
 use tallygate::policy::Override;
 use tallygate::schema::Upkeep;
-use tallygate::{Check, Limiter, Policy};
+use tallygate::{Check, Policy};
 
 use crate::chain::assert_chained;
-use crate::db::{Connected, Db, Engine, log};
+use crate::db::{Connected, Db, Engine, connected, log};
 use crate::verify::verify;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -87,7 +87,7 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     let checkpoint = limiter.auditor().checkpoint(Duration::ZERO, None, |_| ()).await.unwrap();
     assert_eq!(checkpoint.rows, rows as u64);
 
-    let owner = Limiter::connect(&db.url).await.unwrap();
+    let owner = connected(&db.url).await;
     let mut erased = Vec::new();
     for zone in ["login", "cards"] {
         erased.push(owner.owner().erase(zone, KEY, "request 117", "privacy").await.unwrap());
@@ -98,9 +98,9 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     assert!(!cells.iter().any(|cell| cell.contains(&hex(KEY))), "the key is left");
     assert!(cells.iter().any(|cell| cell.contains(&hex("secret-actor"))), "another bucket was touched");
     assert_eq!(connection.number("select count(*) from zone_txn where bucket_key = 'other'").await, 10);
-    for zone in ["login", "cards"] {
-        erased.push(owner.owner().erase(zone, "other", "request 118", "privacy").await.unwrap());
-    }
+    erased.extend(owner.owner().erase_everywhere("other", "request 118", "privacy").await.unwrap());
+    let none = owner.owner().erase_everywhere("other", "request 118", "privacy").await.unwrap_err();
+    assert!(none.is_invalid() && none.to_string().contains("no bucket \"other\" in any zone"), "{none}");
     let cells = everything(&db, &mut connection).await;
     for text in TEXTS {
         assert!(!cells.iter().any(|cell| cell.contains(&hex(text))), "{text} is left");
@@ -130,7 +130,7 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
 pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
-    let owner = Limiter::connect(&db.url).await.unwrap();
+    let owner = connected(&db.url).await;
     let error = owner.owner().erase("login", "42", "n", "b").await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("no bucket \"42\""), "{error}");
     let spent = limiter.check(Check::new("login", "42").cost(2)).await.unwrap().txn_id;
@@ -208,7 +208,7 @@ pub async fn what_maintain_left_of_a_bucket_is_erased_with_it(db: Db) {
     connection.execute("delete from zone_bucket_lock").await.unwrap();
     crate::maintain::note_removed_heads(&db).await;
     connection.execute("delete from zone_txn where seq <= 2").await.unwrap();
-    let owner = Limiter::connect(&db.url).await.unwrap();
+    let owner = connected(&db.url).await;
     let erased = owner.owner().erase("login", "secret", "n", "b").await.unwrap();
     assert_eq!(erased.rows, 1);
     let cells = everything(&db, &mut connection).await;

@@ -9,6 +9,7 @@ use tallygate::{Check, Config, Decision, Isolation, Policy};
 use crate::child::{Calls, Child, Work};
 use crate::db::{Db, Told, bucket, log};
 use crate::rounds;
+use crate::server::PATIENCE;
 
 pub async fn sixty_four_clients_on_one_key_get_exactly_the_limit(db: Db) {
     hot_key(&db, config(Isolation::RowLock, 16), log(100, 3600)).await;
@@ -129,7 +130,7 @@ pub async fn sixteen_processes_on_one_key_get_exactly_the_limit(db: Db) {
 
 /// A batch is as deep as a bucket has checks in it, and one call however long it takes.
 pub async fn a_batch_of_thousands_on_one_key_gets_exactly_the_limit(db: Db) {
-    let limiter = db.limiter_with(Config { deadline: Duration::from_secs(60), ..db.config() }).await;
+    let limiter = db.limiter_with(db.config()).await;
     limiter.operator().set_zone("login", &log(1_700, 3600), None, "test").await.unwrap();
     let decisions = limiter.check_many(vec![Check::new("login", "42"); 2_000]).await.unwrap();
     assert!(decisions.iter().enumerate().all(|(n, decision)| decision.blocked == (n >= 1_700)));
@@ -199,12 +200,5 @@ pub async fn no_window_of_a_random_load_holds_more_than_the_limit(db: Db) {
 }
 
 fn config(isolation: Isolation, connections: u32) -> Config {
-    Config {
-        isolation,
-        connections,
-        deadline: Duration::from_secs(60),
-        attempts: 1000,
-        batch: None,
-        ..Config::default()
-    }
+    Config { isolation, connections, attempts: 1000, batch: None, deadline: PATIENCE, ..Config::default() }
 }

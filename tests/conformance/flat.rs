@@ -67,7 +67,7 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
         }
     }
     // Of hundreds of checks in a call by the routines.
-    let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
+    let config = db.config();
     let limiter = db.limiter_with(config).await;
     let token = crate::db::bucket(1_000_000, 3600, 1_000_000);
     for (zone, policy) in [("wide", log(1_000_000, 3600)), ("full", log(1_000, 3600)), ("token", token)] {
@@ -178,7 +178,7 @@ pub async fn overrides_are_read_without_the_other_rows_of_their_bucket(db: Db) {
 pub async fn a_check_is_one_round_trip(db: Db) {
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
     for (isolation, trips) in [(Isolation::RowLock, 1), (Isolation::Serializable, 3)] {
-        let config = Config { isolation, connections: 4, ..Config::default() };
+        let config = Config { isolation, connections: 4, ..db.config() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         db.limiter().await.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
         let calls = async || {

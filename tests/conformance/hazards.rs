@@ -60,8 +60,7 @@ pub async fn h02_a_waiter_sees_what_was_spent_while_it_waited(db: Db) {
         _ => &[Isolation::RowLock, Isolation::Serializable],
     };
     for &isolation in isolations {
-        let config =
-            Config { isolation, deadline: Duration::from_secs(20), attempts: 1000, ..Config::default() };
+        let config = Config { isolation, attempts: 1000, ..db.config() };
         let limiter = db.limiter_with(config).await;
         set(&limiter, both(100)).await;
         for (zone, seen) in [("log", 0), ("log", 1), ("bucket", 0), ("bucket", 1)] {
@@ -212,7 +211,7 @@ pub async fn h06_one_zones_rejection_can_take_back_what_the_others_gave(db: Db) 
 
 /// A row that another holds is no missing row: nothing passes a full bucket because it is locked.
 pub async fn h07_a_held_row_is_waited_for_never_skipped(db: Db) {
-    let limiter = db.limiter_with(Config { deadline: Duration::from_secs(20), ..Config::default() }).await;
+    let limiter = db.limiter_with(db.config()).await;
     set(&limiter, [("log", log(1, 3600))]).await;
     for key in ["42", "43"] {
         limiter.check(Check::new("log", key)).await.unwrap();

@@ -15,12 +15,7 @@ pub async fn eight_clients_with_one_txn_are_charged_once(db: Db) {
         _ => vec![Isolation::RowLock, Isolation::Serializable],
     };
     for isolation in isolations {
-        let config = Config {
-            isolation,
-            attempts: 1000,
-            deadline: std::time::Duration::from_secs(60),
-            ..Config::default()
-        };
+        let config = Config { isolation, attempts: 1000, ..db.config() };
         let limiter = db.limiter_with(config).await;
         let zone = format!("{isolation:?}");
         limiter.operator().set_zone(&zone, &log(1000, 3600), None, "test").await.unwrap();
@@ -57,7 +52,7 @@ fn random_id() -> Uuid {
 /// As if the checks of the batch came one after the other.
 pub async fn a_txn_twice_in_one_batch_is_charged_once(db: Db) {
     for &isolation in db.engine.isolations() {
-        let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
+        let limiter = db.limiter_with(Config { isolation, ..db.config() }).await;
         let zone = format!("{isolation:?}");
         limiter.operator().set_zone(&zone, &log(10, 3600), None, "test").await.unwrap();
         let txn = Uuid::now_v7();
@@ -90,7 +85,7 @@ pub async fn another_cost_is_a_conflict_and_writes_nothing(db: Db) {
 }
 
 async fn another_cost(db: &Db, isolation: Isolation) {
-    let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
+    let limiter = db.limiter_with(Config { isolation, ..db.config() }).await;
     let before = db.rows().await;
     limiter.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
@@ -118,7 +113,7 @@ async fn another_cost(db: &Db, isolation: Isolation) {
 /// A caller that repeats an id with somebody else in it would be told of a member that was never counted.
 pub async fn another_member_is_a_conflict_and_writes_nothing(db: Db) {
     for &isolation in db.engine.isolations() {
-        let limiter = db.limiter_with(Config { isolation, ..Config::default() }).await;
+        let limiter = db.limiter_with(Config { isolation, ..db.config() }).await;
         let zone = format!("{isolation:?}");
         let cards = Policy::distinct(1, Duration::from_secs(3600)).unwrap();
         limiter.operator().set_zone(&zone, &cards, None, "test").await.unwrap();

@@ -168,7 +168,9 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     assert!(!zone("a\tb", "sliding-log", "5", "60000000", "null", "5").await, "control character");
     assert!(!zone("good", "sliding-log", "5", "60000000", "null", "5").await, "twice");
     assert!(!zone("a", "leaky", "5", "60000000", "null", "5").await, "algorithm");
-    assert!(!zone("a", "sliding-log", "0", "60000000", "null", "5").await, "rate 0");
+    assert!(zone("none", "sliding-log", "0", "60000000", "null", "60000000").await, "rate 0");
+    assert!(!zone("a", "token-bucket", "0", "60000000", "null", "60000000").await, "rate 0 of a level");
+    assert!(!zone("a", "concurrency", "0", "60000000", "null", "60000000").await, "rate 0 of slots");
     assert!(!zone("a", "sliding-log", "-1", "60000000", "null", "1").await, "rate -1");
     assert!(!zone("a", "sliding-log", "1099511627777", "60000000", "null", "1").await, "rate over 2^40");
     assert!(!zone("a", "sliding-log", "5", "0", "null", "5").await, "window 0");
@@ -204,9 +206,11 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
     assert!(!set("algorithm = 'sliding-counter'").await, "no slots");
     assert!(!set("algorithm = 'sliding-counter', slots = 7").await, "slots that are no whole microseconds");
     assert!(set("algorithm = 'sliding-counter', slots = 6").await);
-    assert!(!set("calendar = 'day', time_zone = 'UTC'").await, "calendar of a counter");
+    assert!(!set("calendar = 'day', time_zone = 'UTC', clock = '2026c 0'").await, "calendar of a counter");
     assert!(!set("algorithm = 'fixed-window', slots = null, calendar = 'day'").await, "no time zone");
-    assert!(set("algorithm = 'fixed-window', slots = null, calendar = 'day', time_zone = 'UTC'").await);
+    let day = "algorithm = 'fixed-window', slots = null, calendar = 'day', time_zone = 'UTC'";
+    assert!(!set(day).await, "no clock");
+    assert!(set(&format!("{day}, clock = '2026c 0'")).await);
     let ban = "ban_after = 1, ban_within_us = 1, ban_for_us = 5, ban_factor = 1, ban_from = 'block'";
     assert!(!set(ban).await, "half a ban");
     assert!(!set(&format!("{ban}, ban_max_us = 4")).await, "the longest is shorter");

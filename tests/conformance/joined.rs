@@ -7,7 +7,7 @@ use tallygate::policy::BanRule;
 use tallygate::{Charged, Check, Config, Policy};
 use uuid::Uuid;
 
-use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::db::{Clocked, Connected, Db, Engine, bucket, connected, log};
 use crate::rounds;
 
 pub async fn a_rollback_takes_the_decision_away_and_a_commit_keeps_it(db: Db) {
@@ -32,6 +32,66 @@ pub async fn a_rollback_takes_the_decision_away_and_a_commit_keeps_it(db: Db) {
     assert_eq!(db.number("select count(*) from payment").await, 3);
     assert_eq!(db.rows().await, 3);
     db.assert_ledger_is_whole().await;
+}
+
+/// A caller's transaction may last. Meanwhile the zone of a new bucket, by its name or its number, and of a refund may be changed.
+pub async fn an_open_check_keeps_nobody_from_changing_its_zone(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("payments", &log(100, 3600), None, "test").await.unwrap();
+    let spent = limiter.check(Check::new("payments", "card")).await.unwrap();
+    let refund = match db.engine {
+        Engine::Postgres => format!("select zone_undo('payments', 'card', '{}', 'refund')", spent.txn_id),
+        _ => format!("call zone_undo('payments', 'card', x'{}', 'refund', null, 5)", spent.txn_id.simple()),
+    };
+    let check = |zone: &str, key: &str| match db.engine {
+        Engine::Postgres => format!("select check_velocity({zone}, '{key}')"),
+        _ => format!("call check_velocity_in({zone}, '{key}')"),
+    };
+    for (rate, call) in [(99, check("'payments'", "new")), (98, check("1", "newer")), (97, refund)] {
+        let mut caller = db.connect_as(tallygate::schema::Role::App).await;
+        caller.begin().await;
+        if db.engine == Engine::Postgres {
+            caller.execute("set transaction isolation level serializable").await.unwrap();
+        }
+        caller.execute(&call).await.unwrap_or_else(|error| panic!("{call}: {error}"));
+        let set = limiter.operator().set_zone("payments", &log(rate, 3600), None, "test").await;
+        set.unwrap_or_else(|error| panic!("{call}: {error}"));
+        caller.execute("commit").await.unwrap();
+    }
+    assert_eq!(limiter.operator().zone("payments").await.unwrap().unwrap().version, 4);
+    db.assert_ledger_is_whole().await;
+}
+
+/// From the first removal in a zone on, a new bucket of it may have old rows. A look for them locks no neighbour, and a snapshot that
+/// may hide them is refused.
+pub async fn a_new_key_after_a_removal_lets_its_neighbours_in(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    for key in ["a", "m", "z"] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+    }
+    let owner = connected(&db.url).await.owner();
+    owner.erase("login", "z", "a request", "test").await.unwrap();
+    let mut old = db.connect_as(tallygate::schema::Role::App).await;
+    old.execute("start transaction with consistent snapshot").await.unwrap();
+    owner.erase("login", "a", "a request", "test").await.unwrap();
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
+    caller.begin().await;
+    caller
+        .execute("call zone_check('login', 'k', null, 1, false, 5, null, false, null, null)")
+        .await
+        .unwrap();
+    for key in ["a", "b", "j", "l", "y"] {
+        let call =
+            format!("call zone_check_own('login', '{key}', null, 1, false, 1, null, false, null, null)");
+        db.connect().await.execute(&call).await.unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+    caller.execute("commit").await.unwrap();
+    let refused = old.execute("call check_velocity_in('login', 'n')").await.unwrap_err().to_string();
+    assert!(refused.contains("run it again") || refused.contains("1020"), "{refused}");
+    old.execute("rollback").await.unwrap();
+    let (_, faults) = crate::verify::verify(&limiter, &tallygate::audit::verify::Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:?}");
 }
 
 pub async fn two_checks_in_one_transaction_both_count(db: Db) {
@@ -244,12 +304,12 @@ pub async fn a_pool_of_one_connection_is_enough(db: Db) {
             let limiter = tallygate::Limiter::with_pool(pool.clone(), Config::default()).await.unwrap();
             let mut tx = pool.begin_with($begin).await.unwrap();
             let checks = vec![Check::new("login", "42"), Check::new("login", "43")];
-            let combined = limiter.check_all_in(&mut *tx, checks).await.unwrap();
+            let combined = limiter.check_all_in(&mut tx, checks).await.unwrap();
             tx.commit().await.unwrap();
             // Another limiter knows no zone either.
             let limiter = tallygate::Limiter::with_pool(pool.clone(), Config::default()).await.unwrap();
             let mut tx = pool.begin_with($begin).await.unwrap();
-            let refunded = limiter.refund_in(&mut *tx, combined.decisions[0].txn_id).await.unwrap();
+            let refunded = limiter.refund_in(&mut tx, combined.decisions[0].txn_id).await.unwrap();
             tx.commit().await.unwrap();
             refunded
         }};
@@ -447,6 +507,42 @@ pub async fn what_is_held_locks_no_unrelated_bucket(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// The charge would be committed by itself, whatever becomes of the caller's payment.
+pub async fn what_joins_is_refused_where_no_transaction_is_open(db: Db) {
+    let limiter = db.limiter().await;
+    let slots = Policy::concurrency(5, Duration::from_secs(3600)).unwrap();
+    let zone_id = limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap().id;
+    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
+    let check = |zone: &str| Check::new(zone, "42");
+    let charged = limiter.check(check("login")).await.unwrap().txn_id;
+    let reserved = limiter.reserve(check("login"), Duration::from_secs(600)).await.unwrap().txn_id;
+    let held = limiter.check(check("slots")).await.unwrap().txn_id;
+    let rows = db.rows().await;
+    let mut caller = db.connect_as(tallygate::schema::Role::App).await;
+    let refused = [
+        limiter.check_in(caller.joined(), check("login")).await.map(drop),
+        limiter.check_in(caller.joined(), check("login").cost(0)).await.map(drop),
+        limiter.check_all_in(caller.joined(), vec![check("login"), check("slots")]).await.map(drop),
+        limiter.reserve_in(caller.joined(), check("login"), Duration::from_secs(600)).await.map(drop),
+        limiter.refund_in(caller.joined(), charged).await.map(drop),
+        limiter.settle_in(caller.joined(), reserved, 1).await.map(drop),
+        limiter.cancel_in(caller.joined(), reserved).await.map(drop),
+        limiter.release_in(caller.joined(), held).await.map(drop),
+        limiter.check_velocity_in(caller.joined(), zone_id, "42").await.map(drop),
+        limiter.rate_limiting_request_in(caller.joined(), "42", 1, 10).await.map(drop),
+    ];
+    for (form, refused) in refused.into_iter().enumerate() {
+        let Err(error) = refused else { panic!("the form {form} is committed by itself") };
+        assert!(error.is_invalid() && error.to_string().contains("begin one"), "{form}: {error}");
+    }
+    assert_eq!(db.rows().await, rows);
+    // One that a statement began is known to the database alone.
+    caller.begin().await;
+    assert!(limiter.check_in(caller.joined(), check("login")).await.unwrap().is_allowed());
+    caller.execute("rollback").await.unwrap();
+    assert_eq!(db.rows().await, rows);
+}
+
 pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
     db.limiter().await.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
     db.create_payment().await;
@@ -481,7 +577,8 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
         "call rate_limiting_request_in('42', 1, 10)",
     ] {
         let error = caller.execute(sql).await.unwrap_err();
-        assert!(error.to_string().contains("begin one"), "{error}");
+        let like = "begin one, or call its like that ends in _own, or without _in";
+        assert!(error.to_string().contains(like), "{error}");
         // The next transaction has the session's own isolation level: its snapshot stands still.
         caller.execute("start transaction").await.unwrap();
         let before = caller.number("select count(*) from zone_master").await;

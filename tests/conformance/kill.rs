@@ -229,7 +229,7 @@ pub async fn a_killed_process_leaves_every_decision_it_printed(db: Db) {
 /// KILL QUERY, and a time limit of the server's, end a routine where it stands: no handler of it runs, and its transaction
 /// stays open.
 pub async fn a_connection_whose_statement_was_killed_is_not_used_again(db: Db) {
-    let config = Config { connections: 1, deadline: Duration::from_secs(30), ..Config::default() };
+    let config = Config { connections: 1, ..db.config() };
     let limiter = db.limiter_with(config).await;
     limiter.operator().set_zone("login", &log(LIMIT, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "42")).await.unwrap();
@@ -265,7 +265,7 @@ pub async fn killed_statements_tear_no_bucket(db: Db) {
     for (zone, policy) in zones.iter().zip([log(1_000, 1), level]) {
         staff.operator().set_zone(zone, &policy, None, "test").await.unwrap();
     }
-    let config = Config { connections: 6, deadline: Duration::from_secs(30), ..Config::default() };
+    let config = Config { connections: 6, ..db.config() };
     let limiter = Limiter::connect_with(&db.url_of_own_sessions(Role::App), config).await.unwrap();
     let (over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     let caller = async |seed: u64| {
@@ -348,7 +348,7 @@ pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
     let proxy = Proxy::before(&db.url_as(Role::Auditor)).await;
     let mut held = 0;
     loop {
-        let config = Config { connections: 1, ..Config::default() };
+        let config = Config { connections: 1, ..db.config() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         limiter.ping().await.unwrap();
         let key_of = async |zone: &str| {
@@ -376,7 +376,7 @@ pub async fn what_a_dropped_call_is_answered_reaches_nobody_else(db: Db) {
 pub async fn what_comes_after_a_dropped_call_is_not_lost_with_it(db: Db) {
     let proxy = Proxy::before(&db.url).await;
     // While MySQL's driver prepares a statement it may be left waiting for an answer that never comes, for 5 s.
-    let config = Config { connections: 1, deadline: Duration::from_secs(30), ..Config::default() };
+    let config = Config { connections: 1, ..db.config() };
     let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
     let set = async |limit| limiter.operator().set_zone("login", &log(limit, 3600), None, "test").await;
     let mut other = db.connect().await;
@@ -390,7 +390,8 @@ pub async fn what_comes_after_a_dropped_call_is_not_lost_with_it(db: Db) {
             () = proxy.holds() => true,
         };
         proxy.let_pass();
-        assert!(limiter.leave_bucket("login", &format!("left {held}"), "elsewhere").await.unwrap());
+        let banned = format!("banned {held}");
+        limiter.operator().ban("login", &banned, Duration::from_secs(600), "", "test").await.unwrap();
         limiter.check(Check::new("login", format!("here {held}"))).await.unwrap();
         let buckets = other.number("select count(*) from zone_bucket_lock").await;
         assert_eq!(buckets, 2 * (held as i64 + 1), "held after {held} answers");

@@ -78,6 +78,20 @@ pub async fn history_filters_by_zone_key_txn_outcome_and_time(db: Db) {
         0
     );
 
+    for key in ["xä%_", "xä%_1", "xäb"] {
+        limiter.check(Check::new("b", key)).await.unwrap();
+    }
+    let keys = async |prefix: &str| {
+        let history = History::default().zone("b").key_prefix(prefix);
+        let rows = limiter.auditor().history(&history).await.unwrap().rows;
+        rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("xä%").await, ["xä%_1", "xä%_"], "the newest first, and no pattern");
+    assert_eq!(keys("x").await.len(), 4 + 3);
+    assert_eq!(keys("X").await, [""; 0]);
+    let near = limiter.auditor().near(Some("b"), "Ä%").await.unwrap();
+    assert_eq!(near, ["xä%_", "xä%_1"].map(|key| ("b".to_owned(), key.to_owned())));
+
     let row = all.iter().find(|row| row.zone == "b" && row.seq == 3).unwrap();
     assert!(row.blocked && row.cost == 1 && row.spent == 0 && row.spent_total == 2 && row.remaining == 0);
     assert!(row.retry_after_us.is_some_and(|us| us > 0));

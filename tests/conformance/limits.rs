@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::audit::verify::Verify;
 use tallygate::policy::Mode;
-use tallygate::{Check, Combined, Config, Policy, Reason};
+use tallygate::{Check, Combined, Policy, Reason};
 use uuid::Uuid;
 
 use crate::db::{Db, bucket, log};
@@ -18,7 +18,7 @@ use crate::{retries, rounds};
 /// 200 callers, three zones each, 50 keys, in random order: no error, no limit exceeded, and nothing spent by a request
 /// that was held back; and the ledger that they leave verifies clean.
 pub async fn two_hundred_callers_of_three_limits_each_never_fail_and_never_exceed_one(db: Db) {
-    let config = Config { deadline: Duration::from_secs(120), ..Config::default() };
+    let config = db.config();
     let retries = retries::so_far();
     let limiters = join_all((0..4).map(|_| db.limiter_with(config))).await;
     let policies = [
@@ -106,6 +106,7 @@ pub async fn the_binding_limit_is_named_and_what_it_holds_back_spends_nothing(db
     let never = limiter.check_all(vec![Check::new("hour", "42").cost(2), Check::new("minute", "42").cost(3)]);
     let never = never.await.unwrap();
     assert_eq!((never.binding.as_deref(), never.retry_after_us), (Some("minute"), None));
+    assert!(never.never_passes() && !both.never_passes() && !first.never_passes());
     let spent = "select count(*) from (select sum(spent) as spent from zone_txn) t where t.spent = 5";
     assert_eq!(db.number(spent).await, 1, "2 of the minute, 2 of the hour, 1 of what only shadows");
     db.assert_ledger_is_whole().await;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::child::{Child, LocalCaller, Work};
-use crate::db::{Db, Engine};
+use crate::db::{Db, Engine, connected};
 use crate::engine::sql_check;
 use crate::moving::Two;
 use crate::rounds;
@@ -326,7 +326,7 @@ pub async fn takes_are_proven_explained_erased_and_dropped(db: Db) {
     assert!(!faults.is_empty(), "more comes back than the rows say");
     db.execute("update zone_hold set amount = amount - 1 where seq = 1").await;
 
-    let owner = Limiter::connect(&db.url).await.unwrap().owner();
+    let owner = connected(&db.url).await.owner();
     owner.erase("api", "key", "asked for", "test").await.unwrap();
     verify(&limiter).await;
     assert_eq!(limiter.peek("api", "key").await.unwrap().remaining, 100, "the bucket begins anew");

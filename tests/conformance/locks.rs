@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures_util::future::join_all;
 use sqlx::Row;
+use tallygate::audit::verify::Verify;
+use tallygate::policy::Override;
 use tallygate::{Check, Config, Isolation, Limiter};
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, Engine, bucket, log, told};
+use crate::db::{Connected, Db, Engine, bucket, connected, log, told};
 use crate::proxy::Proxy;
 use crate::rounds;
 use crate::verify::verify;
@@ -36,7 +38,7 @@ pub async fn a_held_bucket_delays_no_other_when_serializable(db: Db) {
 }
 
 async fn held(db: &Db, isolation: Isolation) {
-    let config = Config { isolation, connections: 4, ..Config::default() };
+    let config = Config { isolation, connections: 4, ..db.config() };
     let limiter = db.limiter_with(config).await;
     limiter.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "held")).await.unwrap();
@@ -50,7 +52,8 @@ async fn held(db: &Db, isolation: Isolation) {
         .enumerate()
         .map(|(n, &txn)| {
             let limiter = limiter.clone();
-            let check = Check::new("login", "held").txn(txn).deadline(Duration::from_secs(6));
+            // Longer than the checks of the others take on a slow machine.
+            let check = Check::new("login", "held").txn(txn).deadline(Duration::from_secs(20));
             let checks =
                 if n % 2 == 0 { vec![check] } else { vec![Check::new("login", format!("own {n}")), check] };
             tokio::spawn(async move { limiter.check_many(checks).await })
@@ -87,7 +90,7 @@ async fn held(db: &Db, isolation: Isolation) {
 }
 
 pub async fn a_dropped_call_leaves_no_lock_and_its_txn_tells_what_became_of_it(db: Db) {
-    let config = Config { connections: 2, deadline: Duration::from_secs(20), ..Config::default() };
+    let config = Config { connections: 2, ..db.config() };
     let limiter = db.limiter_with(config).await;
     limiter.operator().set_zone("login", &log(100_000, 3600), None, "test").await.unwrap();
     limiter.check(Check::new("login", "42")).await.unwrap();
@@ -144,6 +147,27 @@ pub async fn the_policy_is_read_after_the_lock_is_held(db: Db) {
     .await;
 }
 
+/// An override waits for its row, while the zone gets another policy.
+pub async fn an_act_goes_by_one_policy_to_its_end(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(30, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    let (mut holder, mut watcher) = (db.connect().await, db.connect().await);
+    holder.execute("start transaction").await.unwrap();
+    holder.texts("select 'none' from zone_override where zone_id = 1 for update").await;
+    let operator = limiter.operator();
+    let exempt = tokio::spawn(async move {
+        let own = Override { limit: None, ban_exempt: true, for_us: None };
+        operator.set_override("login", "42", own, "why", "who").await
+    });
+    db.wait_for_a_lock_wait(&mut watcher).await;
+    limiter.operator().set_zone("login", &log(20, 3600), None, "test").await.unwrap();
+    holder.execute("rollback").await.unwrap();
+    exempt.await.unwrap().unwrap();
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    assert_eq!(faults, []);
+}
+
 /// A first attempt that lost its caller may still wait for the lock when the second one is decided.
 pub async fn a_late_first_attempt_finds_what_the_second_one_decided(db: Db) {
     let limiter = db.limiter().await;
@@ -175,7 +199,7 @@ pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
     let dropped = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let limiter = runtime.block_on(async {
-            let limiter = Limiter::connect(&url).await.unwrap();
+            let limiter = connected(&url).await;
             let checks = (0..4).map(|n| limiter.check(Check::new("login", n.to_string())));
             assert!(join_all(checks).await.iter().all(Result::is_ok));
             limiter
@@ -188,7 +212,7 @@ pub async fn a_limiter_may_be_dropped_without_a_runtime(db: Db) {
 
 /// A cleaner may remove the row that somebody waits for; the waiter must end up with a row that it holds.
 pub async fn a_row_that_vanishes_while_one_waits_is_made_again(db: Db) {
-    let limiter = db.limiter_with(Config { attempts: 1, ..Config::default() }).await;
+    let limiter = db.limiter_with(Config { attempts: 1, ..db.config() }).await;
     limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
     for (key, batch) in [("one", 1), ("many", 2)] {
         let key_and_other = [key, "other"];
@@ -296,8 +320,7 @@ async fn while_held(
 
 pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
     // One attempt: a deadlock would reach the caller.
-    let config =
-        Config { connections: 16, attempts: 1, deadline: Duration::from_secs(60), ..Config::default() };
+    let config = Config { connections: 16, attempts: 1, ..db.config() };
     let limiter = db.limiter_with(config).await;
     for zone in ["a", "b"] {
         limiter.operator().set_zone(zone, &log(1_000_000, 3600), None, "test").await.unwrap();
@@ -326,7 +349,7 @@ pub async fn batches_with_overlapping_buckets_never_deadlock(db: Db) {
 /// has happened and nobody was told.
 pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
-        let config = Config { isolation, deadline: Duration::from_secs(30), ..Config::default() };
+        let config = Config { isolation, ..db.config() };
         let proxy = Proxy::before(&db.url_of_own_sessions(tallygate::schema::Role::App)).await;
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         let zone = format!("{isolation:?}");
@@ -346,7 +369,11 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
                         1 => vec![check(call)],
                         _ => vec![check(call), check(call + 1).txn(Uuid::now_v7())],
                     };
-                    answers.extend(limiter.check_many(checks).await.unwrap().iter().map(told));
+                    let named: Vec<_> = checks.iter().map(|check| check.txn_id().is_some()).collect();
+                    let decisions = limiter.check_many(checks).await.unwrap();
+                    let lost = decisions.iter().zip(named).any(|(told, named)| told.replayed && !named);
+                    assert!(!lost, "an id that was made for this call was decided before: {decisions:?}");
+                    answers.extend(decisions.iter().map(told));
                     answered.fetch_add(1, Ordering::Relaxed);
                     call += 1;
                 }
@@ -381,7 +408,7 @@ pub async fn a_lost_connection_at_commit_is_decided_once(db: Db) {
 
 /// A procedure that fails after it took locks must not leave them with the session.
 pub async fn a_failed_call_gives_its_locks_back(db: Db) {
-    let limiter = db.limiter_with(Config { isolation: Isolation::RowLock, ..Config::default() }).await;
+    let limiter = db.limiter_with(Config { isolation: Isolation::RowLock, ..db.config() }).await;
     limiter.operator().set_zone("login", &bucket(1, 3600, 5), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
     limiter.check(Check::new("login", "42").txn(txn)).await.unwrap();

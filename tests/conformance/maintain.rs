@@ -11,10 +11,10 @@ use tallygate::{Check, Config, Decision, Limiter, Policy};
 use uuid::Uuid;
 
 use crate::chain::assert_chained;
-use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::db::{Clocked, Connected, Db, Engine, bucket, connected, log};
 use crate::verify::verify;
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub const DAY: Duration = Duration::from_secs(86_400);
 const DAY_US: i64 = 86_400_000_000;
 
 fn now_us() -> i64 {
@@ -33,7 +33,7 @@ fn said(decision: &Decision) -> (bool, String, i64, i64, Option<i64>, Option<i64
 pub async fn a_bucket_whose_row_was_removed_comes_back_as_it_was(db: Db) {
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     let zones = [
         ("log", log(5, 60)),
         ("level", bucket(1, 7, 5)),
@@ -203,7 +203,7 @@ pub async fn age(db: &Db) {
 
 pub async fn what_is_old_is_dropped_and_what_is_left_still_closes(db: Db) {
     age(&db).await;
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     let made = keeper.owner().maintain(Upkeep::default()).await.unwrap();
     if db.engine != Engine::Sqlite {
         assert!((8..=11).contains(&made.partitions_made.len()), "{made:?}");
@@ -289,7 +289,7 @@ pub async fn what_is_old_is_dropped_and_what_is_left_still_closes(db: Db) {
 /// Nothing is said of what upkeep removed; what somebody else changed of it, or removed, is found where it is.
 pub async fn what_is_left_is_verified_and_each_change_of_it_is_found(db: Db) {
     age(&db).await;
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     keeper.owner().maintain(Upkeep::default()).await.unwrap();
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
@@ -392,7 +392,7 @@ pub async fn note_removed_heads(db: &Db) {
 
 pub async fn checks_go_on_while_it_is_maintained(db: Db) {
     age(&db).await;
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     keeper.owner().maintain(Upkeep::default()).await.unwrap();
     let clocked = Clocked::create(&db).await;
     clocked.limiter.operator().set_zone("log", &log(1_000_000, 1), None, "test").await.unwrap();
@@ -404,7 +404,7 @@ pub async fn checks_go_on_while_it_is_maintained(db: Db) {
     }
     drop(clocked);
     db.remove_test_clock().await;
-    let config = Config { deadline: Duration::from_secs(30), connections: 8, ..Config::default() };
+    let config = Config { connections: 8, ..db.config() };
     let limiter = db.limiter_with(config).await;
     let work = (0..32).map(|client| {
         let limiter = limiter.clone();
@@ -445,7 +445,7 @@ pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: 
     age(&db).await;
     let clocked = Clocked::create(&db).await;
     let limiter = &clocked.limiter;
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     let zones = [("log", log(5, 60)), ("level", bucket(1, 7, 5))];
     for (zone, policy) in &zones {
         limiter.operator().set_zone(zone, policy, None, "test").await.unwrap();
@@ -506,7 +506,7 @@ pub async fn what_has_ended_is_removed_and_the_bucket_is_as_quick_as_before(db: 
 }
 
 pub async fn an_auditor_sees_when_it_was_done_and_how_far_partitions_reach(db: Db) {
-    let (keeper, limiter) = (Limiter::connect(&db.url).await.unwrap(), db.limiter().await);
+    let (keeper, limiter) = (connected(&db.url).await, db.limiter().await);
     assert_eq!(limiter.auditor().maintenance().await.unwrap().finished_at, None);
     let before = Utc::now();
     keeper.owner().maintain(Upkeep::default()).await.unwrap();
@@ -527,7 +527,7 @@ pub async fn an_auditor_sees_when_it_was_done_and_how_far_partitions_reach(db: D
             ahead(keeper.auditor().maintenance().await.unwrap().partitions_until);
         }
     }
-    let app = Limiter::connect(&db.url_as(tallygate::schema::Role::App)).await.unwrap();
+    let app = connected(&db.url_as(tallygate::schema::Role::App)).await;
     let refused = app.auditor().maintenance().await.unwrap_err();
     assert_eq!(refused.kind(), tallygate::ErrorKind::Refused, "{refused}");
 }
@@ -571,7 +571,7 @@ pub async fn nobody_but_the_owner_can_hold_upkeep_up(db: Db) {
         }
         sessions.push(session);
     }
-    let keeper = Limiter::connect(&db.url).await.unwrap();
+    let keeper = connected(&db.url).await;
     keeper.owner().maintain(Upkeep::default()).await.unwrap();
     keeper.owner().erase("log", "42", "n", "b").await.unwrap();
     for mut session in sessions {
@@ -581,7 +581,7 @@ pub async fn nobody_but_the_owner_can_hold_upkeep_up(db: Db) {
 
 pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishes(db: Db) {
     age(&db).await;
-    let keeper = Limiter::connect(&db.url_of_own_sessions(tallygate::schema::Role::Owner)).await.unwrap();
+    let keeper = connected(&db.url_of_own_sessions(tallygate::schema::Role::Owner)).await;
     keeper.owner().maintain(Upkeep::default()).await.unwrap();
     let clocked = Clocked::create(&db).await;
     clocked.limiter.operator().set_zone("log", &log(5, 60), None, "test").await.unwrap();
@@ -608,7 +608,7 @@ pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishe
         assert!(!stuck.is_finished(), "it did not wait");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let other = Limiter::connect(&db.url).await.unwrap();
+    let other = connected(&db.url).await;
     let finished = match db.engine {
         Engine::Postgres => {
             "select to_char(finished_at, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') from zone_upkeep_lock"
@@ -632,7 +632,7 @@ pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishe
 
     db.remove_test_clock().await;
     db.limiter().await.check(Check::new("log", "42")).await.unwrap();
-    let third = Limiter::connect(&db.url).await.unwrap().owner().maintain(upkeep).await.unwrap();
+    let third = connected(&db.url).await.owner().maintain(upkeep).await.unwrap();
     assert!(third.partitions_dropped.len() >= 3, "{third:?}");
     let left = match db.engine {
         Engine::Postgres => {
@@ -644,4 +644,51 @@ pub async fn one_works_at_a_time_and_what_a_killed_run_left_the_next_one_finishe
     assert_eq!(db.number(left).await, 0);
     assert_eq!(assert_chained(db.engine, &mut reader).await.0, 2);
     assert_eq!(verify(&db.limiter().await, &Verify::default()).await.1, []);
+}
+
+/// A read under the lock would stop every check for as long as it takes.
+pub async fn rows_of_the_last_partition_are_read_before_it_is_locked(db: Db) {
+    age(&db).await;
+    db.limiter().await.operator().set_zone("log", &log(5, 60), None, "test").await.unwrap();
+    // By no check, which reads rows of its own.
+    let mut connection = db.connect().await;
+    connection
+        .execute(
+            "insert into zone_txn (
+                seq, cost, spent, spent_total, remaining, zone_limit, created_at, txn_id, zone_id, zone_version, blocked,
+                kind, reason, bucket_key, row_hash
+            )
+            values (1, 1, 1, 1, 4, 5, now(), gen_random_uuid(), 1, 1, false, 'check', 'ok', '42', sha256('x'))",
+        )
+        .await
+        .unwrap();
+    let id = connection.number("select 'zone_txn_last'::regclass::oid::bigint").await;
+    connected(&db.url).await.owner().maintain(Upkeep::default()).await.unwrap();
+    // The session tells them when it ends. Each index read the table when it was made.
+    let reads = format!(
+        "select s.seq_scan - (select count(*) from pg_index i where i.indrelid = s.relid)
+        from pg_stat_user_tables s where s.relid = {id}"
+    );
+    while connection.number(&reads).await < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(connection.number(&reads).await, 2, "for the newest, and for the proof");
+}
+
+pub async fn what_is_old_goes_where_no_partition_can_be_made(db: Db) {
+    age(&db).await;
+    let keeper = connected(&db.url).await;
+    keeper.owner().maintain(Upkeep::default()).await.unwrap();
+    let clocked = Clocked::create(&db).await;
+    clocked.limiter.operator().set_zone("log", &log(5, 60), None, "test").await.unwrap();
+    for days in [150, 1] {
+        clocked.set(now_us() - days * DAY_US).await;
+        clocked.limiter.check(Check::new("log", "42")).await.unwrap();
+    }
+    let verb = if db.engine == Engine::Postgres { "detach" } else { "drop" };
+    db.execute(&format!("alter table zone_txn {verb} partition zone_txn_last")).await;
+    let failed = keeper.owner().maintain(Upkeep { keep: Some(60 * DAY), ..Upkeep::default() }).await;
+    let failed = failed.unwrap_err().to_string();
+    assert!(failed.contains("no partition without an end"), "{failed}");
+    assert_eq!(db.rows().await, 1);
 }

@@ -168,7 +168,7 @@ impl Model {
             return past;
         }
         let outcome = bucket.decide(versions, &asked.ask(), now_us)?;
-        Ok(bucket.answer(versions, asked, outcome))
+        Ok(bucket.answer(versions, asked, outcome).at(now_us))
     }
 
     /// Several limits of one transaction: all, or none.
@@ -196,7 +196,7 @@ impl Model {
             .zip(outcomes)
             .map(|(asked, outcome)| {
                 let (versions, bucket) = self.bucket(asked);
-                bucket.answer(versions, asked, outcome)
+                bucket.answer(versions, asked, outcome).at(now_us)
             })
             .collect())
     }
@@ -358,6 +358,16 @@ impl Asked {
 }
 
 impl Expected {
+    /// The waits of a row count from its own time, those of the answer from now.
+    fn at(self, now_us: i64) -> Self {
+        let from_now = |us: i64| us + (self.decided_us - now_us);
+        Self {
+            retry_after_us: self.retry_after_us.map(from_now),
+            delay_us: self.delay_us.map(from_now),
+            ..self
+        }
+    }
+
     fn of(outcome: &Outcome) -> Self {
         Self {
             blocked: outcome.blocked,

@@ -12,7 +12,9 @@ use tallygate::schema::{Moved, Role};
 use tallygate::{Charged, Check, ErrorKind, Limiter, Policy, Result};
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::child::{Child, Mover, Work};
+use crate::db::{Connected, Db, Engine, bucket, connected, log};
+use crate::proxy::Proxy;
 use crate::rounds;
 use crate::verify::verify;
 
@@ -107,7 +109,7 @@ impl Two {
 }
 
 async fn owner(db: &Db) -> Limiter {
-    Limiter::connect(&db.url).await.unwrap()
+    connected(&db.url).await
 }
 
 fn is_moved(error: &tallygate::Error, to: &str) -> bool {
@@ -229,6 +231,10 @@ pub async fn nothing_happens_behind_the_mark(db: Db) {
     moved(here.check_in(session.joined(), check()).await, "there");
     session.execute("rollback").await.unwrap();
     assert_eq!(two.here.rows().await, rows);
+    // Auditors see it, and who did it.
+    let listed = here.auditor().buckets("login", None, 10).await.unwrap().remove(0);
+    assert_eq!(listed.moved_to.as_deref(), Some("there"));
+    assert_eq!(listed.moved_by.is_some(), two.here.engine != Engine::Sqlite, "{listed:?}");
     // Others are let be, and the bucket answers at its place: a transaction that was decided is known there.
     assert!(!here.check(Check::new("pay", "42")).await.unwrap().blocked);
     let there = two.there.limiter().await;
@@ -244,7 +250,7 @@ pub async fn a_move_that_was_cut_off_is_finished_by_the_next(db: Db) {
     let check = || Check::new("login", "42");
     here.check(check()).await.unwrap();
     // After the target's mark.
-    assert!(there.leave_bucket("login", "42", "here").await.unwrap());
+    mark_new(&two.there, "42", "here").await;
     moved(there.check(check()).await, "here");
     here.check(check()).await.unwrap();
     two.assert_clean().await;
@@ -274,6 +280,83 @@ pub async fn a_move_that_was_cut_off_is_finished_by_the_next(db: Db) {
     here.check(check()).await.unwrap();
     let both = two.move_there("login", "42").await.unwrap_err();
     assert!(both.is_invalid() && both.to_string().contains("in here and in there"), "{both}");
+}
+
+/// A session of either database ends after whichever answer: all others are decided, and the next move finishes it.
+pub async fn a_move_that_was_killed_anywhere_is_finished_by_the_next(db: Db) {
+    let two = Two::of(db, &[("login", log(5_000, 3600))]).await;
+    let (here, there) = (two.here.limiter().await, two.there.limiter().await);
+    for (killed, other) in [(&two.here, &two.there), (&two.there, &two.here)] {
+        if killed.engine == Engine::Sqlite {
+            continue;
+        }
+        let proxy = Proxy::before(&killed.url_of_own_sessions(Role::Owner)).await;
+        let mut killer = killed.connect().await;
+        let mut kills = 0;
+        for answers in (0..).step_by(rounds(9, 1)) {
+            let key = format!("{} {answers}", killed.engine);
+            let check = || Check::new("login", &key);
+            for _ in 0..3 {
+                here.check(check()).await.unwrap();
+            }
+            let (from, to, moving) = match killed.engine == two.here.engine {
+                true => (proxy.url.clone(), other.url.clone(), key.clone()),
+                false => (other.url.clone(), proxy.url.clone(), key.clone()),
+            };
+            let work = async move {
+                let (from, to) = (connected(&from).await, connected(&to).await);
+                from.owner().move_bucket(&to.owner(), "login", &moving, NAMES).await.map(drop)
+            };
+            let is_done = proxy.ends_within(answers, work, killed, &mut killer).await;
+            for limiter in [&here, &there] {
+                limiter.check(Check::new("login", "other")).await.unwrap();
+            }
+            two.assert_clean().await;
+            two.move_there("login", &key).await.unwrap();
+            assert_eq!(there.check(check()).await.unwrap().seq, Some(4), "{key}");
+            moved(here.check(check()).await, "there");
+            if is_done {
+                break;
+            }
+            kills += 1;
+        }
+        assert!(kills > 3, "{kills}");
+    }
+    two.assert_clean().await;
+}
+
+/// The same, with the process of the mover (SIGKILL).
+pub async fn a_mover_that_was_killed_leaves_nothing_that_the_next_does_not_finish(db: Db) {
+    let two = Two::of(db, &[("login", log(5_000, 3600))]).await;
+    let (here, there) = (two.here.limiter().await, two.there.limiter().await);
+    let mut unfinished = 0;
+    for round in 0..rounds(4, 200) {
+        let keys: Vec<String> = (0..20).map(|n| format!("{round} {n}")).collect();
+        let checks = || keys.iter().map(|key| Check::new("login", key)).collect::<Vec<_>>();
+        here.check_many(checks()).await.unwrap();
+        let mut mover = Child::start(&Work::Mover(Mover {
+            urls: [two.here.url.clone(), two.there.url.clone()],
+            names: [NAMES.0, NAMES.1].map(str::to_owned),
+            zone: "login".to_owned(),
+            keys: keys.clone(),
+        }))
+        .await;
+        mover.go().await;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..400))).await;
+        mover.kill().await;
+        for limiter in [&here, &there] {
+            limiter.check(Check::new("login", "other")).await.unwrap();
+        }
+        two.assert_clean().await;
+        for key in &keys {
+            unfinished += two.move_there("login", key).await.unwrap().rows;
+        }
+        for decision in there.check_many(checks()).await.unwrap() {
+            assert_eq!(decision.seq, Some(2), "{}", decision.key);
+        }
+    }
+    assert!(unfinished > 0, "no mover was killed before it had copied all");
+    two.assert_clean().await;
 }
 
 /// A caller that comes to a bucket while another one moves it finds it moved, at whatever moment that is.
@@ -345,41 +428,6 @@ pub async fn callers_who_follow_the_mark_are_decided_exactly(db: Db) {
     two.assert_clean().await;
 }
 
-/// Of leaving a bucket and its first check one comes first, and the other is told.
-pub async fn a_bucket_is_left_or_decided_in_and_never_both(db: Db) {
-    let limiter = db.limiter().await;
-    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
-    for round in 0..20 {
-        let key = format!("key {round}");
-        let (left, decided) = tokio::join!(
-            limiter.leave_bucket("login", &key, "there"),
-            limiter.check(Check::new("login", key.as_str())),
-        );
-        let left = left.unwrap();
-        match decided {
-            Ok(_) => assert!(!left, "{key} was left and decided in"),
-            Err(error) => assert!(left && is_moved(&error, "there"), "{error}"),
-        }
-        assert_eq!(limiter.leave_bucket("login", &key, "there").await.unwrap(), left);
-    }
-    assert!(limiter.leave_bucket("login", "new", "there").await.unwrap());
-    moved(limiter.leave_bucket("login", "new", "elsewhere").await, "there");
-    moved(limiter.check(Check::new("login", "new")).await, "there");
-    // One whose head upkeep removed is here.
-    limiter.check(Check::new("login", "idle")).await.unwrap();
-    db.execute("delete from zone_bucket_lock where seq = 1").await;
-    let now = if db.engine == Engine::Sqlite { "1" } else { "current_timestamp" };
-    db.execute(&format!("insert into zone_bucket_removed (zone_id, removed_at) values (1, {now})")).await;
-    let other = db.limiter().await;
-    assert!(!other.leave_bucket("login", "idle", "there").await.unwrap());
-    for (key, to) in [("", "there"), ("erased:1", "there"), ("42", ""), ("42", &"t".repeat(65))] {
-        assert!(limiter.leave_bucket("login", key, to).await.unwrap_err().is_invalid(), "{key} to {to}");
-    }
-    assert!(limiter.leave_bucket("nowhere", "42", "there").await.unwrap_err().is_unknown_zone());
-    let (_, faults) = verify(&other, &Verify::default()).await;
-    assert!(faults.is_empty(), "{faults:?}");
-}
-
 /// The rows that upkeep has taken of a bucket are not missed at its new place.
 pub async fn a_bucket_without_its_oldest_rows_or_its_head_moves_too(db: Db) {
     // A window so short that upkeep may drop what is older.
@@ -419,7 +467,7 @@ pub async fn each_change_of_what_was_moved_is_found(db: Db) {
         here.check(Check::new("login", "42")).await.unwrap();
     }
     two.move_there("login", "42").await.unwrap();
-    assert!(here.leave_bucket("login", "left", "there").await.unwrap());
+    mark_new(&two.here, "left", "there").await;
     two.assert_clean().await;
     let found = async |db: &Db, change: &str, undo: &str, what: FaultKind| {
         db.execute(change).await;
@@ -473,14 +521,33 @@ async fn mark(db: &Db, to: &str) {
     set_mark(db, &format!("'{to}'"), &hash).await;
 }
 
+/// The mark of a bucket of which there is nothing.
+async fn mark_new(db: &Db, key: &str, to: &str) {
+    let salt = [7; 16];
+    let name =
+        Sha256::new().chain_update(salt).chain_update(1_i32.to_be_bytes()).chain_update(key).finalize();
+    let hash = Sha256::new().chain_update(name).chain_update(to).finalize();
+    let (salt, hash) = (literal(db, &salt), literal(db, &hash));
+    db.execute(&format!(
+        "insert into zone_bucket_lock (zone_id, bucket_key, seq, spent_total, strikes, salt, row_hash, moved_to)
+        values (1, '{key}', 0, 0, 0, {salt}, {hash}, '{to}')"
+    ))
+    .await;
+}
+
 async fn unmark(db: &Db) {
     set_mark(db, "null", &last_hash(db).await).await;
 }
 
 async fn set_mark(db: &Db, to: &str, hash: &[u8]) {
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    let hash = if db.engine == Engine::Postgres { format!("'\\x{digits}'") } else { format!("x'{digits}'") };
-    db.execute(&format!("update zone_bucket_lock set moved_to = {to}, row_hash = {hash}")).await;
+    let hash = literal(db, hash);
+    db.execute(&format!("update zone_bucket_lock set moved_to = {to}, moved_by = null, row_hash = {hash}"))
+        .await;
+}
+
+fn literal(db: &Db, bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    if db.engine == Engine::Postgres { format!("'\\x{digits}'") } else { format!("x'{digits}'") }
 }
 
 async fn last_hash(db: &Db) -> Vec<u8> {

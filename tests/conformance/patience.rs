@@ -1,9 +1,13 @@
 //! Waiting in the caller, and passing unchecked while the database does not answer.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
+use tallygate::ledger::{History, Kind};
 use tallygate::policy::OnOutage;
 use tallygate::{Check, Config, Decision, Journal, Limiter, Policy, Reason};
 use uuid::Uuid;
@@ -11,6 +15,7 @@ use uuid::Uuid;
 use crate::db::{Db, bucket, log};
 use crate::locks::hold;
 use crate::proxy::Proxy;
+use crate::server::PATIENCE;
 
 /// Ten who wait for tokens that come every 100 ms: all get theirs, in the order of their coming, and nobody asks while
 /// another one of them waits.
@@ -30,7 +35,7 @@ pub async fn those_who_wait_pass_in_the_order_of_their_coming(db: Db) {
 }
 
 pub async fn who_waits_too_short_is_told_so_and_what_is_given_back_is_noticed(db: Db) {
-    let config = Config { waiters: 2, ..Config::default() };
+    let config = Config { waiters: 2, ..db.config() };
     let limiter = db.limiter_with(config).await;
     limiter.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let txn = Uuid::now_v7();
@@ -98,13 +103,167 @@ pub async fn what_passes_unchecked_is_in_the_ledger_afterwards_once(db: Db) {
     }
     assert!(journal.is_empty());
     assert_eq!(limiter.reconcile().await.unwrap(), 0);
+    decides_again(&limiter).await;
     // Some were decided, and only the answer was lost.
-    let recorded = db.number("select count(*) from zone_txn where kind = 'unchecked'").await;
+    let recorded = db.number("select count(*) from zone_txn where kind = 'unchecked' and cost = 2").await;
     let decided = db.number("select count(*) from zone_txn where kind = 'check' and cost = 2").await;
     assert!(recorded <= passed && recorded + decided >= passed, "{recorded} and {decided} of {passed}");
     assert_eq!(db.number("select count(*) from zone_txn where kind = 'unchecked' and spent > 0").await, 0);
     assert!(limiter.check(Check::new("open", "42").cost(2).txn(txn)).await.unwrap().replayed);
     db.assert_ledger_is_whole().await;
+}
+
+/// A connection that is refused, and a server that says nothing: nobody waits for a deadline, and after the first check nobody waits
+/// for an answer.
+pub async fn an_outage_is_known_to_the_next_check(db: Db) {
+    let url = db.url_as(tallygate::schema::Role::App);
+    for is_silent in [false, true] {
+        let proxy = Proxy::before(&url).await;
+        let address = proxy.address();
+        let (journal, limiter, _folder) = with_room(&db, &proxy.url, 1 << 20).await;
+        let proxy = if is_silent {
+            proxy.hold_after(0);
+            Some(proxy)
+        } else {
+            proxy.end().await;
+            None
+        };
+        let check = |zone: &str, key: &str| Check::new(zone, key).deadline(Duration::from_secs(3_600));
+        let mut passed = BTreeSet::new();
+        let asked = async {
+            for n in 0..200 {
+                let decision = limiter.check(check("open", &n.to_string())).await.unwrap();
+                let both = limiter.check_all(vec![check("open", "a"), check("open", "b")]).await.unwrap();
+                assert!(
+                    both.decisions.iter().chain([&decision]).all(|told| told.reason == Reason::Unchecked)
+                );
+                passed.extend([decision.txn_id, both.txn_id]);
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.expect("nobody waits");
+        // Of several limits all pass, or none.
+        let mixed = ["open", "closed"].map(|zone| Check::new(zone, "a").deadline(SHORT));
+        assert!(limiter.check_all(mixed.into()).await.unwrap_err().is_transient());
+        let proxy = match proxy {
+            Some(proxy) => {
+                proxy.let_pass();
+                proxy
+            }
+            None => Proxy::at(&address, &url).await,
+        };
+        decides_again(&limiter).await;
+        while limiter.reconcile().await.is_err() || !journal.is_empty() {}
+        let rows = rows_of(&db, &passed).await;
+        assert_eq!(rows.len(), 600, "a row in each bucket, once");
+        proxy.end().await;
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// A server that is silent for longer than a check may take, and not for longer than it may take to say that it is there.
+pub async fn a_check_is_tried_again_where_its_database_comes_back(db: Db) {
+    let proxy = Proxy::before(&db.url_as(tallygate::schema::Role::App)).await;
+    let (_, limiter, _folder) = with_room(&db, &proxy.url, 1 << 20).await;
+    proxy.hold_after(0);
+    let back = async {
+        tokio::time::sleep(2 * SHORT).await;
+        proxy.let_pass();
+    };
+    // It has failed before the database is asked for a sign: else its answer comes with that sign.
+    let hasty = Check::new("open", "43").deadline(Duration::from_millis(50));
+    let (asked, ()) = tokio::join!(limiter.check(hasty), back);
+    assert!(asked.unwrap().is_allowed());
+}
+
+/// The database is gone for a while, and comes back: each check has its row, once, whatever its caller was told.
+pub async fn each_check_has_its_row_once_whenever_the_database_goes(db: Db) {
+    let url = db.url_as(tallygate::schema::Role::App);
+    let proxy = Proxy::before(&url).await;
+    let address = proxy.address();
+    let (journal, limiter, _folder) = with_room(&db, &proxy.url, 1 << 30).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let callers = (0..16).map(|caller| {
+        let (limiter, is_over) = (limiter.clone(), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            let mut told = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let (txn, begun) = (Uuid::now_v7(), Instant::now());
+                let check = |key: String| Check::new("open", key).txn(txn);
+                let both = [caller, 16 + fastrand::u32(..4)].map(|key| check(key.to_string()));
+                let decisions = match fastrand::bool() {
+                    true => limiter.check_all(both.into()).await.map(|all| all.decisions),
+                    false => limiter.check(check("all".to_owned())).await.map(|decision| vec![decision]),
+                };
+                told.push((txn, decisions, begun.elapsed()));
+                // No more than are soon in the ledger.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            told
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    proxy.end().await;
+    tokio::time::sleep(Duration::from_secs(crate::rounds(3, 30) as u64)).await;
+    let _proxy = Proxy::at(&address, &url).await;
+    decides_again(&limiter).await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut told = Vec::new();
+    for caller in callers {
+        told.extend(caller.await.unwrap());
+    }
+    while limiter.reconcile().await.is_err() || !journal.is_empty() {}
+
+    let txns = told.iter().map(|(txn, ..)| *txn).collect();
+    let mut rows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (txn, key, kind) in rows_of(&db, &txns).await {
+        rows.entry((txn, key)).or_default().push(kind);
+    }
+    let (mut unchecked, mut times) = (0, Vec::new());
+    for (txn, decisions, took) in told {
+        // Without an answer it has a row or none.
+        for decision in decisions.into_iter().flatten() {
+            let kinds = rows.remove(&(txn, decision.key)).unwrap_or_default();
+            assert_eq!(kinds.len(), 1, "{txn}: {kinds:?}");
+            if decision.reason == Reason::Unchecked {
+                unchecked += 1;
+                times.push(took);
+            } else {
+                assert_eq!(kinds, [Kind::Check]);
+            }
+        }
+    }
+    assert!(unchecked > 0);
+    assert!(rows.values().all(|kinds| kinds.len() == 1), "{rows:?}");
+    times.sort();
+    println!("{unchecked} passed unchecked; of 100, 99 took up to {:?}", times[times.len() * 99 / 100]);
+    db.assert_ledger_is_whole().await;
+}
+
+/// Waits until the limiter knows that its database is there.
+async fn decides_again(limiter: &Limiter) {
+    let decided = async {
+        let is_decided = |told: Decision| told.reason != Reason::Unchecked;
+        while !limiter.check(Check::new("open", "back")).await.is_ok_and(is_decided) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, decided).await.expect("the database is found again");
+}
+
+/// The rows of these transactions.
+async fn rows_of(db: &Db, txns: &BTreeSet<Uuid>) -> Vec<(Uuid, String, Kind)> {
+    let (auditor, mut rows) = (db.limiter().await.auditor(), Vec::new());
+    let mut history = History { zone: Some("open".to_owned()), limit: 1_000, ..History::default() };
+    loop {
+        let page = auditor.history(&history).await.unwrap();
+        rows.extend(page.rows.into_iter().map(|row| (row.txn_id, row.key, row.kind)));
+        history.before = page.next;
+        if history.before.is_none() {
+            rows.retain(|(txn, ..)| txns.contains(txn));
+            return rows;
+        }
+    }
 }
 
 /// A client that can make a bucket slow must not be able to open it.
@@ -115,7 +274,9 @@ pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
     assert!(limiter.check(held).await.unwrap_err().is_transient());
     holder.execute("rollback").await.unwrap();
     let hasty = Check::new("open", "42").deadline(Duration::ZERO);
-    assert!(limiter.check(hasty).await.unwrap_err().is_transient());
+    // Whether it was decided all the same or not.
+    let unchecked = limiter.check(hasty).await.map(|decision| decision.reason == Reason::Unchecked);
+    assert!(!unchecked.unwrap_or_else(|error| !error.is_transient()));
     assert!(journal.is_empty());
 }
 
@@ -152,8 +313,13 @@ const SHORT: Duration = Duration::from_millis(300);
 
 /// A limiter whose zone `open` is open on an outage and whose zone `closed` is not, and which knows both.
 async fn with_journal(db: &Db, url: &str) -> (Journal, Limiter, tempfile::TempDir) {
+    with_room(db, url, 900).await
+}
+
+/// As [`with_journal`], with room for so many bytes in the journal.
+async fn with_room(db: &Db, url: &str, most_bytes: u64) -> (Journal, Limiter, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::open(folder.path().join("journal"), 900).unwrap();
+    let journal = Journal::open(folder.path().join("journal"), most_bytes).unwrap();
     let limiter = Limiter::connect(url).await.unwrap().with_journal(journal.clone());
     let (policy, operator) = (log(5, 3600), db.limiter().await);
     operator.operator().set_zone("open", &policy.with_on_outage(OnOutage::Open), None, "test").await.unwrap();

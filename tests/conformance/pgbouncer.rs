@@ -1,7 +1,5 @@
 //! Behind PgBouncer in transaction mode, where each transaction may run on another server connection.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use tallygate::{Check, Config, Isolation};
 use testcontainers::core::{IntoContainerPort, WaitFor};
@@ -25,13 +23,7 @@ pub async fn four_hundred_decisions_through_a_transaction_pool_are_right(mut db:
     for isolation in [Isolation::RowLock, Isolation::Serializable] {
         let zone = format!("{isolation:?}");
         direct.operator().set_zone(&zone, &log(LIMIT, 3600), None, "test").await.unwrap();
-        let config = Config {
-            isolation,
-            connections: 1,
-            deadline: Duration::from_secs(30),
-            attempts: 1000,
-            ..Config::default()
-        };
+        let config = Config { isolation, connections: 1, attempts: 1000, ..db.config() };
         let clients = (0..8).map(|client| {
             let (url, zone) = (url.clone(), zone.clone());
             tokio::spawn(async move {

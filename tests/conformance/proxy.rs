@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use tallygate::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
+
+use crate::db::{Connected, Db};
 
 /// Stands before a server until it ends, and cuts or holds connections once it is told to.
 pub struct Proxy {
@@ -59,6 +62,12 @@ impl Proxy {
         Self { url, cuts, asked, end, connections }
     }
 
+    /// The address that it stands at, for another one after it.
+    pub fn address(&self) -> String {
+        let (_, rest) = self.url.rsplit_once('@').unwrap();
+        rest.split('/').next().unwrap().to_owned()
+    }
+
     /// Ends it. When that returns, nothing gets through any more.
     pub async fn end(self) {
         self.end.send(()).unwrap();
@@ -78,6 +87,26 @@ impl Proxy {
     /// Held bytes pass, and all that come.
     pub fn let_pass(&self) {
         self.cuts.passing.send_replace(None);
+    }
+
+    /// Does the work end before more than so many answers have come? Else the next one is held, and all sessions of the test's own
+    /// are ended.
+    pub async fn ends_within(
+        &self,
+        answers: usize,
+        work: impl Future<Output = Result<()>> + Send + 'static,
+        db: &Db,
+        killer: &mut Connected,
+    ) -> bool {
+        self.hold_after(answers);
+        let mut work = tokio::spawn(work);
+        let is_done = tokio::select! {
+            done = &mut work => { done.unwrap().unwrap(); true }
+            () = self.holds() => { work.abort(); false }
+        };
+        while db.kill_a_session(killer).await {}
+        self.let_pass();
+        is_done
     }
 
     /// From now on one answer of so many is lost, and its connection with it.

@@ -11,13 +11,14 @@ use tallygate::audit::verify::Verify;
 use tallygate::ledger::{History, Kind};
 use tallygate::policy::{Limit, Override, Queueing};
 use tallygate::queue::{Item, Offer, Queues, Receipt, State, Take, Work};
-use tallygate::schema::Upkeep;
+use tallygate::schema::{Role, Upkeep};
 use tallygate::{Config, Limiter, Policy, Reason};
 use uuid::Uuid;
 
 use crate::child::{self, Child};
-use crate::db::{Clocked, Db, Engine};
+use crate::db::{Clocked, Db, Engine, connected};
 use crate::moving::Two;
+use crate::proxy::Proxy;
 use crate::rounds;
 
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
@@ -178,7 +179,8 @@ pub async fn receipts_of_the_overtaken_are_refused(db: Db) {
     assert!(queues.extend("mail", "out", first, SECOND).await.unwrap_err().is_conflict());
     assert!(queues.release("mail", "out", first, SECOND).await.unwrap_err().is_conflict());
     assert_eq!(item(&queues, txn).await.state, State::Waiting);
-    let second = take(&queues, 1, SECOND).await.remove(0);
+    let second = Take::new("mail", "out", SECOND).worker("one/w");
+    let second = queues.take(second).await.unwrap().items.remove(0);
     assert_eq!((second.txn_id, second.takes), (txn, 2));
     lost(first).await;
     // Nor may a receipt that was made up, of another item or another queue.
@@ -188,8 +190,13 @@ pub async fn receipts_of_the_overtaken_are_refused(db: Db) {
     queues.offer(Offer::new("mail", "other")).await.unwrap();
     let other = queues.take(Take::new("mail", "other", MINUTE)).await.unwrap().items.remove(0);
     lost(other.receipt).await;
+    // Where owners are told apart, a receipt is believed from the owner of its worker alone.
+    for stranger in ["two", "on", "w", "one/w/x"] {
+        let told = queues.of(stranger).extend("mail", "out", second.receipt, MINUTE).await;
+        assert!(told.unwrap_err().is_conflict(), "{stranger}");
+    }
 
-    let kept = queues.extend("mail", "out", second.receipt, MINUTE).await.unwrap();
+    let kept = queues.of("one").extend("mail", "out", second.receipt, MINUTE).await.unwrap();
     assert_eq!(kept.until.unwrap().timestamp_micros(), START_US + 61_000_000);
     clocked.set(START_US + 30_000_000).await;
     let back = queues.release("mail", "out", second.receipt, SECOND).await.unwrap();
@@ -451,7 +458,7 @@ pub async fn a_long_life_of_a_queue_is_derived_again(db: Db) {
 /// Items, and workers in processes of their own that are killed at random while they work: each item is done once, or dead, and
 /// nobody was done with what another one had.
 pub async fn each_item_is_done_once_or_dead_however_workers_are_killed(db: Db) {
-    let limiter = db.limiter_with(Config { connections: 8, ..Config::default() }).await;
+    let limiter = db.limiter_with(Config { connections: 8, ..db.config() }).await;
     let count = rounds(400, 100_000);
     let kills = rounds(12, 200);
     set(&limiter, "mail", queue(1 << 30, 1 << 30, 1 << 30, 2)).await;
@@ -571,6 +578,20 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
         ),
         ("update zone_queue set waiting = waiting + 1", "update zone_queue set waiting = waiting - 1"),
         ("update zone_queue set away = away + 1", "update zone_queue set away = away - 1"),
+        // And these of a queue that there is not.
+        (
+            "insert into zone_queue (zone_id, bucket_key, waiting, away)
+            select q.zone_id, 'nobody', q.waiting, q.away from zone_queue q",
+            "delete from zone_queue where bucket_key = 'nobody'",
+        ),
+        (
+            "insert into zone_item (zone_id, bucket_key, seq, txn_id, cost, band, offered_at, deadline_at, place, due_at, takes,
+                is_last, receipt)
+            select i.zone_id, 'nobody', i.seq, i.txn_id, i.cost, i.band, i.offered_at, i.deadline_at, i.place, i.due_at, i.takes,
+                i.is_last, i.receipt
+            from zone_item i where i.seq = 2",
+            "delete from zone_item where bucket_key = 'nobody'",
+        ),
     ] {
         db.execute(change).await;
         assert!(is_found(&limiter).await, "{change}");
@@ -585,7 +606,7 @@ pub async fn queues_are_proven_erased_and_dropped(db: Db) {
     db.execute("update zone_item set payload = '{\"secret\":4}' where seq = 2").await;
     verify(&limiter).await;
 
-    let owner = Limiter::connect(&db.url).await.unwrap().owner();
+    let owner = connected(&db.url).await.owner();
     owner.erase("mail", "out", "asked for", "test").await.unwrap();
     assert_eq!(db.number("select count(*) from zone_txn where member = 'worker 7'").await, 0);
     assert_eq!(db.number("select count(*) from zone_item").await, 0);
@@ -661,6 +682,83 @@ pub async fn a_look_at_a_queue_leaves_no_trace_of_its_time(db: Db) {
     assert_eq!(offered.remaining, 20 - 3 - 2 - 2);
     queues.done("mail", "out", lasting.receipt).await.unwrap();
     verify(limiter).await;
+}
+
+/// More is due at once than one transaction settles, and no row comes before what was settled without one.
+pub async fn what_is_due_at_once_is_settled_in_steps(db: Db) {
+    let clocked = Clocked::create(&db).await;
+    let limiter = &clocked.limiter;
+    set(limiter, "mail", queue(1 << 30, 1 << 30, 1 << 30, 1)).await;
+    let queues = limiter.queues();
+    clocked.set(START_US).await;
+    for _ in 0..1_010 {
+        queues.offer(offer(1, 0).deadline(MINUTE)).await.unwrap();
+    }
+    clocked.set(START_US + 120_000_000).await;
+    let size = queues.size("mail", "out").await.unwrap();
+    assert_eq!((size.waiting, size.away), (0, 0));
+    let items = "select count(*) from zone_item";
+    assert_eq!(db.number(items).await, 1_010, "a look puts nothing down");
+    assert_eq!(take(&queues, 1, MINUTE).await, []);
+    assert_eq!(db.number(items).await, 10, "what the last transaction settles goes with a row");
+    verify(limiter).await;
+    // The clock goes back behind all of that.
+    clocked.set(START_US + 1_000_000).await;
+    let last = queues.offer(offer(2, 0)).await.unwrap();
+    assert_eq!(last.remaining, (1 << 30) - 2);
+    assert_eq!(db.number(items).await, 1);
+    assert_eq!(txns(&take(&queues, 1, MINUTE).await), [last.txn_id]);
+    verify(limiter).await;
+    db.assert_ledger_is_whole().await;
+}
+
+/// A session that ends while it settles, after whichever statement, leaves a queue that goes on.
+pub async fn a_queue_goes_on_where_a_session_that_settled_it_was_killed(db: Db) {
+    let limiter = db.limiter_with(Config { connections: 2, ..db.config() }).await;
+    set(&limiter, "mail", queue(1 << 30, 1 << 30, 1 << 30, 1_000)).await;
+    let queues = limiter.queues();
+    for _ in 0..1_010 {
+        offered(&queues, 1, 0).await;
+    }
+    let proxy = Proxy::before(&db.url_of_own_sessions(Role::App)).await;
+    let mut killer = db.connect().await;
+    let (mut killed, mut halves) = (0, 0);
+    for answers in (0..).step_by(rounds(7, 1)) {
+        // All of it is taken, and its time is over.
+        while !take(&queues, 100, 5 * SECOND).await.is_empty() {}
+        while queues.size("mail", "out").await.unwrap().away > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let url = proxy.url.clone();
+        let work = async move {
+            let limiter = connected(&url).await;
+            limiter.queues().take(Take::new("mail", "out", Duration::from_millis(1))).await.map(drop)
+        };
+        let is_done = proxy.ends_within(answers, work, &db, &mut killer).await;
+        let left = killer.number("select count(*) from zone_item where place = 'away'").await;
+        halves += i32::from((1..1_010).contains(&left));
+        verify(&limiter).await;
+        assert_eq!(take(&queues, 1, Duration::from_millis(1)).await.len(), 1);
+        if is_done {
+            break;
+        }
+        killed += 1;
+    }
+    assert!(killed > 3 && halves > 0, "{killed} {halves}");
+    verify(&limiter).await;
+    db.assert_ledger_is_whole().await;
+}
+
+/// A call that finds nothing of a queue leaves nothing of it.
+pub async fn a_call_that_finds_no_queue_leaves_none(db: Db) {
+    let limiter = db.limiter().await;
+    set(&limiter, "mail", queue(5, 5, 100, 5)).await;
+    let queues = limiter.queues();
+    assert_eq!(take(&queues, 5, MINUTE).await, []);
+    let receipt = Receipt { txn_id: Uuid::now_v7(), seq: 3 };
+    queues.done("mail", "out", receipt).await.unwrap_err();
+    assert_eq!(queues.item("mail", "out", receipt.txn_id).await.unwrap(), None);
+    assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 0);
 }
 
 fn txns_of(items: &[Item]) -> Vec<Uuid> {

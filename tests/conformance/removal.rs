@@ -6,7 +6,7 @@ use tallygate::schema::Role;
 use tallygate::{Check, Limiter};
 use tokio::task::JoinHandle;
 
-use crate::db::{Connected, Db, Engine, log};
+use crate::db::{Connected, Db, Engine, connected, log};
 
 pub async fn a_zone_that_was_never_used_is_removed_and_its_number_is_not_given_again(db: Db) {
     let (limiter, owner) = (db.limiter().await, owner(&db).await);
@@ -204,7 +204,7 @@ pub async fn a_check_that_comes_meanwhile_finds_no_zone(db: Db) {
 }
 
 async fn owner(db: &Db) -> Limiter {
-    Limiter::connect(&db.url).await.unwrap()
+    connected(&db.url).await
 }
 
 fn calendar() -> tallygate::Policy {

@@ -8,12 +8,12 @@ use tallygate::audit::chain::{self, Hash, hex};
 use tallygate::audit::checkpoint::Changed;
 use tallygate::audit::export::{Export, ExportFormat};
 use tallygate::audit::verify::{Fault, FaultKind, Verify};
-use tallygate::policy::{BanRule, Override};
+use tallygate::policy::{BanRule, Limit, Override};
 use tallygate::schema::{Erased, Maintained, Upkeep};
 use tallygate::{Check, Limiter};
 use tempfile::TempDir;
 
-use crate::db::{Clocked, Db, Engine, log};
+use crate::db::{Clocked, Db, Engine, connected, log};
 use crate::maintain::age;
 use crate::verify::verify;
 
@@ -161,7 +161,10 @@ pub async fn rows_that_no_run_of_upkeep_dropped_are_missing(db: Db) {
     // A run that is made up, with the right hash: it dropped what the zone still needed.
     record_a_drop(&db, 1, now_us(), now_us(), 14).await;
     let (_, faults) = verify(&limiter, &Verify::default()).await;
-    assert_eq!(told(&faults), [(None, FaultKind::WrongRemoval, None)], "{faults:#?}");
+    // One ban has its row still, and is not in force; the other is in force without its row.
+    let [lifted, kept] =
+        [("begun anew", 5), ("bribed", 8)].map(|(key, seq)| (Some(key), FaultKind::WrongHead, Some(seq)));
+    assert_eq!(told(&faults), [(None, FaultKind::WrongRemoval, None), lifted, kept], "{faults:#?}");
     assert!(faults[0].detail.contains("still needed"), "{faults:#?}");
 }
 
@@ -183,7 +186,7 @@ impl Dropped {
 
     async fn before(db: &Db) -> Self {
         age(db).await;
-        let owner = Limiter::connect(&db.url).await.unwrap();
+        let owner = connected(&db.url).await;
         maintain(&owner, Upkeep::default()).await;
         let clocked = Clocked::create(db).await;
         // As old as its rows, where its time is the test's too.
@@ -208,6 +211,114 @@ impl Dropped {
         maintain(&dropped.owner, Self::UPKEEP).await;
         dropped
     }
+}
+
+/// Bans and overrides in force are recorded anew before their rows go; nothing without a row is in force.
+pub async fn what_is_in_force_keeps_its_row(db: Db) {
+    age(&db).await;
+    let owner = connected(&db.url).await;
+    maintain(&owner, Upkeep::default()).await;
+    let clocked = Clocked::create(&db).await;
+    clocked.set(now_us() - 190 * DAY_US).await;
+    clocked.limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    let limit = Limit::new(5, Duration::from_secs(3600), None).unwrap();
+    let forever = Override { limit: Some(limit), ban_exempt: false, for_us: None };
+    let year = Override { for_us: Some(400 * DAY_US), ban_exempt: true, ..forever };
+    for days in [150, 50, 1] {
+        clocked.set(now_us() - days * DAY_US).await;
+        for key in ["vip", "year", "banned", "plain", "quiet"] {
+            if key != "quiet" || days == 150 {
+                clocked.limiter.check_many(vec![Check::new("login", key); 3]).await.unwrap();
+            }
+        }
+        if days == 150 {
+            let operator = clocked.limiter.operator();
+            operator.set_override("login", "vip", forever, "contract 7", "alice").await.unwrap();
+            operator.set_override("login", "year", year, "contract 8", "alice").await.unwrap();
+            operator.ban("login", "banned", 365 * DAY, "fraud", "bob").await.unwrap();
+        }
+    }
+    drop(clocked);
+    db.remove_test_clock().await;
+    let limiter = db.limiter().await;
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+    let before = limiter.operator().overrides("login").await.unwrap();
+
+    let rows = maintain(&owner, Dropped::UPKEEP).await.rows_removed;
+    assert!(rows > 0 || db.engine != Engine::Sqlite);
+    let (verified, faults) = verify(&limiter, &Verify::default()).await;
+    assert_eq!(faults, []);
+    // Of a ban whose row was dropped nothing is known until it was recorded anew.
+    assert_eq!((verified.dropped, verified.not_derivable_buckets), (5 * 3 + 3, 1), "{verified:?}");
+    let after = limiter.operator().overrides("login").await.unwrap();
+    assert_eq!(after.len(), 2);
+    for (was, is) in before.iter().zip(&after) {
+        assert_eq!((&was.key, was.limit, was.ban_exempt), (&is.key, is.limit, is.ban_exempt));
+        assert_eq!(is.set_by.as_deref(), Some("tallygate maintain"));
+        let note = is.note.as_deref().unwrap();
+        assert!(note.starts_with("goes on; by alice at ") && note.ends_with(was.note.as_deref().unwrap()));
+        let later = is.ends_at.zip(was.ends_at).map(|(is, was)| is - was);
+        assert!(later.is_none_or(|later| later >= chrono::TimeDelta::zero()) && is.set_at > was.set_at);
+    }
+    assert!(limiter.check(Check::new("login", "banned")).await.unwrap().blocked);
+    assert_eq!(limiter.check(Check::new("login", "vip")).await.unwrap().limit, 5);
+    let kept = db.rows().await;
+    maintain(&owner, Dropped::UPKEEP).await;
+    assert_eq!(db.rows().await, kept, "once");
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+
+    // Crimes of an owner, where the rows are gone that would tell.
+    let mut connection = db.connect().await;
+    let columns = "zone_id, bucket_key, seq, rate, window_us, burst, rate_gcd, ban_exempt, ends_at";
+    let later = at(db.engine, now_us() + DAY_US);
+    let hold = format!(
+        "insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at) values (1, 'plain', 2, {}, 1, {later})",
+        at(db.engine, now_us() - 150 * DAY_US)
+    );
+    let head = |key: &str, what: &str| {
+        vec![format!("update zone_bucket_lock set {what} where bucket_key = '{key}'")]
+    };
+    let own = |key: &str, seq: i64| {
+        format!(
+            "insert into zone_override ({columns}) values (1, '{key}', {seq}, 1000000, 3600000000, null, 1000000, {}, null)",
+            if db.engine == Engine::Sqlite { "0" } else { "false" }
+        )
+    };
+    let secret = |key: &str| [vec![own(key, 2)], head(key, "override_seq = 2")].concat();
+    let holding = if db.engine == Engine::Sqlite { "holding = 1" } else { "holding = true" };
+    let crimes = [
+        ("plain", secret("plain")),
+        ("quiet", secret("quiet")),
+        // Of a check that is still there, and that no head names; and of buckets that never were.
+        ("plain", vec![own("plain", 5)]),
+        ("nobody", vec![own("nobody", 2)]),
+        ("nobody", vec![hold.replace("'plain'", "'nobody'")]),
+        ("vip", head("vip", "override_seq = null")),
+        ("banned", head("banned", "banned_until = null, bans = 0, ban_strikes = 0")),
+        ("plain", head("plain", &format!("banned_until = {later}"))),
+        ("quiet", head("quiet", &format!("banned_until = {later}"))),
+        ("plain", [vec![hold.clone()], head("plain", holding)].concat()),
+        ("quiet", [vec![hold.replace("'plain'", "'quiet'")], head("quiet", holding)].concat()),
+    ];
+    for (key, crime) in crimes {
+        let tables = ["zone_bucket_lock", "zone_override", "zone_hold"];
+        for table in tables {
+            connection.execute(&format!("create table kept_{table} as select * from {table}")).await.unwrap();
+        }
+        for sql in &crime {
+            connection.execute(sql).await.unwrap();
+        }
+        let found = verify(&limiter, &Verify::default()).await.1;
+        assert!(!found.is_empty(), "{crime:?}");
+        let here = |fault: &Fault| fault.key.as_deref() == Some(key) && fault.what == FaultKind::WrongHead;
+        assert!(found.iter().all(here), "{crime:?}: {found:#?}");
+        for table in tables {
+            connection.execute(&format!("delete from {table}")).await.unwrap();
+            connection.execute(&format!("insert into {table} select * from kept_{table}")).await.unwrap();
+            connection.execute(&format!("drop table kept_{table}")).await.unwrap();
+        }
+    }
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
 }
 
 /// With the document of the chain alone.
@@ -345,7 +456,7 @@ pub async fn each_change_of_what_was_dropped_is_found(db: Db) {
 
 /// Three erasures of buckets with two rows each.
 async fn erased(db: &Db) -> (Limiter, Vec<String>) {
-    let (limiter, owner) = (db.limiter().await, Limiter::connect(&db.url).await.unwrap());
+    let (limiter, owner) = (db.limiter().await, connected(&db.url).await);
     limiter.operator().set_zone("login", &log(9, 60), None, "test").await.unwrap();
     let mut keys = Vec::new();
     for key in ["a", "b", "c", "left"] {

@@ -13,7 +13,7 @@ use tallygate::schema::{Migrator, Role};
 use tallygate::{Charged, Check, ErrorKind, Limiter, Policy, Result};
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, Engine, log};
+use crate::db::{Connected, Db, Engine, connected, log};
 use crate::verify::verify;
 use crate::{program, server, upgrade};
 
@@ -27,7 +27,7 @@ pub async fn an_app_executes_the_public_routines_and_touches_no_table(db: Db) {
     used(&db).await;
     let mut routines = vec!["check_velocity", "rate_limiting_request", "zone_charges"];
     routines.extend(["zone_check", "zone_check_all", "zone_check_many", "zone_undo", "zone_unchecked"]);
-    routines.push("zone_bucket_leave");
+    routines.push("zone_bucket_place");
     may(&db, Role::App, &routines, &[]).await;
 }
 
@@ -38,7 +38,11 @@ pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
     tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
     tables.extend(["select zone_override_by_bucket_view", "select zone_removal_view"]);
     tables.extend(["select zone_queue_view", "select zone_item_view"]);
-    tables.extend(["select zone_bucket_removed_view", "select zone_upkeep_lock_view"]);
+    tables.extend([
+        "select zone_bucket_removed_view",
+        "select zone_upkeep_lock_view",
+        "select zone_clock_view",
+    ]);
     if db.engine.is_mysql() {
         tables.push("select zone_txn_by_bucket_view");
     }
@@ -48,7 +52,7 @@ pub async fn an_auditor_reads_every_view_and_writes_nothing(db: Db) {
 pub async fn an_operator_writes_zones_and_marks_and_does_not_see_the_ledger(db: Db) {
     used(&db).await;
     let mut tables = vec!["select zone_master_view", "select zone_version_view", "select zone_calendar_view"];
-    tables.extend(["select zone_bucket_lock_view", "select zone_override_view"]);
+    tables.extend(["select zone_bucket_lock_view", "select zone_override_view", "select zone_clock_view"]);
     tables.extend(["select zone_master", "select zone_version", "select zone_calendar"]);
     tables.extend(["insert zone_master", "insert zone_version", "insert zone_calendar"]);
     may(&db, Role::Operator, &["zone_mark"], &tables).await;
@@ -266,8 +270,28 @@ async fn texts(session: &mut Connected, sql: &str) -> Vec<String> {
 }
 
 /// By the library.
+pub async fn a_refusal_names_the_role_that_is_lacking(db: Db) {
+    let as_role = async |role| connected(&db.url_as(role)).await;
+    let (app, operator) = (as_role(Role::App).await, as_role(Role::Operator).await);
+    operator.operator().set_zone("login", &log(9, 3600), None, "test").await.unwrap();
+    let hour = Duration::from_secs(3600);
+    for (error, role) in [
+        (operator.check(Check::new("login", "42")).await.unwrap_err(), "app"),
+        (app.operator().set_zone("new", &log(1, 1), None, "test").await.unwrap_err(), "operator"),
+        (app.operator().ban("login", "42", hour, "why", "who").await.unwrap_err(), "operator"),
+        (app.auditor().history(&History::default()).await.unwrap_err(), "auditor"),
+    ] {
+        let says = error.to_string();
+        assert!(says.ends_with(&format!("; let an owner run: tallygate grant {role} USER")), "{says}");
+    }
+    let output = program::tallygate(&db.url_as(Role::App)).arg("migrate").output().await.unwrap();
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{says}");
+    assert!(says.matches("denied").count() == 1 && says.contains("owner run: tallygate grant "), "{says}");
+}
+
 pub async fn each_role_does_its_work_and_is_refused_that_of_the_others(db: Db) {
-    let as_role = async |role| Limiter::connect(&db.url_as(role)).await.unwrap();
+    let as_role = async |role| connected(&db.url_as(role)).await;
     let (app, auditor) = (as_role(Role::App).await, as_role(Role::Auditor).await);
     let operator = as_role(Role::Operator).await;
     let (key, hour) = (|| Check::new("login", "42"), Duration::from_secs(3600));
@@ -346,7 +370,7 @@ pub async fn each_role_does_its_work_and_is_refused_that_of_the_others(db: Db) {
 
 /// The database writes down as whom people are logged in, whoever they say they are.
 pub async fn who_is_logged_in_is_recorded_beside_who_is_said_to_act(db: Db) {
-    let (limiter, owner) = (db.limiter().await, Limiter::connect(&db.url).await.unwrap());
+    let (limiter, owner) = (db.limiter().await, connected(&db.url).await);
     let hour = Duration::from_secs(3600);
     limiter.operator().set_zone("login", &log(9, 3600), None, "somebody else").await.unwrap();
     let zone = limiter.operator().set_zone("login", &log(8, 3600), None, "somebody else").await.unwrap();
@@ -536,6 +560,52 @@ pub async fn an_owner_migrates_an_empty_database_and_gives_the_other_roles(db: D
     }
 }
 
+/// PostgreSQL finds functions and operators by their types: what a stranger puts beside the tables may be the better match, and
+/// would run with their owner's rights.
+pub async fn nobody_but_the_owner_may_put_anything_into_the_schema(db: Db) {
+    let app = server::user(Role::App);
+    let fresh = db.create_empty_beside("open").await;
+    let refused = async |of: &Db, why: &str| {
+        let migrator = Migrator::new(&of.url).unwrap();
+        let told = [
+            migrator.apply().await.err(),
+            migrator.grant(Role::App, &app).await.err(),
+            migrator.pending().await.err(),
+            Migrator::new(&of.url_as(Role::App)).unwrap().pending().await.err(),
+        ];
+        for error in told {
+            let error = error.unwrap_or_else(|| panic!("{why}: it is not refused"));
+            assert!(error.is_schema() && error.to_string().contains(why), "{why}: {error}");
+        }
+    };
+    let schema = fresh.schema().to_owned();
+    fresh.execute(&format!("grant create on schema {schema} to public")).await;
+    let error = Migrator::new(&fresh.url).unwrap().apply().await.unwrap_err();
+    let remedy = format!("run: revoke create on schema {schema} from public");
+    assert!(error.is_schema() && error.to_string().contains(&remedy), "{error}");
+    fresh.execute(&format!("revoke create on schema {schema} from public")).await;
+    Migrator::new(&fresh.url).unwrap().apply().await.unwrap();
+
+    let schema = db.schema().to_owned();
+    db.execute(&format!("grant create on schema {schema} to {app}")).await;
+    refused(&db, &format!("run: revoke create on schema {schema} from {app}")).await;
+    // Things that were put there stay when the right is taken back.
+    let mut stranger = db.connect_as(Role::App).await;
+    for sql in [
+        "create function never(zone_amount, bigint) returns boolean language sql as 'select false'",
+        "create operator > (leftarg = zone_amount, rightarg = bigint, function = never)",
+    ] {
+        stranger.execute(sql).await.unwrap();
+    }
+    db.execute(&format!("revoke create on schema {schema} from {app}")).await;
+    refused(&db, &format!("is of {app}; run: drop operator >(zone_amount,bigint)")).await;
+    db.execute("drop operator > (zone_amount, bigint)").await;
+    refused(&db, &format!("is of {app}; run: drop routine never(zone_amount,bigint)")).await;
+    db.execute("drop routine never(zone_amount, bigint)").await;
+    assert!(Migrator::new(&db.url).unwrap().pending().await.unwrap().is_empty());
+    Migrator::new(&db.url).unwrap().grant(Role::App, &app).await.unwrap();
+}
+
 /// A role of the database, and a user with it.
 pub async fn a_role_gives_its_rights_to_its_members(db: Db) {
     let id = Uuid::now_v7().simple().to_string();
@@ -566,7 +636,7 @@ pub async fn a_role_gives_its_rights_to_its_members(db: Db) {
     Migrator::new(&db.url).unwrap().grant(Role::App, &role).await.unwrap();
     db.limiter().await.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
     let url = db.url_as(Role::App).replace("tallygate_app", &user);
-    let limiter = Limiter::connect(&url).await.unwrap();
+    let limiter = connected(&url).await;
     assert!(limiter.check(Check::new("login", "42")).await.unwrap().is_allowed());
     assert!(limiter.operator().zones().await.is_err());
     drop(limiter);
@@ -611,7 +681,7 @@ pub async fn who_is_no_more_is_forgotten_and_the_others_keep_their_rights(db: Db
 /// A missing right is told at once: only while a migration is at work it is waited for.
 pub async fn a_routine_that_one_may_not_call_is_no_reason_to_wait(db: Db) {
     db.limiter().await.operator().set_zone("login", &log(1, 3600), None, "test").await.unwrap();
-    let auditor = Limiter::connect(&db.url_as(Role::Auditor)).await.unwrap();
+    let auditor = connected(&db.url_as(Role::Auditor)).await;
     let error = auditor.check(Check::new("login", "42")).await.unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("refused"), "{error}");
     // A part of the schema that is not there.
@@ -621,7 +691,7 @@ pub async fn a_routine_that_one_may_not_call_is_no_reason_to_wait(db: Db) {
         }
         _ => "procedure zone_check_own",
     };
-    let app = Limiter::connect(&db.url_as(Role::App)).await.unwrap();
+    let app = connected(&db.url_as(Role::App)).await;
     db.execute(&format!("drop {part}")).await;
     let error = app.check(Check::new("login", "42")).await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
@@ -649,7 +719,7 @@ pub async fn the_command_shows_what_it_would_do_and_does_it(db: Db) {
     let statements = told["statements"].as_array().unwrap();
     let statements: String = statements.iter().map(|sql| format!("{};\n", sql.as_str().unwrap())).collect();
     assert_eq!(statements, shown);
-    let limiter = Limiter::connect(&db.url_as(Role::Owner)).await.unwrap();
+    let limiter = connected(&db.url_as(Role::Owner)).await;
     assert!(limiter.check(Check::new("login", "42")).await.unwrap().is_allowed());
     assert!(limiter.operator().zones().await.is_err(), "it is an app and nothing else");
 }
@@ -784,7 +854,7 @@ pub async fn a_lease_takes_the_role_of_an_engine(db: Db) {
     let mails = Policy::queue(10, Duration::from_secs(1), 100).unwrap();
     limiter.operator().set_zone("mail", &mails, None, "test").await.unwrap();
     for role in [Role::App, Role::Operator, Role::Auditor] {
-        let limiter = Limiter::connect(&db.url_as(role)).await.unwrap();
+        let limiter = connected(&db.url_as(role)).await;
         let error = limiter.leases().get(Want::new("gpu", "resource", "a", 1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{role:?}: {error}");
         assert!(error.to_string().contains("tallygate grant"), "{role:?}: {error}");

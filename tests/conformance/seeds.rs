@@ -6,9 +6,9 @@ use futures_util::future::{join, join_all};
 use sqlx::{AssertSqlSafe, Row};
 use tallygate::audit::verify::Verify;
 use tallygate::schema::Role;
-use tallygate::{Check, Config, Isolation, Limiter};
+use tallygate::{Check, Config, Isolation};
 
-use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::db::{Clocked, Connected, Db, Engine, bucket, connected, log};
 use crate::proxy::Proxy;
 use crate::rounds;
 
@@ -368,12 +368,7 @@ pub async fn the_typed_calls_join_the_callers_transaction(db: Db) {
 
 /// Limiters of eight processes, under SERIALIZABLE: conflicts are asked again until each has its answer.
 pub async fn serializable_typed_calls_are_tried_again_until_they_are_decided(db: Db) {
-    let config = Config {
-        isolation: Isolation::Serializable,
-        deadline: Duration::from_secs(60),
-        connections: 2,
-        ..Config::default()
-    };
+    let config = Config { isolation: Isolation::Serializable, connections: 2, ..db.config() };
     let zone = db.limiter().await.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
     let limiters = join_all((0..8).map(|_| db.limiter_with(config))).await;
     let calls = limiters.iter().map(async |limiter| {
@@ -393,7 +388,7 @@ pub async fn serializable_typed_calls_are_tried_again_until_they_are_decided(db:
 pub async fn a_typed_call_whose_answer_is_lost_is_not_made_again(db: Db) {
     let zone = db.limiter().await.operator().set_zone("login", &log(10, 3600), None, "test").await.unwrap();
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
-    let limiter = Limiter::connect_with(&proxy.url, Config::default()).await.unwrap();
+    let limiter = connected(&proxy.url).await;
     for cuts in 1..=3 {
         limiter.check_velocity(zone.id, "42").await.unwrap();
         proxy.cut_one_of(1);

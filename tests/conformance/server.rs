@@ -15,7 +15,7 @@ use crate::db::Engine;
 
 pub const PASSWORD: &str = "tally'gate";
 
-/// For a server that recovers from a kill on a machine that has much else to do.
+/// For a server that recovers from a kill, and for calls, on a machine that has much else to do.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that answers at `url`, with the rights of its owner.
@@ -71,7 +71,7 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
     let image = GenericImage::new(repository, tag);
     let request = match engine {
         Engine::Postgres => {
-            let mut command = vec!["-c", "max_connections=500"];
+            let mut command = vec!["-c", "max_connections=1000"];
             if relaxed {
                 // Nor does a password of the tests need to be hard to guess: each connection would hash it 4,096 times.
                 command.extend(["-c", "fsync=off", "-c", "scram_iterations=1"]);
@@ -82,7 +82,7 @@ pub async fn start(engine: Engine, durability: Durability) -> Server {
                 .with_cmd(command)
         }
         Engine::MySql | Engine::MariaDb => {
-            let mut command = vec!["--max-connections=500"];
+            let mut command = vec!["--max-connections=1000"];
             if relaxed {
                 command.extend(["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"]);
                 command.extend(["--innodb-flush-method=nosync", "--innodb-doublewrite=OFF"]);

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tallygate::audit::verify::Verify;
 use tallygate::schema::Role;
-use tallygate::{Charged, Check, Config, Limiter};
+use tallygate::{Charged, Check, Limiter};
 
 use crate::db::{Connected, Db, Engine, bucket, log};
+use crate::rounds;
 use crate::verify::verify;
 
 /// The arguments of a batch: a check that is decided together with others, and one that is decided by itself.
@@ -76,11 +77,23 @@ pub async fn a_number_that_the_session_sets_is_no_rows(db: Db) {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
+/// A zone that is taken back leaves its number, which nobody gets again: one, whatever step the session has set.
+pub async fn a_session_uses_up_no_numbers_of_zones(db: Db) {
+    let mut app = db.connect_as(Role::App).await;
+    app.execute("set auto_increment_increment = 65535, auto_increment_offset = 65535").await.unwrap();
+    for seconds in 1..=3 {
+        app.begin().await;
+        app.execute(&format!("call rate_limiting_request_in('a', 7, {seconds})")).await.unwrap();
+        app.execute("rollback").await.unwrap();
+    }
+    let zone = db.limiter().await.operator().set_zone("next", &log(1, 60), None, "test").await.unwrap();
+    assert!(zone.id < 100, "{}", zone.id);
+}
+
 /// Those that made calls fail, or left the session in a transaction or ended it.
 pub async fn settings_of_the_session_fail_no_call(db: Db) {
     set_zones(&db).await;
-    let more: &[&str] =
-        if db.engine == Engine::MariaDb { &["sql_if_exists = 1", "max_error_count = 0"] } else { &[] };
+    let more: &[&str] = if db.engine == Engine::MariaDb { &["sql_if_exists = 1"] } else { &[] };
     let settings = ["sql_safe_updates = 1", "completion_type = 1", "completion_type = 2"];
     for setting in settings.iter().chain(more) {
         let mut app = db.connect_as(Role::App).await;
@@ -117,6 +130,194 @@ pub async fn settings_of_the_server_leave_no_transaction_open(db: Db) {
                 let (verified, faults) = verify(other, &Verify::default()).await;
                 assert_eq!((verified.rows, faults), (limit as u64, vec![]), "{setting}");
             }
+        }
+    }
+}
+
+/// The public routines of MySQL and MariaDB that record, each with good arguments for a check of its own: `{key}` is its bucket, `{txn}` its
+/// transaction, which has spent a unit there where the last word says so.
+const ROUTINES: [(&str, &[&str], Before); 17] = {
+    use Before::{Charged, Nothing};
+    const CHECK: &[&str] =
+        &["'plain'", "'{key}'", "{txn}", "1", "false", "5", "null", "false", "null", "60000000"];
+    const MANY: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5", "false"];
+    const ALL: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5"];
+    const UNDO: &[&str] = &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "5"];
+    const MARK: &[&str] = &[
+        "'plain'",
+        "'{key}'",
+        "{txn}",
+        "'override'",
+        "null",
+        "60000000",
+        "5",
+        "60000000",
+        "null",
+        "5",
+        "false",
+        "'why'",
+        "'who'",
+        "5",
+    ];
+    const UNCHECKED: &[&str] = &["'open'", "'{key}'", "{txn}", "1", "'when'", "5"];
+    [
+        ("check_velocity", &["'plain'", "'{key}'"], Nothing),
+        ("check_velocity_in", &["'plain'", "'{key}'"], Nothing),
+        ("rate_limiting_request", &["'{key}'", "10", "10"], Nothing),
+        ("rate_limiting_request_in", &["'{key}'", "10", "10"], Nothing),
+        ("zone_check_own", CHECK, Nothing),
+        ("zone_check", CHECK, Nothing),
+        ("zone_check_many_own", MANY, Nothing),
+        ("zone_check_many", MANY, Nothing),
+        ("zone_check_all_own", ALL, Nothing),
+        ("zone_check_all", ALL, Nothing),
+        ("zone_undo_own", UNDO, Charged),
+        ("zone_undo", UNDO, Charged),
+        ("zone_unchecked_own", UNCHECKED, Nothing),
+        ("zone_unchecked", UNCHECKED, Nothing),
+        ("zone_mark_own", MARK, Nothing),
+        ("zone_mark", MARK, Nothing),
+        ("zone_bucket_place", &["'plain'", "'{key}'"], Nothing),
+    ]
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Charged,
+}
+
+/// In place of an argument: each is too long for what it stands for, of another type, or no text at all, or good for some.
+const HOSTILE: [&str; 20] = [
+    "null",
+    "''",
+    "'order-2026-11-27-0001'",
+    "'3abc'",
+    "' 1'",
+    "'true'",
+    "'refund '",
+    "-1",
+    "300",
+    "1.4",
+    "1e30",
+    "9223372036854775808",
+    "date '2026-01-01'",
+    "x'61ff'",
+    "x'00'",
+    "'é😀'",
+    "repeat('1', 120)",
+    "repeat('z', 101)",
+    "repeat('😀', 250)",
+    "repeat('é', 5000)",
+];
+
+/// Calls a routine with one argument put in place of another, and tells what the ledger says of it then: none where it was refused.
+/// In either case no transaction is left open.
+async fn called_with(
+    session: &mut Connected,
+    ledger: &mut Connected,
+    (name, arguments, before): (&str, &[&str], Before),
+    hostile: Option<(usize, &str)>,
+) -> Option<Vec<String>> {
+    let (key, txn) = (format!("key:{}", uuid::Uuid::now_v7()), uuid::Uuid::now_v7().simple().to_string());
+    let fill = |text: &str| text.replace("{key}", &key).replace("{txn}", &format!("x'{txn}'"));
+    if before == Before::Charged {
+        let charge = "call zone_check_own('plain', '{key}', {txn}, 1, false, 5, null, false, null, null)";
+        ledger.execute(&fill(charge)).await.unwrap();
+    }
+    let mut arguments: Vec<String> = arguments.iter().map(|argument| fill(argument)).collect();
+    if let Some((place, hostile)) = hostile {
+        arguments[place] = hostile.to_owned();
+    }
+    let last = "select concat_ws('|', coalesce(max(id), 0)) from zone_txn";
+    let row = ledger.texts(last).await.remove(0);
+    let call = format!("call {name}({})", arguments.join(", "));
+    let owns = name.ends_with("_own")
+        || ["check_velocity", "rate_limiting_request", "zone_bucket_place"].contains(&name);
+    let done = self::call(session, &(call.clone(), !owns)).await;
+    session
+        .execute("set transaction isolation level read committed")
+        .await
+        .unwrap_or_else(|error| panic!("{call} left a transaction open: {error}; it ended with {done:?}"));
+    let said = format!(
+        "select concat_ws('|', t.zone_id, if(t.bucket_key = '{key}', 'its own', hex(t.bucket_key)), t.kind, t.blocked, t.cost,
+            t.spent, hex(t.member), hex(t.note), hex(t.actor), timestampdiff(microsecond, t.created_at, t.ends_at),
+            if(t.txn_id = x'{txn}', 'its own', 'another'))
+        from zone_txn t
+        where t.id > {row}"
+    );
+    let said = ledger.texts(&said).await;
+    match done {
+        Ok(()) => Some(said),
+        Err(_) => {
+            assert!(said.is_empty(), "{call} was refused, and recorded {said:?}");
+            None
+        }
+    }
+}
+
+/// A session decides by its modes how much of an argument comes to a routine. Yet each is refused, or decided as in a session of
+/// the strictest mode: each in one of the others by turns, and in a soak in all.
+pub async fn no_argument_is_cut_before_it_is_looked_at(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("plain", &log(1_000_000, 3600), None, "test").await.unwrap();
+    let open = log(5, 3600).with_on_outage(tallygate::policy::OnOutage::Open);
+    limiter.operator().set_zone("open", &open, None, "test").await.unwrap();
+    let mut ledger = db.connect().await;
+    let mut sessions = Vec::new();
+    for modes in [
+        "sql_mode = 'traditional'",
+        "sql_mode = ''",
+        "sql_mode = 'ansi,no_backslash_escapes,pad_char_to_full_length'",
+        "names latin1, sql_mode = ''",
+        "names utf8mb3, sql_mode = ''",
+        "autocommit = 0, sql_mode = '', max_error_count = 0",
+    ] {
+        let mut session = db.connect().await;
+        session.execute(&format!("set {modes}")).await.unwrap();
+        sessions.push((modes, session));
+    }
+    let mut decided = 0;
+    for routine @ (name, arguments, _) in ROUTINES {
+        let places = (0..arguments.len()).flat_map(|place| HOSTILE.map(|hostile| Some((place, hostile))));
+        for (n, hostile) in std::iter::once(None).chain(places).enumerate() {
+            let (mut strict, others) = (None, sessions.len() - 1);
+            let is_its_turn = |of: usize| of == 0 || of == 1 + n % others || rounds(0, 1) == 1;
+            for (_, (modes, session)) in
+                sessions.iter_mut().enumerate().filter(|(of, _)| hostile.is_none() || is_its_turn(*of))
+            {
+                let told = called_with(session, &mut ledger, routine, hostile).await;
+                assert!(hostile.is_some() || told.is_some(), "{modes}: {name} refuses what is good");
+                let strict = strict.get_or_insert_with(|| told.clone());
+                assert!(
+                    told.is_none() || told == *strict,
+                    "{modes}: {name} {hostile:?}: {told:?}, not {strict:?}"
+                );
+                decided += usize::from(told.is_some());
+            }
+        }
+    }
+    assert!(decided > 400, "{decided}");
+}
+
+/// The error path is one more place where a value may not fit.
+pub async fn an_error_names_any_value_and_leaves_no_transaction_open(db: Db) {
+    let mut session = db.connect().await;
+    let values = (1..=300).map(|length| format!("repeat('z', {length})"));
+    let bytes = (0..=255).map(|byte| format!("x'7a{byte:02x}'"));
+    for name in values.chain(bytes).chain(["repeat('é', 2000)".to_owned()]) {
+        for call in [
+            format!("call check_velocity({name}, 'k')"),
+            format!("call zone_check_own({name}, 'k', null, 1, false, 5, null, false, null, null)"),
+            format!("call zone_bucket_place({name}, 'k')"),
+        ] {
+            let error = session.execute(&call).await.unwrap_err().to_string();
+            assert!(
+                error.contains("there is no zone") || error.contains("Incorrect string"),
+                "{call}: {error}"
+            );
+            let begun = session.execute("set transaction isolation level read committed").await;
+            begun.unwrap_or_else(|after| panic!("{call}: {error}: {after}"));
         }
     }
 }
@@ -158,6 +359,7 @@ fn settings(engine: Engine) -> &'static [&'static str] {
             "group_concat_max_len = 4",
             "innodb_lock_wait_timeout = 1",
             "last_insert_id = 7",
+            "lc_messages = 'de_DE', lc_time_names = 'de_DE'",
             "max_sort_length = 64",
             "optimizer_switch = 'derived_merge=off,semijoin=off,materialization=off'",
             "sort_buffer_size = 32768",
@@ -182,7 +384,7 @@ fn settings(engine: Engine) -> &'static [&'static str] {
 /// A limiter on a pool of the caller's, of one connection that begins with a setting.
 async fn pooled(db: &Db, setting: &str) -> Limiter {
     let set = if setting.is_empty() { "select 1".to_owned() } else { format!("set {setting}") };
-    let config = Config { deadline: Duration::from_secs(20), ..Config::default() };
+    let config = db.config();
     macro_rules! pooled {
         ($pool:ty) => {{
             let options = sqlx::pool::PoolOptions::new();

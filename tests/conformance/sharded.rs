@@ -8,14 +8,17 @@ use tallygate::audit::report::ReportOn;
 use tallygate::audit::verify::{FaultKind, Verify, Verifying};
 use tallygate::decide::Override;
 use tallygate::ledger::History;
-use tallygate::policy::{Durability, OnOutage, Zone};
+use tallygate::policy::{CalendarUnit, Durability, OnOutage, TimeZoneName, Zone};
 use tallygate::schema::{Migrator, Rebalanced, Role, Upkeep};
-use tallygate::{Charged, Check, Config, Error, Journal, Limiter, Reason, Result, Spanning};
+use tallygate::{
+    Charged, Check, Config, Error, ErrorKind, Journal, Limiter, Policy, Reason, Result, Spanning,
+};
 use uuid::Uuid;
 
 use crate::child::{Calls, Child, Work};
-use crate::db::{Db, Engine, log};
+use crate::db::{Db, Engine, connected, log};
 use crate::proxy::Proxy;
+use crate::server::user;
 
 const NAMES: [&str; 3] = ["eu-1", "eu-2", "eu-3"];
 
@@ -204,6 +207,9 @@ pub async fn zones_have_one_number_and_one_version_everywhere(db: Db) {
     assert_eq!((login.id, login.version), (2, 3));
     assert_eq!(set(&grown, "search", 3).await.version, 1);
     let more = set(&grown, "more", 1).await;
+    let daily =
+        Policy::calendar(1, CalendarUnit::Day, TimeZoneName::with_clock("Asia/Tokyo", "2999a 0").unwrap());
+    grown.operator().set_zone("more", &daily.unwrap(), None, "test").await.unwrap();
     assert_eq!(set(&grown, "login", 8).await.version, 4);
     let mut seen = Vec::new();
     for db in &three.0 {
@@ -244,7 +250,7 @@ pub async fn what_one_database_cannot_keep_is_set_in_none(db: Db) {
 pub async fn a_database_answers_to_its_own_name_only(db: Db) {
     let three = Three::beside(db).await;
     let [(one, first), (two, second), (_, third)] = three.urls(Role::App).try_into().unwrap();
-    let connect = async |list: &[(&str, &str)]| Limiter::sharded(list.to_vec(), Config::default()).await;
+    let connect = async |list: &[(&str, &str)]| Limiter::sharded(list.to_vec(), three.0[0].config()).await;
     let swapped = refusal(connect(&[(one, &second), (two, &first), ("eu-3", &third)]).await).await;
     assert!(
         swapped.is_invalid() && swapped.to_string().contains(r#"is "eu-2" by its own table"#),
@@ -283,7 +289,166 @@ pub async fn a_database_answers_to_its_own_name_only(db: Db) {
     }
     // The order of the list says nothing, and alone it is as any other.
     connect(&[("eu-3", &third), (one, &first), (two, &second)]).await.unwrap();
-    Limiter::connect(&first).await.unwrap();
+    connected(&first).await;
+}
+
+/// Of a result that a database gave which is not the key's own.
+fn belongs<T: std::fmt::Debug>(result: Result<T>, to: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains(&format!("the bucket belongs to {to}; ask there")), "{error}");
+}
+
+pub async fn a_key_begins_in_the_database_that_it_belongs_to_or_nowhere(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    let zone = set(&limiter, "login", 3).await;
+    set(&limiter, "pay", 3).await;
+    for (n, db) in three.0.iter().enumerate() {
+        let home = NAMES[(n + 1) % 3];
+        let alone = db.limiter().await;
+        let [key, other]: [String; 2] = three.keys(&limiter, home, 2).await.try_into().unwrap();
+        let own = three.keys(&limiter, NAMES[n], 3).await.remove(2);
+        let check = || Check::new("login", &key);
+        belongs(alone.check(check()).await, home);
+        belongs(alone.reserve(check(), Duration::from_secs(60)).await, home);
+        belongs(alone.check_many(vec![Check::new("login", &own), check()]).await, home);
+        belongs(alone.check_all(vec![check(), Check::new("pay", &key)]).await, home);
+        belongs(alone.check_velocity(zone.id, &key).await, home);
+        let made = alone.rate_limiting_request(&own, 1, 10).await.unwrap_err();
+        assert!(made.is_invalid() && made.to_string().contains("makes no zone alone"), "{made}");
+        let operator = alone.operator();
+        belongs(operator.ban("login", &key, Duration::from_secs(60), "", "test").await, home);
+        let exempt = Override { limit: None, ban_exempt: true, for_us: None };
+        belongs(operator.set_override("login", &key, exempt, "", "test").await, home);
+        let mut session = db.connect_as(Role::App).await;
+        session.begin().await;
+        belongs(alone.check_in(session.joined(), check()).await, home);
+        session.execute("rollback").await.unwrap();
+        for statement in match db.engine {
+            Engine::Sqlite => &[][..],
+            Engine::Postgres => &[
+                "select zone_check('login', 'KEY')",
+                "select zone_check('login', 'KEY', null, 0)",
+                "select zone_check_many(array[1], array['KEY'], array[null::uuid], array[1::bigint], array[false])",
+                "select * from check_velocity('login', 'KEY')",
+            ],
+            _ => &[
+                "call zone_check_own('login', 'KEY', null, 1, false, 5, null, false, null, null)",
+                "call zone_check_own('login', 'KEY', null, 0, false, 5, null, false, null, null)",
+                "call check_velocity('login', 'KEY')",
+            ],
+        } {
+            let told = session.execute(&statement.replace("KEY", &key)).await.unwrap_err();
+            assert!(told.to_string().contains("the bucket belongs to"), "{statement}: {told}");
+        }
+        // Nobody closes what belongs here, nor what may belong here later.
+        let call = if db.engine == Engine::Postgres { "select" } else { "call" };
+        for key in [&own, &key] {
+            if db.engine != Engine::Sqlite {
+                session.execute(&format!("{call} zone_bucket_place('login', '{key}')")).await.unwrap();
+            }
+        }
+        // The keys that belong here are decided as ever, and so are those that were moved here, also where upkeep removed the head.
+        assert!(alone.check(Check::new("login", &own)).await.unwrap().is_allowed());
+        limiter.check(Check::new("login", &other)).await.unwrap();
+        three.owner_of(&NAMES).await.owner().move_to("login", &other, NAMES[n]).await.unwrap();
+        assert_eq!(alone.check(Check::new("login", &other)).await.unwrap().seq, Some(2));
+        db.execute(&format!("delete from zone_bucket_lock where bucket_key = '{other}'")).await;
+        let now = if db.engine == Engine::Sqlite { "1" } else { "current_timestamp" };
+        db.execute(&format!(
+            "insert into zone_bucket_removed (zone_id, removed_at) values ({}, {now})",
+            zone.id
+        ))
+        .await;
+        let again = db.limiter().await;
+        assert_eq!(again.check(Check::new("login", &other)).await.unwrap().seq, Some(3));
+        belongs(again.check(check()).await, home);
+        let here = format!("select count(*) from zone_bucket_lock where bucket_key = '{key}'");
+        assert_eq!(db.number(&here).await, 0);
+        assert_eq!(limiter.check(check()).await.unwrap().seq, Some(1));
+    }
+    assert_eq!(three.faults(&limiter).await, [""; 0]);
+}
+
+/// Processes of both lists ask at the same time: one database begins the bucket, and the other one says which.
+pub async fn a_key_that_changes_its_database_begins_in_one_of_the_two(db: Db) {
+    let three = Three::nameless(db).await;
+    let (two, joining) = (&NAMES[1..], ["eu-1/joining", "eu-2", "eu-3"]);
+    three.name(two).await;
+    let old = three.limiter_of(two).await.unwrap();
+    set(&old, "login", 5).await;
+    three.name(&joining).await;
+    three.owner_of(&joining).await.owner().bring_zones().await.unwrap();
+    let joined = three.limiter_of(&joining).await.unwrap();
+    for n in 0..30 {
+        let check = || Check::new("login", format!("user:{n}"));
+        let (first, second) = tokio::join!(old.check(check()), joined.check(check()));
+        second.unwrap();
+        match first {
+            Ok(_) => {}
+            Err(error) => assert!(error.to_string().contains("eu-1 is not in this list"), "{error}"),
+        }
+    }
+    let left = "select count(*) from zone_bucket_lock where moved_to = 'eu-1'";
+    let user = match three.0[1].engine {
+        Engine::Sqlite => "moved_by is null".to_owned(),
+        _ => format!("moved_by like '{}%'", user(Role::App)),
+    };
+    let by = format!("{left} and {user}");
+    let mut marks = 0;
+    for db in &three.0[1..] {
+        assert_eq!(db.number(left).await, db.number(&by).await);
+        marks += db.number(left).await;
+    }
+    assert!(marks > 0);
+    let key = three.keys(&joined, "eu-1", 1).await.remove(0);
+    joined.check(Check::new("login", &key)).await.unwrap();
+    assert_eq!(three.faults(&joined).await, [""; 0]);
+}
+
+pub async fn a_bucket_that_is_open_twice_or_that_no_mark_leads_to_is_found(db: Db) {
+    let three = Three::beside(db).await;
+    let limiter = three.limiter().await;
+    set(&limiter, "login", 5).await;
+    let key = three.keys(&limiter, "eu-2", 1).await.remove(0);
+    let found = async || {
+        let mut found = Vec::new();
+        let tell = |told| {
+            if let Verifying::Fault(fault) = told {
+                found.push((fault.what, fault.shard.unwrap(), fault.key, fault.detail));
+            }
+        };
+        let verified = limiter.auditor().verify(&Verify::default(), tell).await.unwrap();
+        assert_eq!(verified.faults, found.len() as u64);
+        found
+    };
+    // As a database that was told another list would do it.
+    three.0[0].execute("update tallygate_shard set among = 'eu-1'").await;
+    three.0[0].limiter().await.check(Check::new("login", &key)).await.unwrap();
+    three.0[0].execute("update tallygate_shard set among = 'eu-1 eu-2 eu-3'").await;
+    let mut faults = found().await;
+    let (what, shard, of, detail) = faults.pop().unwrap();
+    assert!(faults.is_empty() && what == FaultKind::WrongPlace, "{faults:?}");
+    assert!(
+        (&*shard, of.as_ref()) == ("eu-1", Some(&key))
+            && detail.starts_with("eu-2, to which its key belongs"),
+        "{detail}"
+    );
+    assert_eq!(limiter.check(Check::new("login", &key)).await.unwrap().seq, Some(1));
+    let (what, _, of, detail) = found().await.pop().unwrap();
+    assert_eq!((what, of), (FaultKind::WrongPlace, Some(key)));
+    assert!(detail.starts_with("eu-1 and eu-2 have it open"), "{detail}");
+    let key = three.keys(&limiter, "eu-1", 1).await.remove(0);
+    limiter.check(Check::new("login", &key)).await.unwrap();
+    three.owner_of(&NAMES).await.owner().move_to("login", &key, "eu-3").await.unwrap();
+    for table in ["zone_txn", "zone_txn_dropped", "zone_bucket_lock"] {
+        three.0[2].execute(&format!("delete from {table} where bucket_key = '{key}'")).await;
+    }
+    let faults = found().await;
+    let (what, shard, of, detail) = faults.iter().find(|(.., of, _)| *of == Some(key.clone())).unwrap();
+    assert_eq!((*what, &**shard, of.is_some()), (FaultKind::WrongPlace, "eu-1", true), "{detail}");
+    assert_eq!(detail, "its 1 rows have moved to eu-3, which has nothing of it");
 }
 
 pub async fn limits_of_several_databases_are_refused_unless_that_is_chosen(db: Db) {
@@ -301,7 +466,7 @@ pub async fn limits_of_several_databases_are_refused_unless_that_is_chosen(db: D
     let one = limiter.check_all(vec![Check::new("login", &keys[0])]).await.unwrap();
     assert!(one.is_allowed());
 
-    let spanning = three.limiter_with(Config { spanning: Spanning::InOrder, ..Config::default() }).await;
+    let spanning = three.limiter_with(Config { spanning: Spanning::InOrder, ..three.0[0].config() }).await;
     let both = spanning.check_all(checks(&keys[1..])).await.unwrap();
     assert!(both.is_allowed() && both.decisions.iter().all(|decision| decision.remaining == 1), "{both:?}");
     // The second one has room for no more.
@@ -433,7 +598,7 @@ async fn paged(limiter: &Limiter, zone: Option<&str>, oldest_first: bool, limit:
 
 pub async fn owners_look_after_all_and_erase_in_one(db: Db) {
     let three = Three::beside(db).await;
-    let owner = Limiter::sharded(three.urls(Role::Owner), Config::default()).await.unwrap();
+    let owner = Limiter::sharded(three.urls(Role::Owner), three.0[0].config()).await.unwrap();
     set(&owner, "login", 2).await;
     set(&owner, "unused", 2).await;
     owner.check(Check::new("login", "user:42")).await.unwrap();
@@ -479,7 +644,7 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let proxy = Proxy::before(&three.0[0].url_as(Role::App)).await;
     let mut urls = three.urls(Role::App);
     urls[0].1 = proxy.url.clone();
-    let address = proxy.url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+    let address = proxy.address();
     // Long enough for the others, which share the machine with all other tests, to answer within it.
     let config = Config { deadline: Duration::from_secs(8), ..Config::default() };
     set(&three.limiter().await, "login", 100).await;
@@ -530,10 +695,13 @@ pub async fn a_database_that_is_down_stops_its_own_buckets_only(db: Db) {
     let reasons = [ask(&keys[0][0]).await, ask(&keys[1][0]).await];
     assert_eq!(reasons, [Reason::Unchecked, Reason::WithinLimit]);
     let _proxy = Proxy::at(&address, &three.0[0].url_as(Role::App)).await;
-    limiter.check(Check::new("search", &keys[0][0])).await.unwrap();
+    limiter.peek("search", &keys[0][0]).await.unwrap();
     limiter.reconcile().await.unwrap();
-    let unchecked = "select count(*) from zone_txn where kind = 'unchecked'";
-    assert_eq!([three.0[0].number(unchecked).await, three.0[1].number(unchecked).await], [1, 0]);
+    // As one that passed, or as it was decided, where that was still under way when the database came back.
+    let searched =
+        "select count(*) from zone_txn t join zone_master z on z.id = t.zone_id where z.name = 'search'";
+    assert_eq!(three.0[0].number(searched).await, 2);
+    assert_eq!(three.0[1].number("select count(*) from zone_txn where kind = 'unchecked'").await, 0);
 }
 
 /// Asks about keys, each once and in an order of its own, and tells which passed.
@@ -571,6 +739,14 @@ pub async fn a_database_is_added_while_checks_go_on(db: Db) {
     passed(join_all([asking(&old, &keys[..30], 1), asking(&knowing, &keys[..45], 2)]).await, &mut all);
     let refused = three.owner_of(&known).await.owner().rebalance(1, |_| ()).await.unwrap_err();
     assert!(refused.is_invalid() && refused.to_string().contains("eu-1/joining"), "{refused}");
+    match three.limiter_of(&joining).await {
+        // A file is told by each process that opens it.
+        Ok(_) => assert_eq!(three.0[0].engine, Engine::Sqlite),
+        Err(untold) => {
+            assert!(untold.is_schema() && untold.to_string().contains("tallygate migrate"), "{untold}")
+        }
+    }
+    three.name(&joining).await;
     // A database that lacks the zones gets no bucket.
     let owner = three.owner_of(&joining).await;
     let joined = three.limiter_of(&joining).await.unwrap();
@@ -666,6 +842,7 @@ pub async fn a_database_is_taken_out_while_checks_go_on(db: Db) {
     let mut all = BTreeMap::new();
     passed(vec![asking(&settled, &keys[..30], 1).await], &mut all);
     let list = ["eu-1", "eu-2", "eu-3/leaving"];
+    three.name(&list).await;
     let leaving = three.limiter_of(&list).await.unwrap();
     passed(join_all([asking(&settled, &keys[..45], 2), asking(&leaving, &keys, 3)]).await, &mut all);
     let owner = three.owner_of(&list).await;
@@ -685,7 +862,7 @@ pub async fn a_database_is_taken_out_while_checks_go_on(db: Db) {
 
 pub async fn a_bucket_that_was_moved_is_followed(db: Db) {
     let three = Three::beside(db).await;
-    let limiter = three.limiter_with(Config { spanning: Spanning::InOrder, ..Config::default() }).await;
+    let limiter = three.limiter_with(Config { spanning: Spanning::InOrder, ..three.0[0].config() }).await;
     set(&limiter, "login", 9).await;
     let key = three.keys(&limiter, "eu-1", 1).await.remove(0);
     let other = three.keys(&limiter, "eu-2", 1).await.remove(0);

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::db::{Connected, Db, log};
+use crate::db::{Connected, Db, connected, log};
 use crate::locks::hold;
 
 /// One call at a time, so that whatever comes meanwhile gathers.
@@ -26,7 +26,7 @@ fn start(limiter: &Limiter, check: Check) -> JoinHandle<Result<tallygate::Decisi
 
 pub async fn callers_of_one_bucket_are_decided_in_the_order_of_their_coming(db: Db) {
     for &isolation in db.engine.isolations() {
-        let limiter = limiter(&db, 30, Config { isolation, ..Config::default() }).await;
+        let limiter = limiter(&db, 30, Config { isolation, ..db.config() }).await;
         let key = format!("{isolation:?}");
         // From then on the zone is known.
         limiter.check(Check::new("login", "first")).await.unwrap();
@@ -45,7 +45,7 @@ pub async fn callers_of_one_bucket_are_decided_in_the_order_of_their_coming(db: 
 
 pub async fn a_bad_check_fails_alone(db: Db) {
     for &isolation in db.engine.isolations() {
-        let limiter = limiter(&db, 1000, Config { isolation, ..Config::default() }).await;
+        let limiter = limiter(&db, 1000, Config { isolation, ..db.config() }).await;
         let rows = db.rows().await;
         let txn = Uuid::now_v7();
         limiter.check(Check::new("login", "7").txn(txn)).await.unwrap();
@@ -69,7 +69,7 @@ pub async fn a_bad_check_fails_alone(db: Db) {
 pub async fn callers_that_leave_harm_no_other(db: Db) {
     // Many calls, one after the other: of those who leave some have been sent and some have not.
     let batch = Some(BatchConfig { size: 4, ..BatchConfig::default() });
-    let limiter = limiter(&db, 1000, Config { batch, ..Config::default() }).await;
+    let limiter = limiter(&db, 1000, Config { batch, ..db.config() }).await;
     let (mut kept, mut left) = (Vec::new(), Vec::new());
     for n in 0..200 {
         let check = start(&limiter, Check::new("login", (n % 7).to_string()));
@@ -96,7 +96,7 @@ pub async fn callers_that_leave_harm_no_other(db: Db) {
 
 pub async fn a_held_bucket_delays_none_that_travel_with_it(db: Db) {
     for &isolation in db.engine.isolations() {
-        let config = Config { isolation, deadline: Duration::from_secs(60), ..Config::default() };
+        let config = Config { isolation, ..db.config() };
         let limiter = limiter(&db, 1000, config).await;
         let key = format!("held {isolation:?}");
         limiter.check(Check::new("login", &key)).await.unwrap();
@@ -148,7 +148,7 @@ pub async fn each_caller_has_its_own_deadline(db: Db) {
 
 pub async fn what_waits_is_bounded(db: Db) {
     let batch = Some(BatchConfig { queue: 40, ..BatchConfig::default() });
-    let config = Config { batch, deadline: Duration::from_secs(60), ..Config::default() };
+    let config = Config { batch, ..db.config() };
     let limiter = limiter(&db, 1000, config).await;
     limiter.check(Check::new("login", "held")).await.unwrap();
     let mut holder = hold(&db, "held").await;
@@ -193,7 +193,7 @@ pub async fn an_uncommitted_new_bucket_delays_none_that_travel_with_it(db: Db) {
 }
 
 pub async fn a_bucket_keeps_its_order_when_its_call_is_split(db: Db) {
-    let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
+    let config = db.config();
     let limiter = limiter(&db, 1000, config).await;
     let txn = Uuid::now_v7();
     limiter.check(Check::new("login", "other").txn(txn)).await.unwrap();
@@ -241,7 +241,7 @@ pub async fn a_runtime_may_end_while_checks_wait(db: Db) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let limiter = runtime.block_on(async {
-            let limiter = Limiter::connect(&url).await.unwrap();
+            let limiter = connected(&url).await;
             for n in 0..2_000 {
                 start(&limiter, Check::new("login", n.to_string()));
             }

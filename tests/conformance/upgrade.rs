@@ -127,8 +127,7 @@ pub async fn a_database_with_data_is_upgraded_and_keeps_its_data_and_its_rights(
 pub async fn old_and_new_programs_check_side_by_side_while_it_is_upgraded(db: Db) {
     const LIMIT: i64 = 300;
     const BESIDE: usize = 40;
-    let config =
-        Config { deadline: Duration::from_secs(60), attempts: 1_000, connections: 8, ..Config::default() };
+    let config = Config { attempts: 1_000, connections: 8, ..db.config() };
     let old = db.limiter_with(config).await;
     old.operator().set_zone("hot", &log(LIMIT, 3600), None, "test").await.unwrap();
     let work = Work::Calls(Calls {

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tallygate::audit::verify::{Fault, FaultKind, Verified, Verify, Verifying};
-use tallygate::policy::{BanRule, Override};
+use tallygate::policy::{BanRule, Override, Queueing};
+use tallygate::queue::Offer;
 use tallygate::schema::Role;
 use tallygate::{Charged, Check, Limiter, Policy};
 
-use crate::db::{Db, Engine, log};
+use crate::db::{Db, Engine, connected, log};
 use crate::proxy::Proxy;
+use crate::server::PATIENCE;
 
 /// The faults that a verification finds.
 pub async fn verify(limiter: &Limiter, what: &Verify) -> (Verified, Vec<Fault>) {
@@ -52,7 +54,7 @@ pub async fn a_lost_connection_does_not_end_a_verification(db: Db) {
         txns.push(limiter.check(Check::new(zone, "42")).await.unwrap().txn_id);
     }
     let proxy = Proxy::before(&db.url_as(Role::Auditor)).await;
-    let auditor = Limiter::connect(&proxy.url).await.unwrap().auditor();
+    let auditor = connected(&proxy.url).await.auditor();
     proxy.cut_one_of(8);
     let verified = auditor.verify(&Verify { jobs: 2, ..Verify::default() }, |_| ()).await.unwrap();
     assert_eq!((verified.zones, verified.rows, verified.faults), (6, 6, 0));
@@ -250,6 +252,23 @@ pub async fn a_change_of_a_zone_is_found(db: Db) {
     }
     limiter.check(Check::new("login", "a")).await.unwrap();
     assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+    // It follows from rate and window, and routines decide by it.
+    let mut owner = db.connect().await;
+    if db.engine == Engine::Postgres {
+        let refused = owner.execute("update zone_master set rate_gcd = 1").await.unwrap_err();
+        assert!(refused.to_string().contains("zone_master_gcd_ck"), "{refused}");
+        owner.execute("alter table zone_master drop constraint zone_master_gcd_ck").await.unwrap();
+    }
+    for table in ["zone_master", "zone_version"] {
+        owner.execute(&format!("update {table} set rate_gcd = 1 where rate = 5")).await.unwrap();
+        let (_, faults) = verify(&limiter, &Verify::default()).await;
+        let says = |fault: &Fault| {
+            fault.detail.contains("says that its rate_gcd is 1, and by its rate and window it is 5")
+        };
+        assert!(faults.iter().any(says), "{table}: {faults:?}");
+        owner.execute(&format!("update {table} set rate_gcd = 5 where rate = 5")).await.unwrap();
+    }
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
     for (sql, detail) in [
         ("update zone_master set created_at = updated_at", "zone_master says that the zone was made"),
         ("update zone_version set changed_by = 'else' where version = 1", "version 1, its"),
@@ -262,6 +281,16 @@ pub async fn a_change_of_a_zone_is_found(db: Db) {
         let found = faults.iter().find(|fault| fault.detail.starts_with(detail));
         assert_eq!(found.map(|fault| fault.what), Some(FaultKind::WrongZone), "{sql}: {faults:?}");
         assert!(faults.iter().all(|fault| fault.key.is_none()), "{faults:?}");
+    }
+    // A part of a rule is what no program stores.
+    for (part, rest) in
+        [("ban_after = 1", "ban_for_us"), ("calendar = 'day'", "time_zone"), ("max_takes = 1", "backlog")]
+    {
+        db.execute(&format!("update zone_version set {part} where version = 1")).await;
+        let error = limiter.auditor().verify(&Verify::default(), |_| ()).await.unwrap_err().to_string();
+        assert!(error.contains("zone_version") && error.contains(rest), "{error}");
+        let (column, _) = part.split_once(' ').unwrap();
+        db.execute(&format!("update zone_version set {column} = null where version = 1")).await;
     }
 }
 
@@ -286,6 +315,94 @@ pub async fn an_override_that_was_lengthened_is_found(db: Db) {
     let found: Vec<_> = faults.iter().map(|fault| (fault.key.as_deref(), fault.what, fault.seq)).collect();
     let wrong = |key| (Some(key), FaultKind::WrongHead, Some(2));
     assert_eq!(found, [wrong("open"), wrong("short")], "{faults:#?}");
+}
+
+/// PostgreSQL stores infinity, and years of which no calendar knows. Such a time is one error that names where it is; a year that
+/// can be read is a fault where it is derived. Nothing is ever said to be verified over either.
+pub async fn a_time_that_cannot_be_read_is_never_verified(mut db: Db) {
+    db.grant_engine().await;
+    let limiter = db.limiter().await;
+    let operator = limiter.operator();
+    operator.set_zone("login", &banning(), None, "test").await.unwrap();
+    let queue = Policy::new(tallygate::policy::Algorithm::Queue, 1, Duration::from_secs(1), Some(1)).unwrap();
+    let queue = queue.with_queueing(Some(Queueing { backlog: 9, max_takes: 2 }));
+    operator.set_zone("mail", &queue, None, "test").await.unwrap();
+    // More parts than wait for those who walk.
+    for zone in ["p", "q", "r", "s"] {
+        operator.set_zone(zone, &banning(), None, "test").await.unwrap();
+    }
+    live(&limiter, "k").await;
+    let over = Override { limit: None, ban_exempt: true, for_us: Some(3_600_000_000) };
+    operator.set_override("login", "k", over, "n", "b").await.unwrap();
+    assert!(!limiter.queues().offer(Offer::new("mail", "k")).await.unwrap().blocked);
+    let mut owner = db.connect().await;
+    // A fault of a later zone, which is told whatever cannot be read before it.
+    limiter.check(Check::new("s", "k")).await.unwrap();
+    let last = "zone_id = (select id from zone_master where name = 's')";
+    owner.execute(&format!("update zone_txn set remaining = 77 where {last}")).await.unwrap();
+    let unreadable = ["infinity", "-infinity", "294000-01-01"];
+    for table in ["zone_master", "zone_version"] {
+        let column = if table == "zone_master" { "updated_at" } else { "changed_at" };
+        for time in unreadable {
+            let refused =
+                owner.execute(&format!("update {table} set {column} = '{time}'")).await.unwrap_err();
+            assert!(refused.to_string().contains(&format!("{table}_time_ck")), "{refused}");
+        }
+        owner.execute(&format!("alter table {table} drop constraint {table}_time_ck")).await.unwrap();
+    }
+    let all = |jobs| {
+        let auditor = limiter.auditor();
+        async move {
+            let (mut told, what) = (0, Verify::default().jobs(jobs));
+            let hear = |news| told += u64::from(matches!(news, Verifying::Fault(_)));
+            let verified = tokio::time::timeout(PATIENCE, auditor.verify(&what, hear)).await;
+            (verified.expect("an end"), told)
+        }
+    };
+    assert_eq!(all(1).await.0.unwrap().faults, 1);
+    let cases = [
+        ("zone_bucket_lock", "bucket_key = 'k' and zone_id = 1", vec!["last_at", "banned_until"]),
+        ("zone_txn", "bucket_key = 'k' and seq = 3", vec!["target_at", "created_at", "prev_at", "ends_at"]),
+        ("zone_hold", "bucket_key = 'k' and seq = 3", vec!["charged_at", "ends_at"]),
+        ("zone_override", "bucket_key = 'k'", vec!["ends_at"]),
+        ("zone_item", "bucket_key = 'k'", vec!["offered_at", "deadline_at", "due_at"]),
+        ("zone_version", "zone_id = 1", vec!["changed_at"]),
+        ("zone_master", "id = 1", vec!["created_at", "updated_at"]),
+    ];
+    for (table, row, columns) in cases {
+        for column in columns {
+            let us = format!(
+                "select coalesce((extract(epoch from {column}) * 1000000)::bigint, -1) from {table} where {row}"
+            );
+            let us = owner.number(&us).await;
+            for (jobs, time) in [(1, "infinity"), (2, "-infinity"), (2, "294000-01-01"), (1, "200000-01-01")]
+            {
+                owner.execute(&format!("update {table} set {column} = '{time}' where {row}")).await.unwrap();
+                let (verified, faults) = all(jobs).await;
+                match verified {
+                    Ok(verified) => {
+                        assert!(
+                            !unreadable.contains(&time) && verified.faults > 1,
+                            "{table}.{column} = {time}"
+                        );
+                    }
+                    Err(error) => {
+                        let told = error.to_string();
+                        assert!(
+                            told.contains(table)
+                                && told.contains(&format!("{column:?}"))
+                                && (faults == 1 || table == "zone_master"),
+                            "{table}.{column} = {time}: {told}"
+                        );
+                    }
+                }
+            }
+            let back = chrono::DateTime::from_timestamp_micros(us).unwrap().to_rfc3339();
+            let back = if us == -1 { "null".to_owned() } else { format!("'{back}'") };
+            owner.execute(&format!("update {table} set {column} = {back} where {row}")).await.unwrap();
+        }
+    }
+    assert_eq!(all(2).await.0.unwrap().faults, 1);
 }
 
 /// Rows that the engine itself wrote, over a head that lied to it and a transaction that was hidden from it: their hashes

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use tallygate::{Check, Policy};
 
 use crate::db::{Clocked, Db, Engine};
-use crate::rounds;
+use crate::{rounds, rounds_of_long};
 
 pub async fn the_promised_wait_is_the_least_that_passes(db: Db) {
     let mut waited = 0;
@@ -14,7 +14,7 @@ pub async fn the_promised_wait_is_the_least_that_passes(db: Db) {
     for isolation in db.engine.isolations() {
         both.push(Clocked::create_with(&db, *isolation).await);
     }
-    for seed in 0..rounds(150, 3000) as u64 {
+    for seed in 0..rounds_of_long(150, 3000) as u64 {
         let mut rng = Rng::with_seed(seed);
         let clocked = &both[seed as usize % both.len()];
         let limiter = &clocked.limiter;
@@ -45,7 +45,7 @@ pub async fn the_promised_wait_is_the_least_that_passes(db: Db) {
             break;
         }
     }
-    assert!(waited > rounds(75, 1500), "{waited} waits");
+    assert!(waited > rounds_of_long(75, 1500), "{waited} waits");
 }
 
 /// The routines search in the totals by time, and find what a scan of the rows finds, also where rows share a microsecond.

@@ -87,13 +87,12 @@ proptest! {
     fn a_calendar_admits_its_rate_in_each_period(
         policy in bare(Kind::Calendar), steps in checks(), start_us in start_of(Kind::Calendar)
     ) {
-        use chrono::{DateTime, Datelike, TimeZone, Timelike};
+        use chrono::{DateTime, Datelike, Timelike};
         use tallygate::policy::CalendarUnit::{Day, Hour, Minute, Month};
         let calendar = policy.by_calendar().unwrap();
-        let zone: chrono_tz::Tz = calendar.time_zone.to_string().parse().unwrap();
         // Periods are longer than what the clock shows where it is set back; there twice as much may not pass either.
         let shown = |us| {
-            let time = zone.from_utc_datetime(&DateTime::from_timestamp_micros(us).unwrap().naive_utc());
+            let time = calendar.time_zone.shows(DateTime::from_timestamp_micros(us).unwrap());
             let (year, month) = (time.year(), time.month());
             match calendar.unit {
                 Month => (year, month, 0, 0, 0),

@@ -12,7 +12,7 @@ use tallygate::policy::{Limit, Override, UNITS_MAX};
 
 use crate::cases;
 use crate::changes::changing;
-use crate::input::{WINDOW_US_MAX, gcd, is_level, up_to};
+use crate::input::{WINDOW_US_MAX, up_to};
 
 /// The answers that a ledger could give that has lost rows.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,8 @@ fn amount() -> impl Strategy<Value = i64> {
 }
 
 fn head() -> impl Strategy<Value = Head> {
-    let bucket = (prop_oneof![Just(0), up_to(i64::MAX - 2)], extreme(), amount(), amount());
+    let level = proptest::option::of(extreme());
+    let bucket = (prop_oneof![Just(0), up_to(i64::MAX - 2)], extreme(), amount(), level);
     let carried = proptest::option::of((extreme(), amount(), amount(), amount()));
     let ban = (amount(), amount(), proptest::option::of(extreme()), 0..i32::MAX);
     let exception = proptest::option::of((limit(), any::<bool>(), proptest::option::of(extreme())));
@@ -65,8 +66,7 @@ fn head() -> impl Strategy<Value = Head> {
                 seq,
                 last_us,
                 spent_total,
-                // A bucket that was never checked has no level.
-                level: (seq > 0 && level % 5 > 0).then_some(level),
+                level,
                 zone_version: 1,
                 carried: carried.map(|(at_us, amount, total, seq)| Carried {
                     at_us,
@@ -147,22 +147,6 @@ fn versions(policies: &[(Policy, i64)]) -> Vec<Version> {
     versions.map(|(&(policy, changed_us), version)| Version { version, policy, changed_us }).collect()
 }
 
-/// A level as the first policy could have left it.
-fn kept(head: Head, versions: &[Version]) -> Head {
-    let exception = head.exception.and_then(|exception| exception.limit);
-    let policy = versions[0].policy;
-    let (rate, window_us) = exception.map_or((policy.rate(), policy.window_us()), |l| (l.rate, l.window_us));
-    let limit = exception.map_or(policy.limit(), |limit| limit.burst.unwrap_or(limit.rate));
-    let per_token = window_us / gcd(rate, window_us);
-    Head {
-        level: head
-            .level
-            .filter(|_| is_level(&policy))
-            .map(|level| level.min(limit.saturating_mul(per_token))),
-        ..head
-    }
-}
-
 proptest! {
     #![proptest_config(cases(10_000))]
 
@@ -184,7 +168,6 @@ proptest! {
             version.policy = if policy.validate().is_ok() { policy } else { version.policy };
         }
         let policy = &versions.last().unwrap().policy;
-        let head = kept(head, &versions);
         let bucket = Bucket { versions: &versions, head: &head, holds: &holds };
         let answers = Answers { total: total.min(head.spent_total), reached_us, strikes: strikes.min(head.strikes) };
         let ask = Ask { cost, critical, member, ttl_us, held_back };

@@ -386,7 +386,8 @@ mod json {
     #[test]
     fn a_policy_that_cannot_be_is_refused_with_the_words_of_the_library() {
         for (text, because) in [
-            (r#"{"algorithm":"sliding-log","rate":0,"window_us":1}"#, "rate 0 is out of range"),
+            (r#"{"algorithm":"token-bucket","rate":0,"window_us":1}"#, "rate 0 is out of range; use 1 to"),
+            (r#"{"algorithm":"sliding-log","rate":-1,"window_us":1}"#, "rate -1 is out of range; use 0 to"),
             (r#"{"algorithm":"sliding-log","rate":5}"#, "neither a window nor a calendar"),
             (r#"{"algorithm":"token","rate":5,"window_us":1}"#, "unknown algorithm \"token\""),
             (

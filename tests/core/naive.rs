@@ -1,9 +1,9 @@
 //! Each algorithm by its definition. Every charge is kept, and with each question all of them are counted again.
 //! Nothing here is taken from the core: amounts are wide, levels are walked through, waits are searched for.
 
-use chrono::{DateTime, Datelike, TimeDelta, TimeZone, Timelike, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 use tallygate::decide::Ask;
-use tallygate::policy::{Algorithm, BanFrom, CalendarUnit, Mode};
+use tallygate::policy::{Algorithm, BanFrom, Calendar, CalendarUnit, Mode};
 use tallygate::{Policy, Reason};
 
 pub struct Naive {
@@ -203,9 +203,8 @@ impl Naive {
             Algorithm::SlidingLog => Parts(sum(&|at_us| wide(now_us) - wide(at_us) < wide(window_us)), 1),
             Algorithm::FixedWindow => match self.policy.by_calendar() {
                 Some(calendar) => {
-                    let zone = calendar.time_zone.to_string().parse().unwrap();
-                    let now = page(now_us, calendar.unit, zone);
-                    Parts(sum(&|at_us| page(at_us, calendar.unit, zone) == now), 1)
+                    let now = page(now_us, calendar);
+                    Parts(sum(&|at_us| page(at_us, calendar) == now), 1)
                 }
                 None => {
                     let now = now_us.div_euclid(window_us);
@@ -251,9 +250,9 @@ impl Naive {
 
 /// The page of the calendar, as everybody in the zone would have torn it off by then: the latest that the clock on the
 /// wall has shown. It shows one again only when it was set back, which it is by at most three hours, at a whole minute.
-fn page(at_us: i64, unit: CalendarUnit, zone: chrono_tz::Tz) -> String {
+fn page(at_us: i64, Calendar { unit, time_zone }: Calendar) -> String {
     let shown = |time: DateTime<Utc>| {
-        let local = zone.from_utc_datetime(&time.naive_utc());
+        let local = time_zone.shows(time);
         let (day, hour, minute) = (local.ordinal0(), local.hour(), local.minute());
         match unit {
             CalendarUnit::Month => format!("{:08}-{:02}", local.year(), local.month()),
@@ -264,8 +263,7 @@ fn page(at_us: i64, unit: CalendarUnit, zone: chrono_tz::Tz) -> String {
     };
     // A wait is searched for up to the end of time, which has no date.
     let Some(now) = DateTime::<Utc>::from_timestamp_micros(at_us) else { return "never".to_owned() };
-    let offset =
-        |time: DateTime<Utc>| zone.from_utc_datetime(&time.naive_utc()).naive_local() - time.naive_utc();
+    let offset = |time: DateTime<Utc>| time_zone.shows(time).offset().local_minus_utc();
     if offset(now - TimeDelta::hours(3)) == offset(now) {
         return shown(now);
     }

@@ -34,6 +34,11 @@ class Db(NamedTuple):
         return self.engine == "postgres"
 
     @property
+    def clocked(self) -> Db:
+        """The database of tests beside it, whose clock is set by hand."""
+        return self._replace(owner_url=self.owner_url.removesuffix("app") + "clocked")
+
+    @property
     def place(self) -> dict[str, Any]:
         """The application's arguments for the driver."""
         url = urlsplit(self.owner_url)
@@ -58,11 +63,14 @@ class Db(NamedTuple):
     def limiter(self, **options: Any) -> tallygate.Limiter:
         return tallygate.Limiter(tallygate.kept(lambda: self.connect(autocommit=True)), **options)
 
+    def connect_owner(self, **options: Any) -> Any:
+        """A connection of the owner's."""
+        place = {**self.place, "user": urlsplit(self.owner_url).username}
+        return (psycopg.connect if self.is_postgres else pymysql.connect)(**place, **options)
+
     def owner(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """What a statement of the owner's says, committed."""
-        place = {**self.place, "user": urlsplit(self.owner_url).username}
-        connect: Any = psycopg.connect if self.is_postgres else pymysql.connect
-        with connect(**place, autocommit=True) as connection, connection.cursor() as cursor:
+        with self.connect_owner(autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall()) if cursor.description else []
 
@@ -94,7 +102,8 @@ def database() -> Callable[[str], Db]:
     def find(engine: str) -> Db:
         if engine not in known:
             db = Db(engine, required(f"TALLYGATE_TEST_PYTHON_{engine.upper()}"))
-            db.command("apply", str(HERE / "zones.toml"), "--by", "tests")
+            for each in (db, db.clocked):
+                each.command("apply", str(HERE / "zones.toml"), "--by", "tests")
             known[engine] = db
         return known[engine]
 
@@ -104,6 +113,11 @@ def database() -> Callable[[str], Db]:
 @pytest.fixture(params=["postgres", "mysql", "mariadb"])
 def db(request: pytest.FixtureRequest, database: Callable[[str], Db]) -> Db:
     return database(request.param)
+
+
+@pytest.fixture
+def clocked(db: Db) -> Db:
+    return db.clocked
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -140,3 +142,15 @@ def test_what_no_database_said_stays_what_it_is() -> None:
     assert translate(ValueError("x")) is None
     assert type(translate(psycopg.errors.DivisionByZero("x"))) is tallygate.TallygateError
     assert type(translate(pymysql.err.ProgrammingError(1064, "x"))) is tallygate.TallygateError
+
+
+def test_a_deadline_of_another_type_is_refused_by_its_remedy() -> None:
+    with pytest.raises(TypeError, match=r"timedelta\(seconds=2\)"):
+        tallygate.Limiter(lambda: pytest.fail("it connected"), deadline=2)  # type: ignore[arg-type]
+
+
+def test_an_extra_that_is_not_installed_is_named() -> None:
+    without = "import sys; sys.modules['httpx'] = None; import tallygate.http"
+    ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "tallygate.http needs httpx: pip install 'tallygate[http]'" in ended.stderr

@@ -214,3 +214,25 @@ def test_a_request_that_can_never_pass_is_told_no_time(postgres: Db, key: str) -
     assert refusal.status == 429
     assert "retry-after" not in dict(refusal.headers)
     assert b"never" in refusal.body
+
+
+def test_a_block_that_is_told_again_says_no_time(postgres: Db, key: str) -> None:
+    limiter = postgres.limiter()
+    limiter.check("login", key, 3)
+    blocked = limiter.check("login", key)
+    assert "retry-after" in dict(of_decision(blocked).headers)
+    again = of_decision(limiter.check("login", key, txn=blocked.txn_id))
+    assert (again.status, "retry-after" in dict(again.headers)) == (429, False)
+    assert b"new transaction" in again.body
+
+
+def test_a_zone_may_differ_by_request_and_none_limits_nothing(ask: Ask, postgres: Db, key: str) -> None:
+    postgres.limiter().check("login", key, 3)
+    for zone, status in [("login", 429), ("card", 200)]:
+        assert ask(postgres.place, lambda _, zone=zone: zone, lambda _: key)[0] == status
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        return [] if "tallygate.decision" in environ else [b"free"]
+
+    free: Any = wsgi.RateLimitMiddleware(app, postgres.limiter(), lambda _: None, lambda _: key)
+    assert free({}, print) == [b"free"]

@@ -51,13 +51,19 @@ def test_the_examples_of_a_server_show_what_they_print(
     run(of("http"))
 
 
+def test_the_example_of_a_clock_shows_what_it_prints(clocked: Db) -> None:
+    forget(clocked)
+    with clocked.connect_owner() as owner:
+        assert len(of("clock")) == 1
+        run(of("clock"), owner=owner, limiter=clocked.limiter())
+
+
 def of(language: str) -> list[str]:
     return [text for each, text in EXAMPLES if each == language]
 
 
-def run(examples: list[str]) -> dict[str, Any]:
-    """Runs examples one after the other, and gives the names that they leave."""
-    names: dict[str, Any] = {}
+def run(examples: list[str], **names: Any) -> dict[str, Any]:
+    """Runs examples one after the other, with some names, and gives the names that they leave."""
     for text in examples:
         test = doctest.DocTestParser().get_doctest(text, names, "README.md", "README.md", 0)
         told: list[str] = []

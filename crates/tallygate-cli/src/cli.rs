@@ -4,9 +4,11 @@ mod action;
 mod apply;
 mod audit;
 mod backtest;
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod clock;
+#[cfg(feature = "shell")]
 mod completions;
 mod decision;
 mod demo;
@@ -16,12 +18,16 @@ mod exit;
 mod failure;
 mod grant;
 mod history;
+#[cfg(feature = "serve")]
 mod import;
 mod layout;
 mod lease;
+#[cfg(not(all(feature = "bench", feature = "serve", feature = "shell")))]
+mod left_out;
 mod lines;
 mod logs;
 mod maintain;
+#[cfg(feature = "shell")]
 mod man;
 mod migrate;
 mod moment;
@@ -33,20 +39,24 @@ mod private;
 mod progress;
 mod queue;
 mod relocate;
+#[cfg(feature = "serve")]
 mod serve;
 mod simulate;
 mod spreadsheet;
 mod stream;
 mod terminal;
+#[cfg(feature = "serve")]
 mod token;
+mod txn;
 mod zone;
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tallygate::{Config, Limiter};
 
+#[cfg(feature = "shell")]
 pub use completions::answer as answer_shell;
 use failure::Failure;
 use logs::LogFormat;
@@ -66,26 +76,44 @@ Examples:
   tallygate apply zones.toml --dry-run              zones as code
   tallygate history --zone login --blocked          who was blocked, and when
   tallygate backtest FILE --rate 5 --per 60s        what would this policy have blocked?
-  tallygate simulate --shape border --rate 5 --per 60s   what gets through?
+  tallygate simulate --shape border --rate 5 --per 60s
+                                                    what gets through?
   tallygate grant app web --database URL            the rights of a service, and no more
-  tallygate audit report --since 7d --html week.html   what happened, with charts
+  tallygate audit report --since 7d --html week.html
+                                                    what happened, with charts
   tallygate audit explain TXN                       why was it decided so?
   tallygate maintain --keep 400d                    partitions ahead, old rows away
-  tallygate erase login user:42 --note REASON  personal data away, proofs stay
+  tallygate erase login user:42 --note REASON       personal data away, proofs stay
   tallygate move                                    give a database that was added its buckets
   tallygate bench --database URL                    how many decisions does it carry?
   tallygate serve                                   the same for every language, over HTTP
 
+Several databases: servers of the same data are named together,
+postgres://user@one:5432,two:5432/name?target=primary (or replica, any). Databases that decide
+together are given each as NAME=URL, by --database once for each, or with white space between
+them. A SQLite file is made by migrate, zone set, apply and bench.
+
 ";
+
+/// The commands by what they are for, as the help lists them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Begin", &["demo", "migrate", "zone", "apply", "import", "grant"]),
+    ("Decide", &["check", "reserve", "settle", "cancel", "refund", "release", "lease", "queue", "predict"]),
+    ("Step in", &["ban", "unban", "override"]),
+    ("Ask and prove", &["history", "audit"]),
+    ("Plan", &["backtest", "simulate", "bench"]),
+    ("Run", &["serve", "token", "maintain", "erase", "move", "completions", "man"]),
+];
+
+const HELP: &str =
+    "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
 
 /// Rate limits in your SQL database: every decision exact, recorded and explained.
 #[derive(Parser)]
 #[command(name = "tallygate", version, after_help = format!("{EXAMPLES}{}", exit::MEANINGS))]
 struct Cli {
-    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE. Several servers of the same data are named together:
-    /// postgres://user@one:5432,two:5432/name?target=primary (or replica, any). A SQLite file is made by
-    /// migrate, zone set, apply and bench. Databases that decide together are given each as NAME=URL, by this flag once for
-    /// each, or with white space between them [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
+    /// postgres://…, mysql://…, mariadb://… or sqlite:FILE; of several, see tallygate --help
+    /// [env: TALLYGATE_DATABASE_URL] [default: sqlite:tallygate.db]
     #[arg(long, global = true, value_name = "URL")]
     database: Vec<String>,
     /// Tell only what was asked for, and errors: no hints and no progress
@@ -129,14 +157,54 @@ enum Command {
     Erase(erase::Args),
     Move(relocate::Args),
     Demo(demo::Args),
+    #[cfg(feature = "bench")]
     Bench(bench::Args),
+    #[cfg(feature = "serve")]
     Serve(serve::Args),
+    #[cfg(feature = "serve")]
     #[command(subcommand)]
     Token(token::Command),
+    #[cfg(feature = "serve")]
     #[command(subcommand)]
     Import(import::Command),
+    /// Answers checks over HTTP, for programs in any language (left out of this build)
+    #[cfg(not(feature = "serve"))]
+    Serve(left_out::Args),
+    /// The tokens of a server's callers (left out of this build)
+    #[cfg(not(feature = "serve"))]
+    Token(left_out::Args),
+    /// Rules of other limiters, in the words of this one (left out of this build)
+    #[cfg(not(feature = "serve"))]
+    Import(left_out::Args),
+    /// Measures how many decisions the database carries, and proves from the ledger that they are right (left out of this build)
+    #[cfg(not(feature = "bench"))]
+    Bench(left_out::Args),
+    /// Prints completions for a shell (left out of this build)
+    #[cfg(not(feature = "shell"))]
+    Completions(left_out::Args),
+    /// Writes manual pages into a folder (left out of this build)
+    #[cfg(not(feature = "shell"))]
+    Man(left_out::Args),
+    #[cfg(feature = "shell")]
     Completions(completions::Args),
+    #[cfg(feature = "shell")]
     Man(man::Args),
+}
+
+/// The command line, with the commands in groups: clap has one list.
+fn grouped() -> clap::Command {
+    let line = Cli::command();
+    let header = line.get_styles().get_header();
+    let group = |(title, names): &(&str, &[&str])| {
+        let mut group = layout::table(&["", ""]);
+        let commands = names.iter().filter_map(|name| line.find_subcommand(name));
+        let about =
+            |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+        group.add_rows(commands.map(|command| [format!("{:11}", command.get_name()), about(command)]));
+        format!("{header}{title}:{header:#}\n{}\n", layout::render_more(&group, 2))
+    };
+    let groups: String = GROUPS.iter().map(group).collect();
+    line.help_template(HELP).before_help(groups)
 }
 
 /// Reads the arguments and runs what they ask for.
@@ -146,7 +214,8 @@ pub async fn run() -> Result {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(&error),
+        // It may be the help.
+        Err(error) => return failure::usage(&grouped().try_get_matches().err().unwrap_or(error)),
     };
     terminal::hush(cli.quiet);
     if !matches!(cli.command, Command::Serve(_)) {
@@ -178,11 +247,23 @@ pub async fn run() -> Result {
         Command::Erase(args) => erase::run(&url(database)?, args).await,
         Command::Move(args) => relocate::run(&url(database)?, args).await,
         Command::Demo(args) => demo::run(database, args).await,
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(&url(database)?, args).await,
+        #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(named_url(database)?, cli.log_format, args).await,
+        #[cfg(feature = "serve")]
         Command::Token(command) => token::run(command),
+        #[cfg(feature = "serve")]
         Command::Import(command) => import::run(command),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) | Command::Token(_) | Command::Import(_) => left_out::refuse("serve"),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => left_out::refuse("bench"),
+        #[cfg(not(feature = "shell"))]
+        Command::Completions(_) | Command::Man(_) => left_out::refuse("shell"),
+        #[cfg(feature = "shell")]
         Command::Completions(args) => completions::run(&args),
+        #[cfg(feature = "shell")]
         Command::Man(args) => man::run(&args),
     }
 }
@@ -224,7 +305,7 @@ async fn open(url: &str) -> Result<Limiter> {
 async fn open_with(url: &str, config: Config) -> Result<Limiter> {
     let limiter = Limiter::connect_with(url, Config { create: false, ..config }).await?;
     if url.contains("target=replica") && !terminal::is_quiet() {
-        eprintln!("{}", replica(limiter.auditor().behind().await?));
+        terminal::tell(replica(limiter.auditor().behind().await?));
     }
     Ok(limiter)
 }
@@ -244,4 +325,19 @@ fn replica(behind: Option<Duration>) -> String {
 /// The person who does it, for the history: the flag, or the user's name.
 fn who(flag: Option<String>) -> String {
     flag.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_each_command_once() {
+        let line = Cli::command();
+        let mut commands: Vec<_> = line.get_subcommands().map(clap::Command::get_name).collect();
+        let mut listed = GROUPS.map(|(_, names)| names).concat();
+        commands.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, commands);
+    }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // It changes the environment, which is only safe before there are threads.
+    #[cfg(feature = "shell")]
     cli::answer_shell();
     run()
 }

@@ -45,11 +45,15 @@ impl Decided {
                 name: decision.zone.clone(),
             }),
             limit_remaining: narrow(decision.remaining),
-            // Envoy reads whole seconds: rounded up, so that whoever comes then passes.
-            duration_until_reset: decision.retry_after_us.filter(|_| decision.blocked).map(|us| Duration {
-                seconds: us.div_euclid(1_000_000) + i64::from(us.rem_euclid(1_000_000) > 0),
-                nanos: 0,
-            }),
+            // Envoy reads whole seconds: rounded up, so that whoever comes then passes. The wait of a decision that is told again was
+            // true when it was made.
+            duration_until_reset: decision
+                .retry_after_us
+                .filter(|_| decision.blocked && !decision.replayed)
+                .map(|us| Duration {
+                    seconds: us.div_euclid(1_000_000) + i64::from(us.rem_euclid(1_000_000) > 0),
+                    nanos: 0,
+                }),
         }
     }
 }

@@ -21,6 +21,14 @@ impl Health {
             self.0.set_service_status(name, status).await;
         }
     }
+
+    /// Ends what watches it, which would hold up the end of the program.
+    pub async fn end(&self) {
+        let mut reporter = self.0.clone();
+        for name in NAMES {
+            reporter.clear_service_status(name).await;
+        }
+    }
 }
 
 impl fmt::Debug for Health {

@@ -15,6 +15,8 @@ const NAME_CHARS: usize = 100;
 /// The mapping and the zones of a configuration of envoyproxy/ratelimit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
+    /// The domain.
+    pub domain: String,
     /// The mapping, for [`Mapping::read`](crate::Mapping::read).
     pub mapping: String,
     /// The zones, for `tallygate apply`.
@@ -44,7 +46,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// A file that is no such one, with its place: bad YAML, a name that is unknown or there twice, a descriptor that is there twice or has
-/// no key, a limit without a known unit or with one though it is unlimited.
+/// no key or a wildcard in it, a limit without a known unit or with one though it is unlimited.
 pub fn import(yaml: &str) -> Result<Imported, ConfigError> {
     let root: Root = serde_saphyr::from_str(yaml)
         .map_err(|error| ConfigError::new(format!("no configuration of envoyproxy/ratelimit: {error}")))?;
@@ -65,6 +67,7 @@ pub fn import(yaml: &str) -> Result<Imported, ConfigError> {
     let written = |error: toml::ser::Error| ConfigError::new(error.to_string());
     Ok(Imported {
         mapping: toml::to_string(&node.file(&root.domain)).map_err(written)?,
+        domain: root.domain,
         zones: toml::to_string(&Zones { zone: zones }).map_err(written)?,
         notes,
     })
@@ -179,6 +182,11 @@ impl<'f> Import<'f> {
     ) -> Result<(), ConfigError> {
         let Descriptor { key, value, rate_limit, descriptors, shadow_mode, .. } = descriptor;
         let limit = rate_limit.as_ref().map(|limit| limit.read(place)).transpose()?;
+        if key.contains('*') {
+            return Err(ConfigError::new(format!(
+                "{place} has a wildcard in its key, and would limit nothing here; write the key whole, without a value for any value"
+            )));
+        }
         let is_wildcard = value.contains('*');
         if descriptor.share_threshold && !is_wildcard {
             return Err(ConfigError::new(format!(
@@ -223,13 +231,6 @@ impl<'f> Import<'f> {
         }
         let rule = match limit {
             Said::Unlimited => Rule::Unlimited,
-            Said::Per(_) if said.requests_per_unit == 0 => {
-                self.notes.push(format!(
-                    "{place} admits nothing, which no zone can say: it is left out and not limited; refuse such requests \
-                     by a route of Envoy."
-                ));
-                Rule::Unlimited
-            }
             Said::Per(per) => {
                 if let Some(calendar) =
                     [("30d", "month"), ("365d", "year")].iter().find(|(days, _)| *days == per)

@@ -37,6 +37,7 @@ mod answer;
 mod ask;
 mod failure;
 mod health;
+#[cfg(feature = "import")]
 mod import;
 mod json;
 mod key;
@@ -49,6 +50,7 @@ use std::error::Error;
 use std::fmt;
 
 pub use crate::health::{Health, health};
+#[cfg(feature = "import")]
 pub use crate::import::{Imported, import};
 pub use crate::mapping::Mapping;
 pub use crate::service::RateLimits;

@@ -92,7 +92,12 @@ impl Mapping {
     /// # Errors
     /// A text that cannot be read, with its line; a limit that cannot be, or is there twice, with its place.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|error| ConfigError::new(error.to_string()))?;
+        let file: File = toml::from_str(text).map_err(|error| {
+            // The line itself is not repeated: a file of another kind may have been named, with secrets in it.
+            let begin = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(begin).filter(|byte| *byte == b'\n').count();
+            ConfigError::new(format!("line {line}: {}", error.message()))
+        })?;
         if file.transaction.as_ref().is_some_and(String::is_empty) {
             return Err(ConfigError::new(
                 "transaction is empty; name an entry or a metadata field, like x-request-id",
@@ -174,6 +179,7 @@ impl<'t> Pattern<'t> {
         }
     }
 
+    #[cfg(feature = "import")]
     fn write(self) -> String {
         let Self { key, value } = self;
         value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"))
@@ -232,6 +238,7 @@ impl Node {
     }
 
     /// The limits of a domain as a file.
+    #[cfg(feature = "import")]
     pub fn file(&self, domain: &str) -> File {
         let mut limit = Vec::new();
         self.each(&mut Vec::new(), &mut |path, rule| {

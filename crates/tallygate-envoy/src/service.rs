@@ -198,7 +198,7 @@ impl RateLimits {
         let limiter = &self.limiter;
         let decisions = match (checks.len(), checks.pop()) {
             (_, None) => Ok(Vec::new()),
-            // One goes with those of other requests, and is kept by the journal where the database does not answer.
+            // One goes with those of other requests.
             (1, Some(check)) => limiter.check(check).await.map(|decision| vec![decision]),
             (_, Some(last)) => {
                 checks.push(last);

@@ -8,6 +8,7 @@ use tallygate::policy::{Mode, zone_file};
 use tallygate::testing::Clock;
 use tallygate::{Limiter, Policy};
 use tallygate_envoy::proto::rate_limit_descriptor::Entry;
+use tallygate_envoy::proto::rate_limit_response::Code;
 use tallygate_envoy::proto::rate_limit_service_server::RateLimitService;
 use tallygate_envoy::proto::{RateLimitDescriptor, RateLimitRequest};
 use tallygate_envoy::{Imported, Mapping, RateLimits, import};
@@ -103,6 +104,29 @@ async fn limits_come_over_with_their_windows_and_nothing_else_is_limited() {
     }
 }
 
+/// A black list, as the original's own documents have it.
+#[tokio::test]
+async fn a_limit_of_nothing_is_imported_as_a_zone_that_refuses_all() {
+    let address = "{ key: remote_address, rate_limit: { unit: second, requests_per_unit: 3 } }";
+    let black =
+        "{ key: remote_address, value: 198.51.100.7, rate_limit: { unit: second, requests_per_unit: 0 } }";
+    let imported = import(&format!("domain: shop\ndescriptors: [{address}, {black}]")).unwrap();
+    assert_eq!(imported.notes, [""; 0]);
+    let limits = limits(&imported).await;
+    for (address, code) in [("198.51.100.7", Code::OverLimit), ("198.51.100.8", Code::Ok)] {
+        let entry = Entry { key: "remote_address".to_owned(), value: address.to_owned() };
+        let descriptors =
+            vec![RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }];
+        let request = RateLimitRequest { domain: "shop".to_owned(), descriptors, hits_addend: 0 };
+        for _ in 0..3 {
+            let response =
+                limits.should_rate_limit(Request::new(request.clone())).await.unwrap().into_inner();
+            assert_eq!(response.overall_code(), code, "{address}");
+            assert_eq!(response.statuses[0].duration_until_reset, None, "{address}");
+        }
+    }
+}
+
 #[test]
 fn what_has_no_equal_is_told_in_sentences() {
     let limit = "rate_limit: { unit: day, requests_per_unit: 1 }";
@@ -115,7 +139,6 @@ fn what_has_no_equal_is_told_in_sentences() {
         (format!("{{ key: a, metadata: {{ x: [1] }}, {limit} }}"), "metadata"),
         ("{ key: a, rate_limit: { unit: month, requests_per_unit: 1 } }".to_owned(), "30d since 1970"),
         ("{ key: a, rate_limit: { unit: year, requests_per_unit: 1 } }".to_owned(), "365d since 1970"),
-        ("{ key: a, rate_limit: { unit: day, requests_per_unit: 0 } }".to_owned(), "admits nothing"),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: x }] } }".to_owned(),
             "replaces",
@@ -148,6 +171,10 @@ fn what_is_no_configuration_is_one_clear_error() {
             "shop:a~b is there twice",
         ),
         ("domain: shop\ndescriptors:\n  - { key: a }\n  - { key: a }", "shop:a is there twice"),
+        (
+            "domain: shop\ndescriptors:\n  - { key: 'path_*', rate_limit: { unit: day, requests_per_unit: 1 } }",
+            "shop:path_* has a wildcard in its key",
+        ),
         (
             "domain: shop\ndescriptors:\n  - { key: a, rate_limit: { unit: day, unlimited: true } }",
             "unlimited and has a unit",

@@ -388,6 +388,14 @@ async fn a_transaction_is_named_by_an_entry_or_beside_the_request() {
         served.ask(shop([named(none)])).await.unwrap();
     }
     assert_eq!(served.left("user", "user=a").await, 1);
+    // The wait of what is told again was true when it was decided, and is not told.
+    let late = Uuid::now_v7().to_string();
+    served.ask(shop([hits(5, user("b"))])).await.unwrap();
+    for waits in [true, false] {
+        let asked = descriptor(&[("x-request-id", &late), ("user", "b")]);
+        let status = served.ask(shop([asked])).await.unwrap().statuses.remove(0);
+        assert_eq!((status.code(), status.duration_until_reset.is_some()), (Code::OverLimit, waits));
+    }
     let two = shop([named(&txn.to_string()), named(&Uuid::now_v7().to_string())]);
     assert_eq!(served.ask(two).await.unwrap_err().code(), tonic::Code::InvalidArgument);
     // The same at another cost is a conflict.

@@ -133,7 +133,7 @@ async fn metrics(State(app): State<App>, _: Caller) -> Response {
 
 async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
     if app.leaves() {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "leaving", "the server is about to end"));
+        return Err(Problem::leaving());
     }
     app.limiter().ping().await?;
     Ok("ready\n")

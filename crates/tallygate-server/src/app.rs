@@ -13,6 +13,7 @@ use tallygate::Limiter;
 use tallygate::audit::Auditor;
 use tallygate::policy::Operator;
 use tallygate_envoy::RateLimits;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::caller::{Caller, Right};
@@ -37,6 +38,8 @@ struct Inner {
     tokens: Option<RwLock<Arc<Tokens>>>,
     envoy: Option<RateLimits>,
     leaves: AtomicBool,
+    /// True when nothing more is accepted.
+    over: watch::Sender<bool>,
     measured: Measured,
 }
 
@@ -56,8 +59,8 @@ impl App {
         measured: Measured,
     ) -> Self {
         let tokens = tokens.map(|tokens| RwLock::new(Arc::new(tokens)));
-        let (limits, leaves) = (limits.clone(), AtomicBool::new(false));
-        Self(Arc::new(Inner { app, auditor, operator, limits, tokens, envoy, leaves, measured }))
+        let (limits, leaves, over) = (limits.clone(), AtomicBool::new(false), watch::Sender::new(false));
+        Self(Arc::new(Inner { app, auditor, operator, limits, tokens, envoy, leaves, over, measured }))
     }
 
     pub fn limiter(&self) -> &Limiter {
@@ -104,6 +107,17 @@ impl App {
 
     pub fn leaves(&self) -> bool {
         self.0.leaves.load(Ordering::Acquire)
+    }
+
+    /// From now on nothing more is accepted.
+    pub fn end(&self) {
+        self.0.over.send_replace(true);
+    }
+
+    /// Waits until nothing more is accepted.
+    pub fn over(&self) -> impl Future<Output = ()> + use<> {
+        let mut over = self.0.over.subscribe();
+        async move { drop(over.wait_for(|is_over| *is_over).await) }
     }
 
     /// Writes what is known from memory only, and closes the connections. One that is not given back, since whoever asked has

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
-/// The rights of a caller, each as the role of the same name in the database.
+/// The rights of a caller, as the roles of the same names in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -18,6 +18,8 @@ pub enum Right {
     Auditor,
     /// To set zones, bans and overrides.
     Operator,
+    /// To read `/metrics`, as every caller may. It is no role of the database.
+    Metrics,
 }
 
 /// A right that there is not.
@@ -31,6 +33,7 @@ impl Right {
             Self::App => "app",
             Self::Auditor => "auditor",
             Self::Operator => "operator",
+            Self::Metrics => "metrics",
         }
     }
 }
@@ -39,7 +42,7 @@ impl FromStr for Right {
     type Err = UnknownRight;
 
     fn from_str(name: &str) -> Result<Self, UnknownRight> {
-        [Self::App, Self::Auditor, Self::Operator]
+        [Self::App, Self::Auditor, Self::Operator, Self::Metrics]
             .into_iter()
             .find(|right| right.as_str() == name)
             .ok_or_else(|| UnknownRight(name.to_owned()))
@@ -48,7 +51,7 @@ impl FromStr for Right {
 
 impl fmt::Display for UnknownRight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown role {:?}; there are app, auditor, operator", self.0)
+        write!(f, "unknown role {:?}; there are app, auditor, operator, metrics", self.0)
     }
 }
 
@@ -80,6 +83,15 @@ impl Caller {
     /// The name of its token, which is who did it in the history of a zone.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Somebody who asks by its token, as the ledger names him: nobody goes by the name of another token's.
+    pub fn of(&self, somebody: Option<String>) -> Result<String, Problem> {
+        match somebody.as_deref() {
+            None => Ok(self.name().to_owned()),
+            Some("") => Err(Problem::invalid("the name of who asks is empty; leave it out, or say one")),
+            Some(somebody) => Ok(format!("{}/{somebody}", self.name())),
+        }
     }
 
     pub fn rights(&self) -> &[Right] {

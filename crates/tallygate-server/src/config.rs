@@ -63,6 +63,8 @@ pub struct Databases {
     pub operator: Option<String>,
     /// Connections of each of them, at most.
     pub connections: u32,
+    /// Seconds after which a call gives up, unless its caller names a time.
+    pub deadline_s: u64,
 }
 
 /// Envoy's rate limit service.
@@ -127,7 +129,7 @@ pub struct Tls {
 pub struct Limits {
     /// Connections at once; more of them wait to be accepted.
     pub connections: usize,
-    /// Connections of one address at once; more of them are closed.
+    /// Connections of one address, or of one network of IPv6 (/64), at once; more of them are closed.
     pub connections_per_peer: usize,
     /// Bytes of the head of a request: its path and its header fields.
     pub head_bytes: usize,
@@ -138,6 +140,10 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Seconds in which a body must have come, or the next line of it.
     pub body_s: u64,
+    /// Seconds in which a caller must take a piece of its answer.
+    pub write_s: u64,
+    /// Seconds for which a caller may wait for a decision, if it names a time (`deadline_us`).
+    pub deadline_s: u64,
     /// Lines of one body that are decided at once.
     pub lines_at_once: usize,
 }
@@ -174,7 +180,13 @@ impl Default for Config {
 
 impl Default for Databases {
     fn default() -> Self {
-        Self { app: "sqlite:tallygate.db".to_owned(), auditor: None, operator: None, connections: 16 }
+        Self {
+            app: "sqlite:tallygate.db".to_owned(),
+            auditor: None,
+            operator: None,
+            connections: 16,
+            deadline_s: 5,
+        }
     }
 }
 
@@ -187,6 +199,8 @@ impl Default for Limits {
             head_s: 10,
             body_bytes: 65_536,
             body_s: 10,
+            write_s: 10,
+            deadline_s: 60,
             lines_at_once: 32,
         }
     }
@@ -207,7 +221,7 @@ impl Config {
     /// # Errors
     /// A file that cannot be read, with its line; a setting that there is not; a value out of its range.
     pub fn read(text: &str) -> Result<Self, Failure> {
-        let config: Self = toml::from_str(text).map_err(|error| Failure::new(error.to_string()))?;
+        let config: Self = toml::from_str(text).map_err(|error| Failure::new(fault(text, &error)))?;
         config.validate()?;
         Ok(config)
     }
@@ -251,6 +265,8 @@ impl Config {
             head_s,
             body_bytes,
             body_s,
+            write_s,
+            deadline_s,
             lines_at_once,
         } = self.limits;
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -262,6 +278,9 @@ impl Config {
             ("limits.head_s", number(head_s), 1..=3_600),
             ("limits.body_bytes", body_bytes, 1_024..=16 << 20),
             ("limits.body_s", number(body_s), 1..=3_600),
+            ("limits.write_s", number(write_s), 1..=3_600),
+            ("limits.deadline_s", number(deadline_s), 1..=3_600),
+            ("database.deadline_s", number(self.database.deadline_s), 1..=3_600),
             ("limits.lines_at_once", lines_at_once, 1..=1_024),
             ("database.connections", number(self.database.connections.into()), 1..=10_000),
             ("stopping.notice_s", number(self.stopping.notice_s), 0..=3_600),
@@ -279,6 +298,17 @@ impl Config {
 /// The zones of a file.
 pub(crate) fn zones_of(path: &Path) -> Result<Vec<ZoneSetting>, Failure> {
     zone_file(&text_of(path)?).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+/// The fault of a text of TOML, by its line. The line is not repeated: a password may stand there, or another file's secret.
+pub(crate) fn fault(text: &str, error: &toml::de::Error) -> String {
+    let begin = error.span().map_or(0, |span| span.start);
+    let line = 1 + text.bytes().take(begin).filter(|byte| *byte == b'\n').count();
+    let message = match error.message().split_once("string \"") {
+        Some((what, rest)) => format!("{what}string{}", rest.rsplit_once('"').map_or("", |(_, rest)| rest)),
+        None => error.message().to_owned(),
+    };
+    format!("line {line}: {message}")
 }
 
 /// The text of a file that somebody named.
@@ -328,10 +358,15 @@ mod tests {
             ("limits = 5", "line 1"),
             ("shield = { per_second = 0, burst = 5 }", "line 1"),
             ("shield = { per_second = 5 }", "burst"),
+            (
+                "listen = 'x'\ndatabase = 'mysql://app:s3cret@db/app'",
+                "line 2: invalid type: string, expected struct",
+            ),
+            ("root:s3cret:19000:0:99999:7:::", "line 1: "),
             ("doorman.template = [{ resource = '[a]', zone = 'gpu' }]", "\"[a]\" has a class"),
         ] {
             let error = Config::read(text).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(told) && !error.contains("s3cret") && !error.contains('\n'), "{error}");
         }
     }
 }

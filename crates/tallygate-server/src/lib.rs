@@ -47,6 +47,11 @@ impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
+
+    /// The error of the database that is behind it, if one is.
+    pub fn reason(&self) -> Option<&tallygate::Error> {
+        self.source.as_ref()
+    }
 }
 
 impl fmt::Display for Failure {

@@ -1,9 +1,11 @@
 //! Connections: taken one by one, bounded in number and in time, and let go in peace.
 
+mod paced;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,9 +22,11 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
+use self::paced::Paced;
 use crate::Failure;
 use crate::config::Limits;
 use crate::tls::Secure;
@@ -144,6 +148,8 @@ struct Terms {
     http2: http2::Builder<TokioExecutor>,
     /// For a handshake, and then for the first request.
     patience: Duration,
+    /// For the other end to take a piece of an answer.
+    write_patience: Duration,
     router: Router,
 }
 
@@ -163,11 +169,13 @@ impl Terms {
             Listener::Tcp(_, secure) => secure.clone(),
             Listener::Socket(..) => None,
         };
-        Self { speaks, secure, http1, http2, patience, router }
+        let write_patience = Duration::from_secs(limits.write_s);
+        Self { speaks, secure, http1, http2, patience, write_patience, router }
     }
 
     /// Serves one connection to its end. A client that leaves, or is too slow, is told to nobody.
     async fn hold(&self, stream: Box<dyn Stream>, peer: Peer, under_way: Watcher) {
+        let stream = Box::new(Paced::new(stream, self.write_patience));
         let Ok(greeted) = timeout(self.patience, self.greet(stream)).await else { return };
         let (stream, certificate) = match greeted {
             Ok((stream, certificate)) => (TokioIo::new(stream), certificate),
@@ -211,6 +219,9 @@ impl Terms {
 /// Requests on one connection of HTTP/2 at once.
 const STREAMS: u32 = 256;
 
+/// The bits of an address of IPv6 that name a network, and not a machine in it.
+const NETWORK: u128 = !0 << 64;
+
 /// Serves until `stop`, and then what was accepted, for `drain` at most.
 pub(crate) async fn serve(
     listener: Listener,
@@ -225,6 +236,7 @@ pub(crate) async fn serve(
     let under_way = GracefulShutdown::new();
     let terms = Arc::new(Terms::new(speaks, &listener, limits, router));
     let mut stop = pin!(stop);
+    let mut held = JoinSet::new();
     loop {
         let next = async {
             let room = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
@@ -232,6 +244,10 @@ pub(crate) async fn serve(
         };
         let accepted = tokio::select! {
             accepted = next => accepted,
+            Some(ended) = held.join_next() => {
+                look(ended);
+                continue;
+            }
             () = &mut stop => break,
         };
         let (room, stream, peer) = match accepted {
@@ -246,15 +262,33 @@ pub(crate) async fn serve(
         };
         let Some(place) = Crowd::enter(&crowd, &peer, limits.connections_per_peer) else { continue };
         let (terms, watcher) = (Arc::clone(&terms), under_way.watcher());
-        tokio::spawn(async move { (terms.hold(stream, peer, watcher).await, drop((room, place))) });
+        held.spawn(async move {
+            terms.hold(stream, peer, watcher).await;
+            drop((room, place));
+        });
     }
     drop(listener);
-    timeout(drain, under_way.shutdown()).await.map_err(|_| {
+    let drained = async {
+        under_way.shutdown().await;
+        while let Some(ended) = held.join_next().await {
+            look(ended);
+        }
+    };
+    timeout(drain, drained).await.map_err(|_| {
         Failure::new(format!("after {drain:?} not every request was answered; raise stopping.drain_s"))
     })
 }
 
-/// The number of connections that each peer has.
+/// The end of a connection's task.
+fn look(ended: Result<(), JoinError>) {
+    if ended.is_err() {
+        tracing::error!(
+            "a connection broke off; what the program said on stderr tells where, please report it"
+        );
+    }
+}
+
+/// The number of connections that each peer has. A network of IPv6 is one peer: whoever has any address there has all of them.
 #[derive(Default)]
 struct Crowd(Mutex<HashMap<Peer, usize>>);
 
@@ -266,13 +300,20 @@ struct Entered {
 
 impl Crowd {
     fn enter(crowd: &Arc<Self>, peer: &Peer, most: usize) -> Option<Entered> {
+        let peer = match peer {
+            Peer::Address(IpAddr::V6(address)) => {
+                let network = Ipv6Addr::from_bits(address.to_bits() & NETWORK);
+                Peer::Address(network.into())
+            }
+            peer => peer.clone(),
+        };
         let mut peers = crowd.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = peers.entry(peer.clone()).or_default();
         if *count >= most {
             return None;
         }
         *count += 1;
-        Some(Entered { crowd: Arc::clone(crowd), peer: peer.clone() })
+        Some(Entered { crowd: Arc::clone(crowd), peer })
     }
 }
 
@@ -285,5 +326,24 @@ impl Drop for Entered {
                 peers.remove(&self.peer);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer() {
+        let crowd = Arc::new(Crowd::default());
+        let enter = |address: &str| Crowd::enter(&crowd, &Peer::Address(address.parse().unwrap()), 1);
+        let held = enter("2001:db8::1");
+        assert!(held.is_some() && enter("2001:db8::ffff:0:1").is_none());
+        for other in ["2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"] {
+            assert!(enter(other).is_some(), "{other}");
+        }
+        drop(held);
+        assert!(enter("2001:db8::2").is_some(), "the place was given back");
+        assert_eq!(crowd.0.lock().unwrap().len(), 0);
     }
 }

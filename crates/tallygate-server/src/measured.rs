@@ -11,16 +11,14 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use metrics::{Unit, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tallygate::Limiter;
 use tallygate::audit::Auditor;
-use tallygate::{ErrorKind, Limiter};
+use tallygate::metrics::{CHECKS, SECONDS, describe};
 use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::Failure;
 use crate::traceparent::Parent;
-
-const SECONDS: [f64; 13] = [0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
-const CHECKS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 /// The time between two times that measurements are taken into their buckets. Where nobody scrapes it would
 /// grow without bound.
@@ -34,35 +32,8 @@ const COUNTER: Describe = |name, unit, help| metrics::describe_counter!(name, un
 const GAUGE: Describe = |name, unit, help| metrics::describe_gauge!(name, unit, help);
 const HISTOGRAM: Describe = |name, unit, help| metrics::describe_histogram!(name, unit, help);
 
-/// Every one that there is. The table of docs/operations.md has the same, with their labels.
-const METRICS: [(Describe, &str, Unit, &str); 16] = [
-    (
-        COUNTER,
-        "tallygate_checks_total",
-        Unit::Count,
-        "Checks that were decided, by zone, outcome and reason.",
-    ),
-    (
-        COUNTER,
-        "tallygate_retries_total",
-        Unit::Count,
-        "Calls that were tried again after a conflict or a lost connection.",
-    ),
-    (COUNTER, "tallygate_call_errors_total", Unit::Count, "Calls to the database that failed, by code."),
-    (
-        COUNTER,
-        "tallygate_unrecorded_total",
-        Unit::Count,
-        "Blocked checks answered from memory that no row stands for.",
-    ),
-    (HISTOGRAM, "tallygate_check_seconds", Unit::Seconds, "From a check's asking to its answer."),
-    (
-        HISTOGRAM,
-        "tallygate_call_seconds",
-        Unit::Seconds,
-        "A call to the database, with as many checks as it carries.",
-    ),
-    (HISTOGRAM, "tallygate_call_checks", Unit::Count, "Checks that a call to the database carries."),
+/// Those beside the library's. The table of docs/operations.md has the same, with their labels.
+const METRICS: [(Describe, &str, Unit, &str); 9] = [
     (COUNTER, "tallygate_requests_total", Unit::Count, "Requests, by route, method and status of HTTP."),
     (
         HISTOGRAM,
@@ -175,12 +146,8 @@ fn recorder() -> Result<PrometheusHandle, Failure> {
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| failed(error.to_string()))?;
     BEGUN.get_or_init(|| {
-        METRICS.iter().for_each(|(describe, name, unit, help)| describe(name, *unit, help));
-        // A rate can be told of the first one only where there was a 0 before it.
-        counter!("tallygate_retries_total").increment(0);
-        for kind in [ErrorKind::Transient, ErrorKind::Schema, ErrorKind::Refused, ErrorKind::Database] {
-            counter!("tallygate_call_errors_total", "code" => kind.as_str()).increment(0);
-        }
+        METRICS.iter().for_each(|(of, name, unit, help)| of(name, *unit, help));
+        describe();
     });
     Ok(recorder.insert(handle).clone())
 }
@@ -224,6 +191,7 @@ mod tests {
     #[test]
     fn the_table_of_the_document_is_what_there_is() {
         let document = include_str!("../../../docs/operations.md");
+        let (_, document) = document.split_once("`tallygate serve` has them as well").unwrap();
         let rows = document.lines().filter_map(|line| line.strip_prefix("| `tallygate_"));
         let told: Vec<_> =
             rows.map(|row| format!("tallygate_{}", row.split(['{', '`']).next().unwrap())).collect();

@@ -75,6 +75,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
+    /// The server is about to end.
+    pub fn leaving() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "leaving", "the server is about to end; ask another one")
+    }
+
     /// Of a request that names a zone to look at, and not to decide in: that it is not there is the answer.
     pub fn of_read(error: Error) -> Self {
         if error.is_unknown_zone() { Self::not_found(error.to_string()) } else { error.into() }

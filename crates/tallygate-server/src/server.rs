@@ -6,12 +6,11 @@ use std::time::Duration;
 use tallygate::{Journal, Limiter, LocalJournal};
 use tallygate_doorman::Doorman;
 use tallygate_envoy::RateLimits;
-use tokio::sync::watch;
 use tokio::time::sleep;
 use tonic::service::Routes;
 
 use crate::app::{App, Limiters};
-use crate::config::{Config, Envoy, zones_of};
+use crate::config::{Config, Databases, Envoy, zones_of};
 use crate::listen::{Listener, Speaks, serve};
 use crate::measured::Measured;
 use crate::tls::Secure;
@@ -20,6 +19,9 @@ use crate::{Failure, api, grpc};
 
 /// The most that a journal holds: some 500,000 checks.
 const JOURNAL_BYTES: u64 = 100 << 20;
+
+/// Between two looks whether the database answers.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A server that is connected and listens, and answers as soon as it [runs](Self::run).
 pub struct Server {
@@ -48,23 +50,23 @@ pub struct Reload {
 }
 
 impl Server {
-    /// Connects to the database, applies the file of zones, and listens.
+    /// Connects to the database, for which it waits as long as it does not answer; applies the file of zones, and listens.
     ///
     /// # Errors
-    /// A file that cannot be read; a database that does not answer or was not migrated; an address that is taken, or that
+    /// A file that cannot be read; a database that was not migrated or refuses; an address that is taken, or that
     /// others reach while there are no tokens.
     pub async fn bind(config: Config) -> Result<Self, Failure> {
         config.validate()?;
         let tokens = config.tokens.as_deref().map(Tokens::read_file).transpose()?;
         let mapping = config.envoy.as_ref().map(Envoy::mapping).transpose()?;
         let secure = config.secure()?;
+        let limiters = patiently(&config).await?;
         let listen = async |at: &str| listen(at, config.tokens.is_some(), secure.as_ref()).await;
         let listener = listen(&config.listen).await?;
         let admin = match &config.admin {
             Some(at) => Some(listen(at).await?),
             None => None,
         };
-        let limiters = connect(&config).await?;
         let role =
             |name, url: &Option<String>, limiter: &Limiter| url.as_ref().map(|_| (name, limiter.clone()));
         let others = [
@@ -132,35 +134,31 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let Self { app, listener, admin, envoy, doorman, config, .. } = self;
         let (health, health_service) = tallygate_envoy::health().await;
-        let (over, ends) = watch::channel(false);
         let told = async {
             stop.await;
             app.leave();
             health.set_serving(false).await;
             sleep(Duration::from_secs(config.stopping.notice_s)).await;
-            over.send_replace(true);
-        };
-        let until_over = || {
-            let mut ends = ends.clone();
-            async move { drop(ends.wait_for(|is_over| *is_over).await) }
+            health.end().await;
+            app.end();
         };
         let (limits, drain) = (&config.limits, Duration::from_secs(config.stopping.drain_s));
         let routes = api::routes(app.clone(), admin.is_none());
-        let http = serve(listener, Speaks::Http1, routes, limits, until_over(), drain);
+        let http = serve(listener, Speaks::Http1, routes, limits, app.over(), drain);
         let admin = async {
             let Some(listener) = admin else { return Ok(()) };
-            serve(listener, Speaks::Http1, api::admin(app.clone()), limits, until_over(), drain).await
+            serve(listener, Speaks::Http1, api::admin(app.clone()), limits, app.over(), drain).await
         };
         let health = Routes::new(health_service);
         let envoy = async {
             let Some(Grpc { listener, service }) = envoy else { return Ok(()) };
             let router = grpc::envoy(app.clone(), service, health.clone());
-            serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
+            serve(listener, Speaks::Http2, router, limits, app.over(), drain).await
         };
         let doorman = async {
             let Some(Grpc { listener, service }) = doorman else { return Ok(()) };
             let router = grpc::doorman(app.clone(), service, health.clone());
-            serve(listener, Speaks::Http2, router, limits, until_over(), drain).await
+            serve(listener, Speaks::Http2, router, limits, app.over(), drain).await
         };
         let ((), http, admin, envoy, doorman) = tokio::select! {
             ended = async { tokio::join!(told, http, admin, envoy, doorman) } => ended,
@@ -214,9 +212,26 @@ async fn listen(at: &str, has_tokens: bool, secure: Option<&Secure>) -> Result<L
     )))
 }
 
+/// Nobody is listened to before the database answers: whoever asks whether the server is ready is refused.
+async fn patiently(config: &Config) -> Result<Limiters, Failure> {
+    let mut told = false;
+    loop {
+        match connect(config).await {
+            Err(failure) if failure.reason().is_some_and(tallygate::Error::is_transient) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(error = %failure, "waiting for the database");
+                }
+                sleep(PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 async fn connect(config: &Config) -> Result<Limiters, Failure> {
-    let settings =
-        tallygate::Config { connections: config.database.connections, ..tallygate::Config::default() };
+    let Databases { connections, deadline_s, .. } = config.database;
+    let deadline = Duration::from_secs(deadline_s);
+    let settings = tallygate::Config { connections, deadline, ..tallygate::Config::default() };
     let checking = tallygate::Config { shield: config.shield, ..settings };
     let mut app = Limiter::connect_with(&config.database.app, checking).await?;
     let other = async |url: &Option<String>| match url {

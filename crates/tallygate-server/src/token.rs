@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use crate::Failure;
 use crate::caller::{Caller, Right};
-use crate::config::text_of;
+use crate::config::{fault, text_of};
 use crate::tls::certificates;
 
 /// The beginning of a token, so that people and scanners of secrets know it.
@@ -106,8 +106,7 @@ impl Tokens {
     /// zones.
     pub fn read(text: &str) -> Result<Self, Failure> {
         let file: File = toml::from_str(text).map_err(|error| {
-            // With the line there would be what stands in it.
-            Failure::new(format!("the file of tokens cannot be read: {}", error.message()))
+            Failure::new(format!("the file of tokens cannot be read: {}", fault(text, &error)))
         })?;
         let mut tokens: Vec<(Proof, Caller)> = Vec::new();
         for Entry { name, roles, zones, band, sha256, certificate } in file.token {
@@ -274,7 +273,9 @@ fn validate(name: &str, rights: &[Right], zones: &[String]) -> Result<(), Failur
         )));
     }
     if rights.is_empty() {
-        return Err(Failure::new(format!("token {name:?} has no role; there are app, auditor, operator")));
+        return Err(Failure::new(format!(
+            "token {name:?} has no role; there are app, auditor, operator, metrics"
+        )));
     }
     if zones.is_empty() {
         return Err(Failure::new(format!("token {name:?} is for no zone; \"*\" is for all of them")));

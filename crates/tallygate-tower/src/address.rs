@@ -117,12 +117,14 @@ impl ClientAddress {
     }
 
     /// The address of whoever sent this; None where the server does not tell the peer.
+    #[cfg(feature = "region")]
     pub(crate) fn of(&self, parts: &Parts) -> Option<IpAddr> {
         peer(parts).map(|peer| self.find(peer.ip(), &parts.headers))
     }
 
-    fn key(&self, address: IpAddr) -> String {
-        match address {
+    /// The key of the client's bucket, by its peer and the header of its request: for checks that a handler asks itself.
+    pub fn key(&self, peer: IpAddr, headers: &HeaderMap) -> String {
+        match self.find(peer, headers) {
             IpAddr::V4(address) => format!("ip:{address}"),
             IpAddr::V6(address) => {
                 let host = 128 - u32::from(self.v6_prefix);
@@ -135,7 +137,7 @@ impl ClientAddress {
 
 impl Who for ClientAddress {
     fn who<'p>(&'p self, parts: &'p Parts) -> Answer<'p> {
-        let key = self.of(parts).map(|address| Subject::Key(self.key(address)));
+        let key = peer(parts).map(|peer| Subject::Key(self.key(peer.ip(), &parts.headers)));
         Box::pin(ready(key.unwrap_or(Subject::Nobody)))
     }
 }
@@ -209,7 +211,7 @@ mod tests {
         for line in lines {
             headers.append(behind.header.clone(), HeaderValue::from_bytes(line.as_bytes()).unwrap());
         }
-        behind.key(behind.find(peer.parse().unwrap(), &headers))
+        behind.key(peer.parse().unwrap(), &headers)
     }
 
     /// Each row is a hole that some limiter has.

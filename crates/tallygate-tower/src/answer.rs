@@ -7,11 +7,13 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use http::{Response, StatusCode};
 use serde_json::json;
-use tallygate::{Decision, Error, Reason};
+use tallygate::{Combined, Decision, Error, ErrorKind, Reason};
 
 use crate::ConfigError;
+use crate::fields::retry_after_s;
 
-/// The decisions about a request: an extension of the request, for the service, and of the answer, for layers outside.
+/// The decisions about a request: an extension of the request, for the service, and of the answer, for layers outside. A handler
+/// that checks by itself makes it of what it was told.
 #[derive(Clone, Debug)]
 pub struct Decided(Arc<[Decision]>);
 
@@ -77,6 +79,61 @@ impl fmt::Debug for OnBlocked {
     }
 }
 
+impl From<Decision> for Decided {
+    fn from(decision: Decision) -> Self {
+        Self([decision].into())
+    }
+}
+
+impl From<Combined> for Decided {
+    fn from(combined: Combined) -> Self {
+        Self(combined.decisions.into())
+    }
+}
+
+/// The answer to a request that a handler refuses: what the layer answers by [`OnBlocked::Problem`] to one that is blocked, and what
+/// it answers where nothing could be decided. With the feature `axum` it is a response of axum's.
+///
+/// ```
+/// use tallygate::{Check, Limiter};
+/// use tallygate_tower::{Decided, Refused};
+///
+/// async fn login(limiter: &Limiter, user: &str) -> Result<&'static str, Refused> {
+///     let decision = limiter.check(Check::new("login", format!("user:{user}"))).await?;
+///     Decided::from(decision).passed()?;
+///     Ok("welcome")
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Refused(Box<Response<Bytes>>);
+
+impl Refused {
+    /// As a response of HTTP.
+    pub fn into_inner(self) -> Response<Bytes> {
+        *self.0
+    }
+}
+
+/// Nothing was decided.
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::Transient => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(failed(status, &error))
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Refused {
+    fn into_response(self) -> axum::response::Response {
+        self.into_inner().map(axum::body::Body::from)
+    }
+}
+
 impl Decided {
     pub(crate) fn new(decisions: Vec<Decision>) -> Self {
         Self(decisions.into())
@@ -90,6 +147,18 @@ impl Decided {
     /// True when one of them blocked it.
     pub fn is_blocked(&self) -> bool {
         self.0.iter().any(|decision| decision.blocked)
+    }
+
+    /// Passes, unless one of them blocks the request.
+    ///
+    /// # Errors
+    /// The answer to it: 429 with a problem document, and `Retry-After` where a wait helps.
+    pub fn passed(&self) -> Result<(), Refused> {
+        let wait_s = retry_after_s(self.0.iter().map(|decision| (decision, None)));
+        match refusal(&OnBlocked::Problem, self, wait_s).filter(|_| self.is_blocked()) {
+            Some(response) => Err(Refused(Box::new(response))),
+            None => Ok(()),
+        }
     }
 
     /// True when one of them warns: it passed beyond its soft limit.
@@ -159,7 +228,7 @@ pub(crate) fn refusal(
 }
 
 /// The answer where nothing could be decided. The fault is for the operator, and is not told.
-pub(crate) fn failure(status: StatusCode, error: &Error) -> Response<Bytes> {
+fn failure(status: StatusCode, error: &Error) -> Response<Bytes> {
     let title = match status {
         StatusCode::BAD_REQUEST => "What the request says cannot be counted",
         StatusCode::CONFLICT => "The transaction was another one before",
@@ -171,6 +240,16 @@ pub(crate) fn failure(status: StatusCode, error: &Error) -> Response<Bytes> {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+/// For the operator: of what a client did wrong only that he did, since it would name his key.
+pub(crate) fn failed(status: StatusCode, error: &Error) -> Box<Response<Bytes>> {
+    if status.is_server_error() {
+        tracing::error!(code = error.code(), %error, "a request was not decided");
+    } else {
+        tracing::debug!(code = error.code(), "a request was not decided");
+    }
+    Box::new(failure(status, error))
 }
 
 /// An answer with a status and why.

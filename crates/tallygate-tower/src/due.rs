@@ -4,6 +4,7 @@ use tallygate::policy::UNITS_MAX;
 use tallygate::uuid::Uuid;
 use tallygate::{Charged, Limiter};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 /// The ends of what a request took.
 #[derive(Clone, Copy)]
@@ -43,7 +44,7 @@ impl Due {
     /// Does these at once, even if nobody waits for it any more.
     pub async fn now(&self, ends: Vec<(Bucket, End)>) {
         if !ends.is_empty() {
-            tokio::spawn(work(self.limiter.clone(), self.txn, ends, 0)).await.ok();
+            alone(&Handle::current(), work(self.limiter.clone(), self.txn, ends, 0)).await.ok();
         }
     }
 }
@@ -54,9 +55,19 @@ impl Drop for Due {
         // Without a runtime there is nobody to do it: slots and reservations end by themselves.
         if let (false, Ok(runtime)) = (ends.is_empty(), Handle::try_current()) {
             let sent = i64::try_from(self.sent).unwrap_or(i64::MAX);
-            runtime.spawn(work(self.limiter.clone(), self.txn, ends, sent));
+            alone(&runtime, work(self.limiter.clone(), self.txn, ends, sent));
         }
     }
+}
+
+/// Does it in a task that nobody has to wait for: where it dies, the log tells so.
+fn alone(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    let done = runtime.spawn(work);
+    runtime.spawn(async {
+        if done.await.is_err() {
+            tracing::error!("what a request took did not end: its task broke off");
+        }
+    })
 }
 
 async fn work(limiter: Limiter, txn: Uuid, ends: Vec<(Bucket, End)>, sent: i64) {

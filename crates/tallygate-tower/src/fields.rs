@@ -62,7 +62,7 @@ impl<'a> Shown<'a> {
         if let (Fields::Legacy | Fields::Both, Some((decision, policy))) = (fields, nearest)
             && !headers.contains_key(&LEGACY[0])
         {
-            let values = [Some(decision.limit), Some(decision.remaining), wait_s(decision, policy)];
+            let values = [Some(decision.limit), Some(decision.remaining), wait_s(decision, Some(policy))];
             for (name, value) in LEGACY.into_iter().zip(values) {
                 if let Some(value) = value {
                     headers.insert(name, HeaderValue::from(value));
@@ -96,7 +96,8 @@ impl<'a> Shown<'a> {
                 item.push_str(&format!(";tallygate-soft={}", soft.clamp(0, INTEGER_MAX)));
             }
             let mut state = format!("{name};r={}", decision.remaining.clamp(0, INTEGER_MAX));
-            let wait_s = wait_s(decision, policy).filter(|_| policy.algorithm() != Algorithm::Concurrency);
+            let wait_s =
+                wait_s(decision, Some(policy)).filter(|_| policy.algorithm() != Algorithm::Concurrency);
             if let Some(wait_s) = wait_s {
                 state.push_str(&format!(";t={wait_s}"));
             }
@@ -106,7 +107,9 @@ impl<'a> Shown<'a> {
 }
 
 /// When to come again, in seconds; None where one of the limits can never pass, or was not asked anew.
-pub(crate) fn retry_after_s<'a>(decided: impl Iterator<Item = (&'a Decision, &'a Policy)>) -> Option<i64> {
+pub(crate) fn retry_after_s<'a>(
+    decided: impl Iterator<Item = (&'a Decision, Option<&'a Policy>)>,
+) -> Option<i64> {
     let is_violated = |decision: &Decision| decision.blocked && decision.reason != Reason::HeldBack;
     let waits = decided
         .filter(|(decision, _)| is_violated(decision))
@@ -115,14 +118,15 @@ pub(crate) fn retry_after_s<'a>(decided: impl Iterator<Item = (&'a Decision, &'a
     waits.max_by_key(|wait| wait.unwrap_or(i64::MAX)).flatten()
 }
 
-/// The wait in whole seconds, at least 1; None where there is none that helps.
-fn wait_s(decision: &Decision, policy: &Policy) -> Option<i64> {
+/// The wait in whole seconds, at least 1; None where there is none that helps. By the policy, where it is known.
+fn wait_s(decision: &Decision, policy: Option<&Policy>) -> Option<i64> {
     if decision.replayed {
         return None;
     }
     let promised = decision.retry_after_us.map(|us| up(us, 1_000_000).clamp(1, INTEGER_MAX));
     // The wait that a slot promises is until it ends by itself; it is free as soon as a request ends.
-    if policy.algorithm() == Algorithm::Concurrency && decision.reason != Reason::Banned {
+    let counts_slots = policy.is_some_and(|policy| policy.algorithm() == Algorithm::Concurrency);
+    if counts_slots && decision.reason != Reason::Banned {
         return promised.map(|_| 1);
     }
     promised
@@ -295,8 +299,9 @@ mod tests {
             prop_assert_eq!(names(&policies), names(&limits));
             prop_assert!(!limits.is_empty());
             // Not before what any of them says.
-            let longest = decided.iter().filter_map(|(decision, policy)| wait_s(decision, policy)).max();
-            prop_assert_eq!(retry_after_s(decided.iter().copied()), longest);
+            let longest = decided.iter().filter_map(|(decision, policy)| wait_s(decision, Some(policy))).max();
+            let told = decided.iter().map(|&(decision, policy)| (decision, Some(policy)));
+            prop_assert_eq!(retry_after_s(told), longest);
             prop_assert!(longest.is_none_or(|longest| longest >= 1));
         }
     }

@@ -27,10 +27,10 @@
 //!
 //! # Limits of this layer
 //!
-//! - It checks before the service sees the request, and the body is not read: what is in the body names no bucket. A login by
-//!   user name calls the limiter itself, as the example `login` of tallygate does.
-//! - Where the database does not answer, a zone says by `on_outage` what passes, and only a layer with one limit asks the
-//!   journal; else the answer is 503.
+//! - It checks before the service sees the request, and the body is not read: what is in the body names no bucket. A login whose
+//!   body names the user asks the limiter in its handler, and answers by [`Decided::passed`] and [`Refused`].
+//! - Where the database does not answer, the answer is 503, unless the limiter has a journal and each zone says by `on_outage`
+//!   that checks pass then.
 
 mod address;
 mod answer;
@@ -48,7 +48,7 @@ use std::error::Error;
 use std::fmt;
 
 pub use crate::address::{ClientAddress, Peer};
-pub use crate::answer::{Answering, Decided, OnBlocked, Target};
+pub use crate::answer::{Answering, Decided, OnBlocked, Refused, Target};
 pub use crate::body::Body;
 pub use crate::fields::Fields;
 pub use crate::layer::RateLimit;

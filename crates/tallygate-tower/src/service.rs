@@ -15,7 +15,7 @@ use tallygate::uuid::Uuid;
 use tallygate::{Check, Decision, ErrorKind, Policy, Reason};
 use tower_service::Service;
 
-use crate::answer::{Decided, OnBlocked, as_grpc, failure, refusal, refused};
+use crate::answer::{Decided, OnBlocked, as_grpc, failed, refusal, refused};
 use crate::body::Body;
 use crate::due::{Bucket, Due, End};
 use crate::fields::{Shown, keyed_hash, retry_after_s};
@@ -159,7 +159,7 @@ impl Set {
 
     /// Decides, and has what was taken for a time given back unless the request goes on.
     async fn decide(self: Arc<Self>, asked: Vec<Asked>, mut checks: Vec<Check>) -> Asking<Passed> {
-        // One goes with those of other requests, and is kept by the journal where the database does not answer.
+        // One goes with those of other requests.
         let decisions = match (checks.len(), checks.pop()) {
             (1, Some(check)) => self.limiter.check(check).await.map(|decision| vec![decision]),
             (_, last) => {
@@ -306,7 +306,7 @@ impl Passed {
 
     fn retry_after_s(&self) -> Option<i64> {
         let each = self.decided.decisions().iter().zip(&self.asked);
-        retry_after_s(each.map(|(decision, asked)| (decision, &asked.policy)))
+        retry_after_s(each.map(|(decision, asked)| (decision, Some(&asked.policy))))
     }
 }
 
@@ -340,16 +340,6 @@ fn undecided(error: &tallygate::Error) -> Box<Response<Bytes>> {
         },
         error,
     )
-}
-
-/// For the operator: of what a client did wrong only that he did, since it would name his key.
-fn failed(status: StatusCode, error: &tallygate::Error) -> Box<Response<Bytes>> {
-    if status.is_server_error() {
-        tracing::error!(code = error.code(), %error, "a request was not decided");
-    } else {
-        tracing::debug!(code = error.code(), "a request was not decided");
-    }
-    Box::new(failure(status, error))
 }
 
 /// The text that stands for a key that is too long: its kind, and its keyed hash.

@@ -11,19 +11,21 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Extension};
+use axum::extract::{ConnectInfo, Extension, State};
 use axum::routing::{any, get};
 use bytes::Bytes;
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sfv::{BareItem, Parser};
 use tallygate::ledger::{History, Kind};
 use tallygate::policy::{BlockedRows, Mode};
 use tallygate::testing::Clock;
 use tallygate::uuid::Uuid;
-use tallygate::{Limiter, Policy};
+use tallygate::{Check, Limiter, Policy};
 use tallygate_tower::who::{self, Subject};
-use tallygate_tower::{After, ClientAddress, Decided, Fields, Limit, Nobody, OnBlocked, Peer, RateLimit};
+use tallygate_tower::{
+    After, ClientAddress, Decided, Fields, Limit, Nobody, OnBlocked, Peer, RateLimit, Refused,
+};
 use tower::{Layer, Service, ServiceExt};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -597,4 +599,48 @@ async fn what_is_left_out_is_not_asked_about() {
         assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, None));
     }
     assert!(rows(&limiter, "login").await.is_empty());
+}
+
+/// As a handler answers that asks the limiter about what it read in a body.
+#[tokio::test]
+async fn a_handler_answers_as_the_layer_does() {
+    let (limiter, clock) = limiter(&[("login", log(1)), ("user", log(5))]).await;
+    let clients = ClientAddress::behind(["10.0.0.0/8"]).unwrap();
+    let handler = async |State((limiter, clients)): State<(Limiter, ClientAddress)>,
+                         ConnectInfo(peer): ConnectInfo<SocketAddr>,
+                         headers: HeaderMap,
+                         user: String| {
+        let limits = vec![Check::new("login", clients.key(peer.ip(), &headers)), Check::new("user", user)];
+        Decided::from(limiter.check_all(limits).await?).passed()?;
+        Ok::<_, Refused>("welcome")
+    };
+    let app = Router::new().route("/", any(handler)).with_state((limiter.clone(), clients.clone()));
+    let layer = self::app(RateLimit::new(limiter.clone(), "login").by(clients));
+    let ask = |user: &str| {
+        let mut request = from("10.0.0.1").map(|_| Body::from(user.to_owned()));
+        request.headers_mut().insert("x-forwarded-for", "203.0.113.9".parse().unwrap());
+        request
+    };
+    let passed = answer(&app, ask("alice")).await;
+    assert_eq!((passed.status(), text(passed).await.as_str()), (StatusCode::OK, "welcome"));
+    assert_eq!(rows(&limiter, "login").await[0].1, "ip:203.0.113.9");
+    clock.advance(Duration::from_millis(500));
+    let (blocked, by_layer) = (answer(&app, ask("alice")).await, answer(&layer, ask("alice")).await);
+    assert_eq!(blocked.status(), StatusCode::TOO_MANY_REQUESTS);
+    for field in ["retry-after", "content-type", "cache-control"] {
+        assert_eq!(header(&blocked, field), header(&by_layer, field), "{field}");
+    }
+    let document = async |response| {
+        let mut document: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
+        document["transaction"].take();
+        document
+    };
+    assert_eq!(document(blocked).await, document(by_layer).await);
+
+    // No key, and no zone.
+    let refused = answer(&app, ask("")).await;
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(header(&refused, "content-type"), Some("application/problem+json"));
+    let error = limiter.check(Check::new("nowhere", "alice")).await.unwrap_err();
+    assert_eq!(Refused::from(error).into_inner().status(), StatusCode::INTERNAL_SERVER_ERROR);
 }

@@ -13,6 +13,7 @@ use super::merkle::{self, Tree};
 use super::read::{Told, each_bucket, head, zone_at};
 use super::{Checkpoint, CheckpointZone};
 use crate::audit::Auditor;
+use crate::boxed::{BoxFuture, boxed};
 use crate::chain::{Hash, hex};
 use crate::error::{Error, Result};
 
@@ -23,8 +24,13 @@ const NAMED: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Comparison {
-    /// The places where it is not what it was; empty when it is.
+    /// The places where it is not what it was; empty when it is. Of buckets the first 1,000.
     pub differences: Vec<HeadDifference>,
+    /// The number of buckets that differ and are not named among them.
+    pub unnamed: u64,
+    /// True when rows are missing and nothing else differs, as after an older backup was restored: each bucket that differs
+    /// ends earlier than it did, or is gone. Without the heads nobody can tell, and it is false.
+    pub ends_earlier: bool,
     /// The number of rows of the checkpoint that upkeep dropped, as far as that is known; all others are
     /// there.
     pub dropped: u64,
@@ -126,79 +132,100 @@ impl fmt::Display for HeadDifference {
     }
 }
 
+impl HeadDifference {
+    /// Is it what an older state of the ledger has?
+    fn ends_earlier(&self) -> bool {
+        match self.changed {
+            Changed::ZoneGone | Changed::Buckets | Changed::BucketGone | Changed::BucketShortened => true,
+            Changed::Versions | Changed::Removals => self.is < self.was,
+            _ => false,
+        }
+    }
+}
+
 /// The places where the ledger is not what it was at the checkpoint; nothing when it is. With the `heads` that were
 /// written with the checkpoint, buckets are named: the first 1,000.
 ///
 /// Compares the ends of chains as they are recorded. That the rows are what their hashes say is for the verification of
 /// the chain: both together prove the ledger of before.
-pub(crate) async fn check(
-    auditor: &Auditor,
-    checkpoint: &Checkpoint,
-    heads: Option<&Path>,
-    progress: &mut impl FnMut(u64),
-) -> Result<Comparison> {
-    let mut old = match heads {
-        Some(path) => Some(Old::open(path, checkpoint)?),
-        None => None,
-    };
-    let mut found = Vec::new();
-    let (mut dropped, mut dropped_before) = (0, 0);
-    let now = auditor.read(|store| store.zones_at(checkpoint.cut_at)).await?;
-    for was in &checkpoint.zones {
-        if !now.iter().any(|zone| zone.id == was.zone_id && zone.name == was.zone) {
-            found.push(of_zone(was, Changed::ZoneGone, 0, 0));
-        }
-    }
-    let mut read = 0;
-    for zone in &now {
-        let was = checkpoint.zone(zone.id).filter(|was| was.zone == zone.name);
-        let mut compared = Vec::new();
-        let mut each = |head: &Head| match &mut old {
-            Some(old) => old.compare(Some(head), zone.id, &mut compared),
-            None => Ok(()),
+pub(crate) fn check<'a>(
+    auditor: &'a Auditor,
+    checkpoint: &'a Checkpoint,
+    heads: Option<&'a Path>,
+    progress: &'a mut (dyn FnMut(u64) + Send),
+) -> BoxFuture<'a, Result<Comparison>> {
+    boxed(async move {
+        let mut old = match heads {
+            Some(path) => Some(Old::open(path, checkpoint)?),
+            None => None,
         };
-        let progress = &mut |more| progress(read + more);
-        let told = zone_at(auditor, zone, checkpoint.cut_at, &mut each, progress).await?;
-        let Told { zone: is, mut lost, unexplained, .. } = told;
-        if let Some(old) = &mut old {
-            old.compare(None, zone.id, &mut compared)?;
-            lost = std::mem::take(&mut old.lost);
-        }
-        read += is.buckets;
-        let Some(was) = was else {
-            found.push(of_zone(&is, Changed::ZoneAdded, 0, 0));
-            continue;
-        };
-        if (was.version, &was.version_hash) != (is.version, &is.version_hash) {
-            let versions = |zone: &CheckpointZone| u64::from(zone.version.unsigned_abs());
-            found.push(of_zone(was, Changed::Versions, versions(was), versions(&is)));
-        }
-        dropped += told.dropped;
-        dropped_before += told.dropped_before;
-        if (was.removals, &was.removals_hash) != (is.removals, &is.removals_hash) {
-            found.push(of_zone(was, Changed::Removals, was.removals, is.removals));
-        }
-        if unexplained > 0 {
-            found.push(of_zone(was, Changed::RowsGone, told.dropped + unexplained, told.dropped));
-        }
-        if (was.buckets, was.rows, &was.buckets_root) != (is.buckets, is.rows, &is.buckets_root) {
-            if lost > 0 {
-                found.push(of_zone(was, Changed::BucketsDropped, was.buckets, lost));
-                if compared.is_empty() {
-                    continue;
-                }
+        let mut found = Vec::new();
+        let (mut unnamed, mut is_other) = (0, heads.is_none());
+        let (mut dropped, mut dropped_before) = (0, 0);
+        let now = auditor.read(|store| store.zones_at(checkpoint.cut_at)).await?;
+        for was in &checkpoint.zones {
+            if !now.iter().any(|zone| zone.id == was.zone_id && zone.name == was.zone) {
+                found.push(of_zone(was, Changed::ZoneGone, 0, 0));
             }
-            found.push(of_zone(was, Changed::Buckets, was.buckets, is.buckets));
-            compared.truncate(NAMED.saturating_sub(found.len()));
-            let keys = keys(auditor, checkpoint, zone.id, &compared).await?;
-            found.extend(compared.into_iter().map(|(start, changed, was_rows, is_rows)| HeadDifference {
-                bucket: Some(hex(&start)),
-                key: keys.get(&start).cloned(),
-                ..of_zone(was, changed, was_rows, is_rows)
-            }));
         }
-    }
-    Ok(Comparison { differences: found, dropped, dropped_since: dropped - dropped_before })
+        let mut read = 0;
+        for zone in &now {
+            let was = checkpoint.zone(zone.id).filter(|was| was.zone == zone.name);
+            let mut compared = Differing::default();
+            let mut each = |head: &Head| match &mut old {
+                Some(old) => old.compare(Some(head), zone.id, &mut compared),
+                None => Ok(()),
+            };
+            let progress = &mut |more| progress(read + more);
+            let told = zone_at(auditor, zone, checkpoint.cut_at, &mut each, progress).await?;
+            let Told { zone: is, mut lost, unexplained, .. } = told;
+            if let Some(old) = &mut old {
+                old.compare(None, zone.id, &mut compared)?;
+                lost = std::mem::take(&mut old.lost);
+            }
+            read += is.buckets;
+            let Some(was) = was else {
+                found.push(of_zone(&is, Changed::ZoneAdded, 0, 0));
+                continue;
+            };
+            if (was.version, &was.version_hash) != (is.version, &is.version_hash) {
+                let versions = |zone: &CheckpointZone| u64::from(zone.version.unsigned_abs());
+                found.push(of_zone(was, Changed::Versions, versions(was), versions(&is)));
+            }
+            dropped += told.dropped;
+            dropped_before += told.dropped_before;
+            if (was.removals, &was.removals_hash) != (is.removals, &is.removals_hash) {
+                found.push(of_zone(was, Changed::Removals, was.removals, is.removals));
+            }
+            if unexplained > 0 {
+                found.push(of_zone(was, Changed::RowsGone, told.dropped + unexplained, told.dropped));
+            }
+            if (was.buckets, was.rows, &was.buckets_root) != (is.buckets, is.rows, &is.buckets_root) {
+                if lost > 0 {
+                    found.push(of_zone(was, Changed::BucketsDropped, was.buckets, lost));
+                    if compared.named.is_empty() {
+                        continue;
+                    }
+                }
+                found.push(of_zone(was, Changed::Buckets, was.buckets, is.buckets));
+                let Differing { mut named, unnamed: more, is_other: other } = compared;
+                let many = named.len() as u64 + more;
+                named.truncate(NAMED.saturating_sub(found.len()));
+                unnamed += many - named.len() as u64;
+                is_other |= other;
+                let keys = keys(auditor, checkpoint, zone.id, &named).await?;
+                found.extend(named.into_iter().map(|(start, changed, was_rows, is_rows)| HeadDifference {
+                    bucket: Some(hex(&start)),
+                    key: keys.get(&start).cloned(),
+                    ..of_zone(was, changed, was_rows, is_rows)
+                }));
+            }
+        }
+        let ends_earlier = !is_other && found.iter().any(HeadDifference::ends_earlier);
+        let ends_earlier = ends_earlier && found.iter().all(HeadDifference::ends_earlier);
+        let dropped_since = dropped - dropped_before;
+        Ok(Comparison { differences: found, unnamed, ends_earlier, dropped, dropped_since })
+    })
 }
 
 fn of_zone(zone: &CheckpointZone, changed: Changed, was: u64, is: u64) -> HeadDifference {
@@ -207,6 +234,28 @@ fn of_zone(zone: &CheckpointZone, changed: Changed, was: u64, is: u64) -> HeadDi
 
 /// The start of a bucket's chain, what changed, how many rows there were, how many there are.
 type Compared = (Hash, Changed, u64, u64);
+
+/// The buckets of a zone that differ.
+#[derive(Default)]
+struct Differing {
+    /// The first of them.
+    named: Vec<Compared>,
+    /// The number of the others.
+    unnamed: u64,
+    /// Does one differ otherwise than by its end?
+    is_other: bool,
+}
+
+impl Differing {
+    fn tell(&mut self, differs: Compared) {
+        self.is_other |= !matches!(differs.1, Changed::BucketGone | Changed::BucketShortened);
+        if self.named.len() < NAMED {
+            self.named.push(differs);
+        } else {
+            self.unnamed += 1;
+        }
+    }
+}
 
 /// The keys of buckets that differ and are still there.
 async fn keys(
@@ -268,12 +317,7 @@ impl Old {
     }
 
     /// Goes on up to and with the bucket that the ledger has next; None behind the last one of the zone.
-    fn compare(&mut self, is: Option<&Head>, zone_id: i32, found: &mut Vec<Compared>) -> Result<()> {
-        let mut tell = |differs: Compared| {
-            if found.len() < NAMED {
-                found.push(differs);
-            }
-        };
+    fn compare(&mut self, is: Option<&Head>, zone_id: i32, found: &mut Differing) -> Result<()> {
         loop {
             let before = |old: &Head| match is {
                 Some(is) => old.bucket() < is.bucket(),
@@ -281,14 +325,14 @@ impl Old {
             };
             let Some(gone) = self.next.filter(before) else { break };
             if gone.zone_id == zone_id {
-                tell((gone.start, Changed::BucketGone, gone.seq.unsigned_abs(), 0));
+                found.tell((gone.start, Changed::BucketGone, gone.seq.unsigned_abs(), 0));
             }
             self.advance()?;
         }
         let Some(is) = is else { return Ok(()) };
         match self.next.filter(|old| old.bucket() == is.bucket()) {
             None if is.is_lost() => {}
-            None => tell((is.start, Changed::BucketAdded, 0, is.seq.unsigned_abs())),
+            None => found.tell((is.start, Changed::BucketAdded, 0, is.seq.unsigned_abs())),
             Some(was) => {
                 if is.is_lost() {
                     self.lost += 1;
@@ -298,7 +342,7 @@ impl Old {
                         std::cmp::Ordering::Equal => Changed::BucketRewritten,
                         std::cmp::Ordering::Greater => Changed::BucketLengthened,
                     };
-                    tell((is.start, changed, was.seq.unsigned_abs(), is.seq.unsigned_abs()));
+                    found.tell((is.start, changed, was.seq.unsigned_abs(), is.seq.unsigned_abs()));
                 }
                 self.advance()?;
             }

@@ -1,6 +1,5 @@
 //! Reads the ends of all chains as they stood at a time.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -13,41 +12,45 @@ use super::{Checkpoint, CheckpointZone};
 use crate::audit::Auditor;
 use crate::audit::dropped::{self, Dropped};
 use crate::audit::removals::Removals;
+use crate::boxed::{BoxFuture, boxed};
 use crate::chain::{self, hex};
 use crate::error::{Error, Result};
+use crate::private;
 use crate::store::{BucketAt, HEADS, Range, StoredHead, ZoneAt};
 
 /// A checkpoint of the rows up to `margin` ago. With `heads`, the ends of all chains are written there.
-pub(crate) async fn take(
-    auditor: &Auditor,
+pub(crate) fn take<'a>(
+    auditor: &'a Auditor,
     margin: Duration,
-    heads: Option<&Path>,
-    progress: &mut impl FnMut(u64),
-) -> Result<Checkpoint> {
-    let made_at = auditor.read(|store| store.now()).await?;
-    let cut_at = made_at.checked_sub_signed(chrono::TimeDelta::from_std(margin).unwrap_or_default());
-    let cut_at = cut_at.unwrap_or(made_at);
-    let mut file = match heads {
-        Some(path) => Some((BufWriter::new(File::create(path).map_err(|e| unwritten(path, e))?), path)),
-        None => None,
-    };
-    let mut each = |head: &Head| match &mut file {
-        Some((file, path)) if !head.is_lost() => {
-            file.write_all(&head.bytes()).map_err(|e| unwritten(path, e))
+    heads: Option<&'a Path>,
+    progress: &'a mut (dyn FnMut(u64) + Send),
+) -> BoxFuture<'a, Result<Checkpoint>> {
+    boxed(async move {
+        let made_at = auditor.read(|store| store.now()).await?;
+        let cut_at = made_at.checked_sub_signed(chrono::TimeDelta::from_std(margin).unwrap_or_default());
+        let cut_at = cut_at.unwrap_or(made_at);
+        let mut file = match heads {
+            Some(path) => Some((BufWriter::new(private::anew(path).map_err(|e| unwritten(path, e))?), path)),
+            None => None,
+        };
+        let mut each = |head: &Head| match &mut file {
+            Some((file, path)) if !head.is_lost() => {
+                file.write_all(&head.bytes()).map_err(|e| unwritten(path, e))
+            }
+            _ => Ok(()),
+        };
+        let mut zones = Vec::new();
+        let mut read = 0;
+        for zone in auditor.read(|store| store.zones_at(cut_at)).await? {
+            let told = zone_at(auditor, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?;
+            zones.push(told.zone);
+            read += zones.last().map_or(0, |zone| zone.buckets);
         }
-        _ => Ok(()),
-    };
-    let mut zones = Vec::new();
-    let mut read = 0;
-    for zone in auditor.read(|store| store.zones_at(cut_at)).await? {
-        let told = zone_at(auditor, &zone, cut_at, &mut each, &mut |more| progress(read + more)).await?;
-        zones.push(told.zone);
-        read += zones.last().map_or(0, |zone| zone.buckets);
-    }
-    if let Some((mut file, path)) = file {
-        file.flush().and_then(|()| file.get_ref().sync_all()).map_err(|e| unwritten(path, e))?;
-    }
-    Checkpoint::new(made_at, cut_at, zones)
+        if let Some((mut file, path)) = file {
+            file.flush().and_then(|()| file.get_ref().sync_all()).map_err(|e| unwritten(path, e))?;
+        }
+        Checkpoint::new(made_at, cut_at, zones)
+    })
 }
 
 /// A zone as it stood at a time, and what became of its rows since.
@@ -69,8 +72,8 @@ pub(super) async fn zone_at(
     auditor: &Auditor,
     zone: &ZoneAt,
     at: DateTime<Utc>,
-    each: &mut impl FnMut(&Head) -> Result<()>,
-    progress: &mut impl FnMut(u64),
+    each: &mut (impl FnMut(&Head) -> Result<()> + Send),
+    progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<Told> {
     // A removal is recorded before the first row goes: those that are read later are explained by it, or have come
     // since.
@@ -136,7 +139,7 @@ pub(super) async fn sorted(
     auditor: &Auditor,
     zone_id: i32,
     at: DateTime<Utc>,
-    seen: &mut impl FnMut(&BucketAt),
+    seen: &mut (impl FnMut(&BucketAt) + Send),
 ) -> Result<Sorted> {
     let (mut sorter, mut pushed) = (Sorter::new(), Ok(()));
     each_bucket(auditor, zone_id, at, |bucket| {
@@ -154,7 +157,7 @@ pub(super) async fn each_bucket(
     auditor: &Auditor,
     zone_id: i32,
     at: DateTime<Utc>,
-    mut each: impl FnMut(BucketAt),
+    mut each: impl FnMut(BucketAt) + Send,
 ) -> Result<()> {
     let mut after = String::new();
     let mut dropped = Dropped::of(Range::all(zone_id));

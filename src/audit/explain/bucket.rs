@@ -48,7 +48,7 @@ impl<'s> Explaining<'s> {
                 if self.replay.seq() == 0
                     && let Some(dropped) = self.dropped.take_if(|dropped| dropped.head.seq + 1 == row.seq)
                 {
-                    self.replay.begin_behind(dropped.head.seq, &dropped.head);
+                    self.replay.begin_behind(dropped.head.seq, &dropped.head, i64::MAX);
                 }
                 let charging = self.charging(row).await?;
                 self.replay.settle(row);

@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::audit::Auditor;
+use crate::boxed::{BoxFuture, boxed};
 use crate::check::validate_key;
 use crate::decision::Reason;
 use crate::entry::{Entry, History, Kind};
@@ -44,8 +45,12 @@ impl Auditor {
     /// assert_eq!(explained.rows[0].left_before, Some(0));
     /// # Ok::<(), tallygate::Error>(()) }).unwrap();
     /// ```
-    pub async fn last_block(&self, zone: Option<&str>, key: &str) -> Result<Option<Entry>> {
-        self.last(zone, key, Wanted::Block).await
+    pub fn last_block<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Entry>>> {
+        boxed(async move { self.last(zone, key, Wanted::Block).await })
     }
 
     /// The last decision about a bucket at a time or before it, whatever it was: bans and overrides of people, and charges
@@ -57,13 +62,13 @@ impl Auditor {
     ///
     /// # Errors
     /// Invalid: a key that no bucket can have. Unknown zone. Transient: the database did not answer within the deadline.
-    pub async fn last_decision(
-        &self,
-        zone: Option<&str>,
-        key: &str,
+    pub fn last_decision<'a>(
+        &'a self,
+        zone: Option<&'a str>,
+        key: &'a str,
         at: DateTime<Utc>,
-    ) -> Result<Option<Entry>> {
-        self.last(zone, key, Wanted::At(at)).await
+    ) -> BoxFuture<'a, Result<Option<Entry>>> {
+        boxed(async move { self.last(zone, key, Wanted::At(at)).await })
     }
 
     async fn last(&self, zone: Option<&str>, key: &str, wanted: Wanted) -> Result<Option<Entry>> {

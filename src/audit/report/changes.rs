@@ -30,13 +30,15 @@ pub(super) fn changes(zone: &Zone, versions: &[ZoneVersion]) -> Result<Vec<Polic
     Ok(changes)
 }
 
-/// The policy and the description, by the names that they have in JSON.
+/// The policy, the release of its time zone's rules, and the description, by the names that they have in JSON.
 fn fields(version: &ZoneVersion) -> Result<Map<String, Value>> {
     let fault = |e| Error::database("a policy could not be written as JSON").caused_by(e);
     let mut fields = match serde_json::to_value(version.policy).map_err(fault)? {
         Value::Object(fields) => fields,
         other => Map::from_iter([("policy".to_owned(), other)]),
     };
+    let release = version.policy.by_calendar().map(|calendar| calendar.time_zone.release());
+    fields.insert("tzdata".to_owned(), release.into());
     fields.insert("description".to_owned(), version.description.as_str().into());
     Ok(fields)
 }

@@ -165,6 +165,13 @@ fn zones(report: &Report) -> Section {
     if !unused.is_empty() {
         about += &format!(" Nothing was decided in {}.", unused.join(", "));
     }
+    for (zone, &at) in &report.ahead {
+        about += &format!(
+            " {} has rows up to {} UTC, for which it is not time yet: a clock was ahead.",
+            plain(zone),
+            second(at)
+        );
+    }
     Section {
         heading: "Zones",
         about,

@@ -94,6 +94,8 @@ pub struct Report {
     pub actions: Acts,
     /// New versions of zones, oldest first.
     pub changes: Vec<PolicyChange>,
+    /// Zones with rows for which it is not time yet, by more than a minute, each with the time of the last: a clock was ahead.
+    pub ahead: BTreeMap<String, DateTime<Utc>>,
 }
 
 /// Checks over time, in slices that are as long as fits the time from the first check to the last: at most 120 of them.

@@ -1,6 +1,6 @@
 //! A line for each check that was decided locally, for who wants the requests recorded too.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::private;
 
 /// A file to which each local decision is appended before it is answered, see
 /// [`Limiter::with_local_journal`](crate::Limiter::with_local_journal). It is not a part of the ledger: nothing proves that it is
@@ -42,8 +43,7 @@ impl LocalJournal {
     /// Invalid: it cannot be opened for writing.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.map_err(|error| {
+        let file = private::append(&path).map_err(|error| {
             Error::invalid(format!("the local journal {} cannot be opened: {error}", path.display()))
         })?;
         Ok(Self { path: path.into(), file: Arc::new(file) })

@@ -4,14 +4,14 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::{Grantee, Role};
 use crate::error::Result;
-use crate::migrate::adapter::soon;
-use crate::store::mysql::{connect, error, number};
+use crate::migrate::adapter::mysql::open;
+use crate::store::mysql::{error, number};
 use crate::store::{Address, Engine};
 
 /// The statements that give the role to the grantee; with `run` they are carried out, one after the other.
 pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Result<Vec<String>> {
     let mut connection = open(address).await?;
-    let statements = statements(&mut connection, role.as_str(), to).await?;
+    let statements = statements(&mut connection, role.as_str(), to).await.map_err(error)?;
     if run {
         for statement in &statements {
             let granted = execute(&mut connection, statement).await;
@@ -63,7 +63,7 @@ impl Rights {
         let mut given = Vec::with_capacity(rows.len());
         for (role, grantee) in rows {
             let grantee = Grantee::parse(Engine::MySql, &grantee)?;
-            let statements = statements(&mut connection, &role, &grantee).await?;
+            let statements = statements(&mut connection, &role, &grantee).await.map_err(error)?;
             given.push(Given { role, grantee, statements });
         }
         Ok(Self { connection, given })
@@ -79,6 +79,10 @@ impl Rights {
 
     /// Gives every role again, with what is new.
     pub async fn repeat(&mut self) -> Result<(), sqlx::Error> {
+        for Given { role, grantee, statements: of } in &mut self.given {
+            // A view that was made anew has columns.
+            *of = statements(&mut self.connection, role, grantee).await?;
+        }
         self.run("").await
     }
 
@@ -108,17 +112,13 @@ impl Rights {
     }
 }
 
-async fn open(address: &Address) -> Result<MySqlConnection> {
-    let mut connection = connect(address, soon()).await?;
-    // Without this mode a MariaDB would make the user, without a password. MySQL never does.
-    let mode = "set @tallygate = 1 /*M!, session sql_mode = concat(@@sql_mode, ',NO_AUTO_CREATE_USER') */";
-    sqlx::raw_sql(mode).execute(&mut connection).await.map_err(error)?;
-    Ok(connection)
-}
-
-async fn statements(connection: &mut MySqlConnection, role: &str, to: &Grantee) -> Result<Vec<String>> {
+async fn statements(
+    connection: &mut MySqlConnection,
+    role: &str,
+    to: &Grantee,
+) -> Result<Vec<String>, sqlx::Error> {
     let statements = sqlx::query_scalar(include_str!("mysql.sql")).bind(role).bind(&to.name).bind(&to.host);
-    statements.fetch_all(connection).await.map_err(error)
+    statements.fetch_all(connection).await
 }
 
 async fn execute(connection: &mut MySqlConnection, statement: &str) -> Result<(), sqlx::Error> {

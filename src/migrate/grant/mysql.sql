@@ -28,7 +28,7 @@ join (
     union all select 13, 'app', 'execute', 'procedure ', 'zone_charges'
     union all select 14, 'app', 'execute', 'procedure ', 'zone_unchecked'
     union all select 15, 'app', 'execute', 'procedure ', 'zone_unchecked_own'
-    union all select 15, 'app,engine', 'execute', 'procedure ', 'zone_bucket_leave'
+    union all select 15, 'app,engine', 'execute', 'procedure ', 'zone_bucket_place'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_hold'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_versions'
     union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_ask'
@@ -45,6 +45,7 @@ join (
     union all select 18, 'auditor,operator', 'select', 'table ', 'zone_master_view'
     union all select 19, 'auditor,operator', 'select', 'table ', 'zone_version_view'
     union all select 20, 'auditor,operator', 'select', 'table ', 'zone_calendar_view'
+    union all select 20, 'auditor,operator', 'select', 'table ', 'zone_clock_view'
     union all select 21, 'auditor', 'select', 'table ', 'zone_bucket_lock_view'
     union all select 21, 'auditor', 'select', 'table ', 'zone_bucket_removed_view'
     union all select 21, 'auditor', 'select', 'table ', 'zone_upkeep_lock_view'
@@ -101,5 +102,5 @@ join (
     union all
     select 1, replace(replace(replace(replace(database(), '\\', '\\\\'), '_', '\\_'), '%', '\\%'), '`', '``')
 ) d on d.pattern = (r.object is null)
-where find_in_set(g.role, r.roles)
+where find_in_set(g.role, r.roles) and r.rights is not null
 order by r.place

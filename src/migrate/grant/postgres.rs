@@ -34,6 +34,7 @@ pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Re
             to.name
         )));
     }
+    require_closed(&mut tx, (role == Role::Owner).then_some(&*to.name)).await?;
     let statements = statements(&mut tx, role.as_str(), &to.name).await?;
     if run {
         for statement in &statements {
@@ -63,6 +64,19 @@ pub async fn grant(address: &Address, role: Role, to: &Grantee, run: bool) -> Re
         tx.commit().await.map_err(error)?;
     }
     Ok(statements)
+}
+
+/// Fails where anybody but the owner may put something into the schema, or has. Routines find operators and functions by their
+/// types, so what strangers put there may be the better match, and would run with the owner's rights. `owner` is who is to own
+/// the tables, where there are none yet.
+pub async fn require_closed(connection: &mut PgConnection, owner: Option<&str>) -> Result<()> {
+    let stranger = sqlx::query_scalar(include_str!("postgres_strangers.sql")).bind(owner);
+    let stranger: Option<String> = stranger.fetch_optional(connection).await.map_err(error)?;
+    let Some(stranger) = stranger else { return Ok(()) };
+    Err(Error::schema(format!(
+        "what others put into the schema of the tables could run with their owner's rights, and {stranger}; or give tallygate a \
+         schema of its own, see docs/operations.md"
+    )))
 }
 
 /// Gives again, with what is new, every role that was given. A user who is no more, or has lost it, is

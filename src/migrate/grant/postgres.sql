@@ -17,7 +17,7 @@ from (
         ('{app,engine,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
         ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
-        ('{app,engine}', 'execute', '{zone_bucket_leave}'),
+        ('{app,engine}', 'execute', '{zone_bucket_place}'),
         ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
         ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_leases,zone_engine_shapes,zone_engine_append}'),
         ('{engine}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
@@ -29,7 +29,7 @@ from (
     select 3, g.roles::text[], g.rights, 'table', format('%I.%I', current_schema(), f.name)
     from (values
         ('{auditor,operator}', 'select', '{zone_master_view,zone_version_view,zone_calendar_view}'),
-        ('{auditor,operator}', 'select', '{zone_override_view}'),
+        ('{auditor,operator}', 'select', '{zone_override_view,zone_clock_view}'),
         ('{auditor}', 'select', '{zone_bucket_lock_view,zone_bucket_removed_view,zone_upkeep_lock_view}'),
         ('{auditor}', 'select', '{zone_hold_view,zone_txn_view,zone_txn_dropped_view,zone_removal_view}'),
         ('{auditor}', 'select', '{zone_queue_view,zone_item_view,zone_override_by_bucket_view}'),

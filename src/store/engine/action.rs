@@ -16,7 +16,7 @@ enum Answer {
 }
 
 /// Lets the actions happen in order, at one reading of the clock.
-pub(in crate::store) async fn act(session: &mut impl Session, actions: &[Action]) -> Result<Vec<Recorded>> {
+pub(in crate::store) async fn act(session: &mut dyn Session, actions: &[Action]) -> Result<Vec<Recorded>> {
     let (names, places) = distinct(actions.iter().map(|action| (action.zone_id, action.key.as_str())));
     let txns: Vec<_> = places.iter().zip(actions).map(|(&place, action)| (place, action.txn)).collect();
     let limits = actions.iter().filter_map(|action| match action.what {

@@ -45,7 +45,7 @@ impl Answered {
 
 /// Decides the requests in order, at one reading of the clock.
 pub(in crate::store) async fn check(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     requests: &[Request],
     passing: Passing,
 ) -> Result<Done> {
@@ -100,7 +100,7 @@ pub(in crate::store) async fn check(
         let fate = fate.and_then(|place| fates.get(place).copied()).unwrap_or(Fate::Appended);
         told.push(match (answer, fate) {
             (Answer::Past(decision), _) => Answered::Decided(decision),
-            (Answer::New(turn), Fate::Appended) => Answered::Decided(tell(request, &turn)?),
+            (Answer::New(turn), Fate::Appended) => Answered::Decided(tell(request, &buckets[place], &turn)?),
             (Answer::Again(first), _) => match &told[first] {
                 Answered::Decided(decision) => {
                     Answered::Decided(Decision { replayed: true, ..decision.clone() })
@@ -247,7 +247,7 @@ fn same(request: &Request, cost: i64, member: Option<&str>) -> Result<()> {
 /// Fails where no check of the bucket was blocked that so many could have followed: by a zone that coalesces them, for some
 /// time. Memory keeps that for a second; their row may come later by as long as a call may take.
 async fn follows(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     bucket: usize,
     name: Name<'_>,
     checks: i32,
@@ -274,7 +274,7 @@ fn all_or_none(requests: &[Request], past: &[Option<Answer>]) -> Result<()> {
     }
 }
 
-pub(super) fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
+pub(super) fn tell(request: &Request, bucket: &Bucket<'_>, turn: &Turn) -> Result<Decision> {
     let outcome = &turn.outcome;
     Ok(Decision {
         zone: request.zone.clone(),
@@ -284,8 +284,8 @@ pub(super) fn tell(request: &Request, turn: &Turn) -> Result<Decision> {
         reason: outcome.reason,
         limit: outcome.limit,
         remaining: outcome.remaining,
-        retry_after_us: outcome.retry_after_us,
-        delay_us: outcome.delay_us,
+        retry_after_us: bucket.wait_us(outcome.retry_after_us),
+        delay_us: bucket.wait_us(outcome.delay_us),
         ends_at: outcome.ends_us.map(from_us).transpose()?,
         seq: request.leaves_row().then(|| turn.outcome.seq()),
         zone_version: outcome.head.zone_version,

@@ -21,6 +21,8 @@ pub(super) struct Bucket<'b> {
     end: End,
     /// Never before the last row.
     now_us: i64,
+    /// For so long it is not `now_us` yet, where the clock went backwards.
+    ahead_us: i64,
     /// Those of the zone, from the oldest that decided the last row of one of its buckets.
     versions: Arc<[Version]>,
     holds: Vec<Hold>,
@@ -67,14 +69,14 @@ impl<'b> Bucket<'b> {
         loaded: Loaded,
         versions: Arc<[Version]>,
         holds: Vec<Hold>,
-        now_us: i64,
+        clock_us: i64,
     ) -> Self {
         let Loaded { head, end, holding, removed } = loaded;
         let (now_us, from) = if head.seq > 0 {
             let from = versions.partition_point(|version| version.version < head.zone_version);
-            (now_us.max(head.last_us), from)
+            (clock_us.max(head.last_us), from)
         } else {
-            (now_us, versions.len().saturating_sub(1))
+            (clock_us, versions.len().saturating_sub(1))
         };
         let state = State { from, head, holds: holds.len(), holding };
         Self {
@@ -83,6 +85,7 @@ impl<'b> Bucket<'b> {
             is_new: end.is_none(),
             end: end.unwrap_or_else(|| End::new(name.0, name.1)),
             now_us,
+            ahead_us: now_us.saturating_sub(clock_us),
             versions,
             holds,
             loaded: state,
@@ -121,6 +124,19 @@ impl<'b> Bucket<'b> {
 
     pub fn now_us(&self) -> i64 {
         self.now_us
+    }
+
+    /// A wait of a row's, which counts from the row's time: as it counts from now.
+    pub fn wait_us(&self, of_row: Option<i64>) -> Option<i64> {
+        of_row.map(|us| us.saturating_add(self.ahead_us))
+    }
+
+    /// Nothing happens in it before this time. Nothing was asked of it yet.
+    pub fn not_before(&mut self, us: i64) {
+        let later_us = us.saturating_sub(self.now_us).max(0);
+        self.now_us += later_us;
+        self.ahead_us += later_us;
+        self.known = Known::new(self.loaded.head, self.now_us);
     }
 
     /// True when it has new holds, and those that have ended need not be kept.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// Grants what a client asks for under `txn`, or tells what it was granted under that.
 pub(in crate::store) async fn lease(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     zone_id: i32,
     want: &Want,
     txn: Uuid,
@@ -42,6 +42,10 @@ pub(in crate::store) async fn lease(
     .await?;
     let (granted, before_us) =
         granted.ok_or_else(|| Error::database("a lease that was decided could not be written"))?;
+    if want.wants == 0 && own(want, &standing, now_us).is_none() {
+        // There is nothing to give back any more.
+        return Ok(Lease { seq: granted.head.seq - 1, replayed: true, ..told(want, txn, &granted)? });
+    }
     let mut writing = Writing::new(&buckets);
     writing.lease(want, txn, &granted, before_us);
     if !writing.holds.is_empty() {
@@ -52,7 +56,7 @@ pub(in crate::store) async fn lease(
 }
 
 /// The leases of a bucket that have not ended.
-pub(in crate::store) async fn standing(session: &mut impl Session, name: Name<'_>) -> Result<Vec<Standing>> {
+pub(in crate::store) async fn standing(session: &mut dyn Session, name: Name<'_>) -> Result<Vec<Standing>> {
     let held = session.hold(&Wanted { names: &[name], moves: &[false], txns: &[], window_us: 0 }).await?;
     let mut standing = session.leases(name).await?;
     let forgot = |seq| held.heads.iter().any(|loaded| loaded.head.forgot(seq));
@@ -62,14 +66,18 @@ pub(in crate::store) async fn standing(session: &mut impl Session, name: Name<'_
 
 /// A client refreshes the lease that it has, not one that another process was granted under its name.
 fn follows(want: &Want, standing: &[Standing], now_us: i64) -> Result<()> {
-    let own = standing.iter().find(|lease| lease.client == want.client && lease.ends_us > now_us);
-    match (want.follows, own) {
+    match (want.follows, own(want, standing, now_us)) {
         (Some(seq), Some(own)) if own.seq != seq => Err(Error::conflict(format!(
             "client {:?} of {:?} has another lease: row {}, not {seq}; use a name for each process",
             want.client, want.resource, own.seq
         ))),
         _ => Ok(()),
     }
+}
+
+/// The lease that the client has.
+fn own<'s>(want: &Want, standing: &'s [Standing], now_us: i64) -> Option<&'s Standing> {
+    standing.iter().find(|lease| lease.client == want.client && lease.ends_us > now_us)
 }
 
 fn told(want: &Want, txn: Uuid, granted: &Granted) -> Result<Lease> {

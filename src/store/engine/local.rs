@@ -8,10 +8,7 @@ use crate::error::Result;
 use crate::store::{Taking, Took};
 
 /// Takes units of a bucket, or tells what was taken under that transaction; None where none are to be had.
-pub(in crate::store) async fn take_units(
-    session: &mut impl Session,
-    taking: &Taking,
-) -> Result<Option<Took>> {
+pub(in crate::store) async fn take_units(session: &mut dyn Session, taking: &Taking) -> Result<Option<Took>> {
     let name = (taking.zone_id, taking.key.as_str());
     let txns: Vec<_> = taking.again.then_some((0, taking.txn)).into_iter().collect();
     let mut held =

@@ -7,6 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+
 use super::{
     Appended, Asked, Charged, Fate, Held, Loaded, Name, Question, Session, Versions, Wanted, Writing,
 };
@@ -54,6 +56,8 @@ struct Remembered {
     /// By zone: how far its buckets are new that are not remembered.
     new: HashMap<i32, u32>,
     clock: Clock,
+    /// The database's clock is one that a test sets.
+    is_set_by_hand: bool,
     /// The clock that a test has put in the place of the database's.
     #[cfg(feature = "testing")]
     test_clock: Option<crate::testing::Clock>,
@@ -94,8 +98,8 @@ struct Clock {
 }
 
 /// A session that asks only what this process does not remember.
-pub(in crate::store) struct Remembering<'m, S> {
-    session: S,
+pub(in crate::store) struct Remembering<'m> {
+    session: Box<dyn Session + 'm>,
     memory: &'m Memory,
     believe: bool,
     /// The knowledge of the buckets of the call, by their order: remembered, or told just now.
@@ -107,6 +111,11 @@ impl Memory {
     #[cfg(all(feature = "testing", any(feature = "postgres", feature = "mysql")))]
     pub fn set_clock(&self, clock: &crate::testing::Clock) {
         self.remembered().test_clock = Some(clock.clone());
+    }
+
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn guess_no_time(&self) {
+        self.remembered().is_set_by_hand = true;
     }
 
     /// Is one of the buckets fought over, so that who does not hold it comes too late?
@@ -122,15 +131,15 @@ impl Memory {
     }
 }
 
-impl<'m, S> Remembering<'m, S> {
+impl<'m> Remembering<'m> {
     /// With `believe` what is remembered is not asked for, and transactions that were there before show when rows are
     /// appended; else all is asked for, and remembered.
-    pub fn new(session: S, memory: &'m Memory, believe: bool) -> Self {
-        Self { session, memory, believe, known: Vec::new(), versions: Versions::new() }
+    pub fn new(session: impl Session + 'm, memory: &'m Memory, believe: bool) -> Self {
+        Self { session: Box::new(session), memory, believe, known: Vec::new(), versions: Versions::new() }
     }
 }
 
-impl<S: Session> Remembering<'_, S> {
+impl Remembering<'_> {
     /// Reads what was charged in the windows that are asked about, so that it need not be asked again.
     async fn read_charges(&mut self, questions: &[Asked<'_>]) -> Result<()> {
         let mut asked: Vec<(usize, Name<'_>, i64)> = Vec::new();
@@ -158,7 +167,8 @@ impl<S: Session> Remembering<'_, S> {
     }
 }
 
-impl<S: Session> Session for Remembering<'_, S> {
+#[async_trait]
+impl Session for Remembering<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         if !self.believe {
             let held = self.session.hold(wanted).await?;
@@ -355,7 +365,7 @@ impl Remembered {
         if let Some(clock) = &self.test_clock {
             return Some(clock.now().timestamp_micros());
         }
-        self.clock.now_us()
+        self.clock.now_us().filter(|_| !self.is_set_by_hand)
     }
 
     fn put(&mut self, (zone_id, key): Name<'_>, known: Known) {

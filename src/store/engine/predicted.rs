@@ -11,7 +11,7 @@ use crate::store::Request;
 /// Reserves what requests of its shape cost lately, or else the cost of the request; or tells what was reserved before. With the
 /// decision, the cost that was asked for.
 pub(in crate::store) async fn reserve(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     request: &Request,
 ) -> Result<(Decision, i64)> {
     let name = (request.zone_id, request.key.as_str());
@@ -46,12 +46,12 @@ pub(in crate::store) async fn reserve(
     let mut writing = Writing::new(&buckets);
     writing.check(0, &request, None, &turn);
     append_together(session, writing, "bucket").await?;
-    Ok((batch::tell(&request, &turn)?, request.cost))
+    Ok((batch::tell(&request, &buckets[0], &turn)?, request.cost))
 }
 
 /// The knowledge of a shape in a bucket.
 pub(in crate::store) async fn known(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     name: Name<'_>,
     shape: &str,
 ) -> Result<Option<Shape>> {

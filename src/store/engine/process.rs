@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+
 use super::{Answered, Fate, Loaded, Memory, Name};
 use crate::decide::Version;
 use crate::decision::Decision;
@@ -46,7 +48,8 @@ pub(in crate::store) struct Range {
 }
 
 /// A connection to a server, as a call decides on it.
-pub(in crate::store) trait Server {
+#[async_trait]
+pub(in crate::store) trait Server: Send {
     /// May its user append?
     async fn may_append(&mut self) -> Result<bool>;
 
@@ -70,7 +73,7 @@ impl Process {
     /// A bucket that somebody else holds and that is not to be waited for is left undecided.
     pub async fn decide(
         &self,
-        server: &mut impl Server,
+        server: &mut dyn Server,
         requests: &[Request],
         passing: Passing,
         isolation: Isolation,
@@ -92,7 +95,7 @@ impl Process {
         }
     }
 
-    async fn may_append(&self, server: &mut impl Server) -> Result<bool> {
+    async fn may_append(&self, server: &mut dyn Server) -> Result<bool> {
         let known = self.may().filter(|(may, since)| *may || since.elapsed() < REFUSED_FOR);
         if let Some((may, _)) = known {
             return Ok(may);
@@ -106,7 +109,7 @@ impl Process {
     /// a routine, which holds the bucket for no round trip.
     async fn derive(
         &self,
-        server: &mut impl Server,
+        server: &mut dyn Server,
         requests: &[Request],
         passing: Passing,
         isolation: Isolation,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::bucket::Bucket;
 use super::{Name, Session, Wanted, Writing, append_together, buckets};
-use crate::decide::{self, Item, Load, Place};
+use crate::decide::{self, Item, Load};
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
 use crate::item::{self, Noted, Offer, Offered, Said, Sayer, Size, Take, Taken};
@@ -16,24 +16,25 @@ use crate::zone::Queueing;
 
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(in crate::store) use shelf::listed;
-use shelf::{Due, Loaded};
-pub(in crate::store) use shelf::{Putting, Shelving, Stored, Which};
+pub(in crate::store) use shelf::{Behind, Putting, STEP, Shelving, Stored, Which};
+use shelf::{Due, Loaded, looked_at};
 
-/// Offers an item under `txn`, or tells what became of it when that was offered before.
+/// Offers an item under `txn`, or tells what became of it when that was offered before. None where so much was due by itself
+/// that a part of it was settled instead: commit, and come again.
 pub(in crate::store) async fn offer(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     zone_id: i32,
     offer: &Offer,
     txn: Uuid,
-) -> Result<Offered> {
+) -> Result<Option<Offered>> {
     let name = (zone_id, offer.queue.as_str());
     let txns: Vec<_> = offer.txn.iter().map(|&txn| (0, txn)).collect();
     let (mut bucket, past) = held(session, name, &txns, true).await?;
     if let Some(row) = past.iter().find(|row| row.kind == Kind::Offer) {
-        return told::offered_before(offer, row);
+        return told::offered_before(offer, row).map(Some);
     }
     let Queueing { backlog, .. } = queueing(&bucket)?;
-    let due = Due::of(session, name, bucket.now_us()).await?;
+    let Some(due) = Due::of(session, name, &mut bucket).await? else { return Ok(None) };
     due.put(session, name).await?;
     let mut shelf = Loaded::new(due.load());
     let lacking = shelf.load.lacks(offer.cost, backlog);
@@ -55,15 +56,21 @@ pub(in crate::store) async fn offer(
     let mut writing = Writing::new(&buckets);
     writing.offer(&bid, offer.txn.is_some(), hash.as_deref(), &evictor, &offered, before_us);
     append(session, name, writing, &putting).await?;
-    told::offered(offer, txn, &offered)
+    let [bucket] = &buckets;
+    told::offered(offer, txn, &decide::Offered { wait_us: bucket.wait_us(offered.wait_us), ..offered })
+        .map(Some)
 }
 
-/// Takes what is next.
-pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, take: &Take) -> Result<Taken> {
+/// Takes what is next. None as for [`offer`].
+pub(in crate::store) async fn take(
+    session: &mut dyn Shelving,
+    zone_id: i32,
+    take: &Take,
+) -> Result<Option<Taken>> {
     let name = (zone_id, take.queue.as_str());
     let (mut bucket, _) = held(session, name, &[], true).await?;
     queueing(&bucket)?;
-    let due = Due::of(session, name, bucket.now_us()).await?;
+    let Some(due) = Due::of(session, name, &mut bucket).await? else { return Ok(None) };
     let mut shelf = Loaded::new(due.load());
     shelf.front = due.front(session, name, take.most).await?;
     let mut putting = Putting::new(shelf.load);
@@ -82,13 +89,13 @@ pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, ta
                 taken.push((next, before_us));
             }
             Err(wait_us) => {
-                retry_after_us = wait_us.filter(|_| taken.is_empty());
+                retry_after_us = bucket.wait_us(wait_us).filter(|_| taken.is_empty());
                 break;
             }
         }
     }
     if taken.is_empty() {
-        return Ok(Taken { items: Vec::new(), retry_after_us });
+        return Ok(Some(Taken { items: Vec::new(), retry_after_us }));
     }
     let payloads = payloads(session, name, taken.iter().map(|(taken, _)| &taken.item)).await?;
     due.put(session, name).await?;
@@ -96,15 +103,15 @@ pub(in crate::store) async fn take(session: &mut impl Shelving, zone_id: i32, ta
     let mut writing = Writing::new(&buckets);
     taken.iter().for_each(|(taken, before_us)| writing.take(taken, take.worker.as_deref(), *before_us));
     append(session, name, writing, &putting).await?;
-    told::taken(take, taken.into_iter().map(|(taken, _)| taken), payloads)
+    told::taken(take, taken.into_iter().map(|(taken, _)| taken), payloads).map(Some)
 }
 
-/// Records what a worker says of an item, or tells that it was said before.
+/// Records what a worker says of an item, or tells that it was said before. None as for [`offer`].
 pub(in crate::store) async fn progress(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     zone_id: i32,
     said: &Said,
-) -> Result<Noted> {
+) -> Result<Option<Noted>> {
     let name = (zone_id, said.queue.as_str());
     let (mut bucket, past) = held(session, name, &[(0, said.txn)], true).await?;
     queueing(&bucket)?;
@@ -112,15 +119,16 @@ pub(in crate::store) async fn progress(
         Sayer::Worker(seq) => Some(seq),
         Sayer::Person(_) => None,
     };
-    let took = |seq| past.iter().any(|row| row.kind == Kind::Take && row.seq == seq);
+    let is_own = |row: &LedgerRow| row.kind == Kind::Take && said.is_of(row.member.as_deref());
+    let took = |seq| past.iter().any(|row| row.seq == seq && is_own(row));
     let offered = past.iter().find(|row| row.kind == Kind::Offer && !row.blocked);
     let offered = offered.filter(|_| receipt.is_none_or(took)).ok_or_else(|| told::unknown(said))?;
-    let due = Due::of(session, name, bucket.now_us()).await?;
+    let Some(due) = Due::of(session, name, &mut bucket).await? else { return Ok(None) };
     let load = due.load();
     let item = session.items(name, Which::One(offered.seq)).await?.pop();
     let item = item.and_then(|item| item.at(bucket.now_us()));
     if let Some(row) = told::said_before(said, &past, item.as_ref()) {
-        return told::noted_before(said, row, item.as_ref());
+        return told::noted_before(said, row, item.as_ref()).map(Some);
     }
     let item = item.ok_or_else(|| told::gone(said, &past))?;
     let (progressed, before_us) = bucket.act(
@@ -139,12 +147,12 @@ pub(in crate::store) async fn progress(
     };
     writing.progress(&item, said.progress, by, &progressed, before_us);
     append(session, name, writing, &putting).await?;
-    told::noted(said, &progressed)
+    told::noted(said, &progressed).map(Some)
 }
 
 /// The state of an item; None where the queue's ledger does not know it.
 pub(in crate::store) async fn item(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     name: Name<'_>,
     txn: Uuid,
 ) -> Result<Option<item::Item>> {
@@ -167,7 +175,7 @@ pub(in crate::store) async fn item(
 
 /// The dead items of a queue behind one of them, at most so many, with their payloads.
 pub(in crate::store) async fn dead(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     name: Name<'_>,
     after: Option<Uuid>,
     most: u32,
@@ -180,9 +188,8 @@ pub(in crate::store) async fn dead(
     };
     let mut items = session.items(name, Which::Dead { after, most }).await?;
     // Those that nobody has put down as dead since.
-    let (_, due) = session.queue(name, bucket.now_us()).await?;
-    let died = due.into_iter().filter_map(|item| item.at(bucket.now_us()));
-    items.extend(died.filter(|item| item.place == Place::Dead && after < Some((item.band, item.seq))));
+    let (_, died) = looked_at(session, name, bucket.now_us()).await?;
+    items.extend(died.into_iter().filter(|item| after < Some((item.band, item.seq))));
     items.sort_by_key(|item| (item.band, item.seq));
     items.truncate(most as usize);
     let payloads = payloads(session, name, items.iter()).await?;
@@ -190,7 +197,7 @@ pub(in crate::store) async fn dead(
 }
 
 /// The band and the offer of an item.
-async fn place(session: &mut impl Shelving, name: Name<'_>, txn: Uuid) -> Result<(u8, i64)> {
+async fn place(session: &mut dyn Shelving, name: Name<'_>, txn: Uuid) -> Result<(u8, i64)> {
     let (_, past) = held(session, name, &[(0, txn)], false).await?;
     let offered = past.iter().find(|row| row.kind == Kind::Offer);
     offered.map(|row| (row.band.unwrap_or_default(), row.seq)).ok_or_else(|| {
@@ -199,16 +206,16 @@ async fn place(session: &mut impl Shelving, name: Name<'_>, txn: Uuid) -> Result
 }
 
 /// The size of a queue.
-pub(in crate::store) async fn size(session: &mut impl Shelving, name: Name<'_>) -> Result<Size> {
+pub(in crate::store) async fn size(session: &mut dyn Shelving, name: Name<'_>) -> Result<Size> {
     let (bucket, _) = held(session, name, &[], false).await?;
     let Queueing { backlog, .. } = queueing(&bucket)?;
-    let Load { waiting, away } = Due::of(session, name, bucket.now_us()).await?.load();
+    let (Load { waiting, away }, _) = looked_at(session, name, bucket.now_us()).await?;
     Ok(Size { waiting, away, backlog })
 }
 
 /// A bucket, and the rows of the transactions in it.
 async fn held<'n>(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     name: Name<'n>,
     txns: &[(usize, Uuid)],
     moves: bool,
@@ -226,7 +233,7 @@ fn queueing(bucket: &Bucket<'_>) -> Result<Queueing> {
 
 /// The payloads of items, in their order.
 async fn payloads<'i>(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     name: Name<'_>,
     items: impl Iterator<Item = &'i Item>,
 ) -> Result<Vec<Option<serde_json::Value>>> {
@@ -252,7 +259,7 @@ async fn payloads<'i>(
 
 /// Appends the rows, and puts the items where they lead to.
 async fn append(
-    session: &mut impl Shelving,
+    session: &mut dyn Shelving,
     name: Name<'_>,
     writing: Writing<'_>,
     putting: &Putting<'_>,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// Does the work again and again until nothing is lacking. The lacking facts, of all buckets together, are asked for at
 /// once.
 pub(super) async fn settle<'b>(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     buckets: &mut [Bucket<'b>],
     mut work: impl FnMut(&mut [Bucket<'b>]) -> Result<()>,
 ) -> Result<()> {
@@ -22,7 +22,7 @@ pub(super) async fn settle<'b>(
 }
 
 /// False when there was nothing to ask.
-async fn ask(session: &mut impl Session, buckets: &mut [Bucket<'_>]) -> Result<bool> {
+async fn ask(session: &mut dyn Session, buckets: &mut [Bucket<'_>]) -> Result<bool> {
     let mut asked = Vec::new();
     for (place, bucket) in buckets.iter_mut().enumerate() {
         let questions = bucket.known.questions().into_iter();
@@ -50,7 +50,7 @@ async fn ask(session: &mut impl Session, buckets: &mut [Bucket<'_>]) -> Result<b
 
 /// Asks one bucket what is answered by yes or no.
 pub(super) async fn is_so(
-    session: &mut impl Session,
+    session: &mut dyn Session,
     bucket: usize,
     name: super::Name<'_>,
     question: Question,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::store::list::{List, Value};
 use crate::store::removal::Removing;
 use crate::store::shapes::text_of;
-use crate::store::{Bucket, StoredHead, StoredItem};
+use crate::store::{Bucket, Kept, StoredHead, StoredItem};
 
 /// Items that arrive with one statement.
 const ITEMS: usize = 256;
@@ -35,7 +35,7 @@ pub(in crate::store) struct Arriving<'a> {
 /// The parts of a bucket besides its head.
 pub(in crate::store) struct Stands<'a> {
     pub holds: &'a [Hold],
-    pub load: Load,
+    pub kept: Kept,
     pub items: Vec<StoredItem>,
 }
 
@@ -102,8 +102,8 @@ impl Arriving<'_> {
 
 impl Stands<'_> {
     fn lists(&self, zone_id: i32, key: &str) -> Standing {
-        let Load { waiting, away } = self.load;
-        let load = [zone_id.into(), key.into(), waiting.into(), away.into()];
+        let Kept { load: Load { waiting, away }, settled_us } = self.kept;
+        let load = [zone_id.into(), key.into(), waiting.into(), away.into(), settled_us.into()];
         Standing {
             holds: List::of(self.holds.iter().map(|hold| held(zone_id, key, hold))),
             load: if self.items.is_empty() { List::default() } else { List::of([load]) },

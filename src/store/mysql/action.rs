@@ -4,19 +4,21 @@ use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
 use super::engine::Session;
-use super::{MySql, called, end, ended, error, lock_wait_s, rows, text, time, time_if};
-use crate::decide::{Override, Shape, Standing, Undo};
+use super::{MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
+use crate::decide::{Override, Undo};
 use crate::decision::Decision;
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Want};
-use crate::store::engine;
-use crate::store::{Action, Range, Request, Spending, Taking, Terms, Took, What};
+use crate::store::{Action, Range, Request, Spending, Terms, What};
 use crate::zone::Limit;
 
-/// Does the engine's work in a transaction that holds the bucket from the first look on.
+/// Does the engine's work in a transaction that holds the bucket from the first look on. One that leaves no row is taken back,
+/// and with it the bucket's row if that was made for it.
 macro_rules! holding {
-    ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
+    ($self:ident, $terms:ident, $session:ident => $work:expr) => {
+        holding!($self, $terms, $session => $work, done => false)
+    };
+    ($self:ident, $terms:ident, $session:ident => $work:expr, $done:ident => $leaves_nothing:expr) => {{
         let mut lease = $self.connections.lease($terms.until).await?;
         let done = async {
             let begin = "set transaction isolation level read committed; start transaction";
@@ -24,8 +26,10 @@ macro_rules! holding {
             let (policies, lock_wait_s) = (&$self.process.policies, lock_wait_s($terms));
             let mut $session =
                 Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_s };
-            let done = $work;
-            end(tx, done).await
+            match $work {
+                Ok($done) if $leaves_nothing => tx.rollback().await.map_err(error).map(|()| $done),
+                done => end(tx, done).await,
+            }
         };
         let done = done.await;
         ended(lease, done)
@@ -44,7 +48,7 @@ macro_rules! looking {
     }};
 }
 
-pub(super) use {holding, looking};
+acts!(MySql);
 
 impl MySql {
     /// One action alone is one round trip.
@@ -52,37 +56,6 @@ impl MySql {
         let mut lease = self.connections.lease(terms.until).await?;
         let recorded = act_on(&mut lease, actions, lock_wait_s(terms)).await;
         ended(lease, recorded)
-    }
-
-    pub async fn grant(&self, zone_id: i32, want: &Want, txn: Uuid, terms: Terms) -> Result<Lease> {
-        holding!(self, terms, session => engine::lease(&mut session, zone_id, want, txn).await)
-    }
-
-    pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
-        holding!(self, terms, session => engine::take_units(&mut session, taking).await)
-    }
-
-    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
-        holding!(self, terms, session => engine::act(&mut session, std::slice::from_ref(action)).await)
-    }
-
-    pub async fn leases(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Vec<Standing>> {
-        looking!(self, terms, session => engine::standing(&mut session, (zone_id, key)).await)
-    }
-
-    /// Holds the bucket from the first look on.
-    pub async fn reserve_predicted(&self, request: &Request, terms: Terms) -> Result<(Decision, i64)> {
-        holding!(self, terms, session => engine::reserve(&mut session, request).await)
-    }
-
-    pub async fn known_shape(
-        &self,
-        zone_id: i32,
-        key: &str,
-        shape: &str,
-        terms: Terms,
-    ) -> Result<Option<Shape>> {
-        looking!(self, terms, session => engine::known(&mut session, (zone_id, key), shape).await)
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -101,18 +74,21 @@ impl MySql {
     pub async fn charges_in(&self, connection: &mut MySqlConnection, txn: Uuid) -> Result<Vec<Spending>> {
         let call = "call zone_charges(?)";
         let rows = called(connection, call, sqlx::query(call).bind(txn)).await?;
-        rows.iter().map(|row| spending!(row)).collect()
+        crate::store::rows_of("zone_txn", &rows, |row| spending!(row))
     }
 
     pub async fn overrides(&self, range: &Range) -> Result<Vec<Overridden>> {
+        let mut connection = self.lease().await?;
+        let now = clock(&mut connection).await?;
         let rows = sqlx::query(include_str!("overrides.sql"))
             .bind(range.zone_id)
             .bind(&range.from)
             .bind(&range.to)
-            .fetch_all(&mut *self.lease().await?)
+            .bind(now.naive_utc())
+            .fetch_all(&mut *connection)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| overridden!(row)).collect()
+        crate::store::rows_of("zone_override", &rows, |row| overridden!(row))
     }
 }
 

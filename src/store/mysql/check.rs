@@ -1,5 +1,6 @@
 //! Checks on MySQL and MariaDB.
 
+use async_trait::async_trait;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
@@ -94,6 +95,7 @@ struct Server<'c> {
     terms: Terms,
 }
 
+#[async_trait]
 impl engine::Server for Server<'_> {
     async fn may_append(&mut self) -> Result<bool> {
         let may = sqlx::query_scalar(include_str!("engine_may.sql"));

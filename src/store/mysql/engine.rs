@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 
@@ -12,12 +13,12 @@ use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
-    Writing, Written,
+    Writing, Written, of_bucket,
 };
 use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
 use crate::store::shapes::shapes_of;
-use crate::store::{hash_of, salt_of};
+use crate::store::{hash_of, row_of, rows_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection, and how a call goes about the buckets.
@@ -31,6 +32,7 @@ pub(super) struct Session<'c> {
     pub lock_wait_s: i32,
 }
 
+#[async_trait]
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let names = wanted.names;
@@ -48,21 +50,24 @@ impl engine::Session for Session<'_> {
             .ok_or_else(|| Error::database(format!("{} buckets got {} heads", names.len(), rows.len())))?;
         let mut held = Held { heads: Vec::with_capacity(names.len()), ..Held::default() };
         let mut in_force: Vec<Option<i32>> = Vec::with_capacity(names.len());
-        for row in heads {
+        for (row, name) in heads.iter().zip(names) {
             held.now_us = get!(row, "now_us");
             in_force.push(get!(row, "version"));
-            held.heads.push(loaded(row)?);
+            held.heads.push(loaded(row, *name)?);
         }
         for row in rest {
             match row.columns().first().map(sqlx::Column::name) {
-                Some("back_place") => *at(&mut held.heads, row, "back_place")? = back(row)?,
+                Some("back_place") => {
+                    *at(&mut held.heads, row, "back_place")? = row_of("zone_txn", row, back)?;
+                }
                 Some("total_place") => {
                     let place = place(row, "total_place")?;
                     let question = Question::TotalBefore(get!(row, "total_us"));
                     held.answers.push((place, question, get!(row, "total")));
                 }
                 Some("hold_place") => {
-                    held.holds.entry(place(row, "hold_place")?).or_default().push(hold(row)?);
+                    let hold = row_of("zone_hold", row, hold)?;
+                    held.holds.entry(place(row, "hold_place")?).or_default().push(hold);
                 }
                 _ => held.past.push((place(row, "past_place")?, ledger_row(row)?)),
             }
@@ -102,7 +107,7 @@ impl engine::Session for Session<'_> {
     async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
         let call = "call zone_engine_leases(?, ?)";
         let rows = whole(self.connection, call, sqlx::query(call).bind(zone_id).bind(key)).await?;
-        rows.iter().map(|row| standing!(row)).collect()
+        rows_of("zone_txn", &rows, |row| standing!(row))
     }
 
     async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
@@ -166,38 +171,42 @@ impl Session<'_> {
         }
         let call = "call zone_engine_versions(?, ?)";
         let rows = called(self.connection, call, sqlx::query(call).bind(zone_id).bind(range.from)).await?;
-        self.policies.learn(zone_id, range, rows.iter().map(version).collect())
+        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
     }
 }
 
 fn version(row: &MySqlRow) -> Result<Version> {
     Ok(Version {
-        version: get!(row, "version"),
-        policy: policy!(row),
+        version: counted!(row, "version"),
+        policy: policy!(row)?,
         changed_us: time(row, "changed_at")?.timestamp_micros(),
     })
 }
 
-fn loaded(row: &MySqlRow) -> Result<Loaded> {
+fn loaded(row: &MySqlRow, name: Name<'_>) -> Result<Loaded> {
     let seq: Option<i64> = get!(row, "seq");
     if seq.is_none() {
         return Ok(Loaded::default());
     }
     let moved_to: Option<&str> = get!(row, "moved_to");
     moved_to.map_or(Ok(()), |to| Err(elsewhere(to)))?;
+    whole_head(row).map_err(of_bucket("zone_bucket_lock", name))
+}
+
+fn whole_head(row: &MySqlRow) -> Result<Loaded> {
     let mut loaded = back(row)?;
     loaded.removed = false;
     let head = &mut loaded.head;
     head.banned_until_us = get!(row, "banned_us");
-    head.bans = get!(row, "bans");
-    head.ban_strikes = get!(row, "ban_strikes");
+    head.bans = counted!(row, "bans");
+    head.ban_strikes = counted!(row, "ban_strikes");
     let carried_us: Option<i64> = get!(row, "carried_us");
     if let Some(at_us) = carried_us {
         let (amount, total, seq) =
-            (get!(row, "carried"), get!(row, "carried_total"), get!(row, "carried_seq"));
+            (counted!(row, "carried"), counted!(row, "carried_total"), counted!(row, "carried_seq"));
         head.carried = Some(Carried { at_us, amount, total, seq });
     }
-    let override_seq: Option<i64> = get!(row, "override_seq");
+    let override_seq: Option<i64> = counted!(row, "override_seq");
     if let Some(seq) = override_seq {
         let ban_exempt: Option<bool> = get!(row, "ban_exempt");
         let ban_exempt = ban_exempt.ok_or_else(|| {
@@ -213,14 +222,14 @@ fn loaded(row: &MySqlRow) -> Result<Loaded> {
 /// A head as the last row of the ledger has it.
 fn back(row: &MySqlRow) -> Result<Loaded> {
     let (last_us, zone_version): (Option<i64>, Option<i32>) =
-        (get!(row, "last_us"), get!(row, "zone_version"));
+        (get!(row, "last_us"), counted!(row, "zone_version"));
     let head = Head {
-        seq: get!(row, "seq"),
+        seq: counted!(row, "seq"),
         last_us: last_us.unwrap_or_default(),
-        spent_total: get!(row, "spent_total"),
-        level: get!(row, "level"),
+        spent_total: counted!(row, "spent_total"),
+        level: counted!(row, "level"),
         zone_version: zone_version.unwrap_or_default(),
-        strikes: get!(row, "strikes"),
+        strikes: counted!(row, "strikes"),
         ..Head::default()
     };
     let salt: Option<&[u8]> = get!(row, "salt");
@@ -230,9 +239,9 @@ fn back(row: &MySqlRow) -> Result<Loaded> {
 
 fn hold(row: &MySqlRow) -> Result<Hold> {
     Ok(Hold {
-        seq: get!(row, "seq"),
+        seq: counted!(row, "seq"),
         charged_us: get!(row, "charged_us"),
-        amount: get!(row, "amount"),
+        amount: counted!(row, "amount"),
         ends_us: get!(row, "ends_us"),
         member: text_if(row, "member")?,
     })

@@ -33,6 +33,7 @@ impl MySql {
         heads_go(connection, zone_id).await?;
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
         let salt = hold(&mut tx, zone_id, key).await?;
+        heads_go(&mut tx, zone_id).await?;
         let tombstone = chain::tombstone(&chain::bucket(Some(&salt_of(&salt)?), zone_id, key));
         // A row that was never sealed is no row of the ledger.
         sqlx::query("delete from zone_txn where zone_id = ? and bucket_key = ? and not sealed")
@@ -78,7 +79,7 @@ impl MySql {
 
 /// Locks the bucket's row, which is made as its ledger left it when it was removed, and reads its salt.
 pub(super) async fn hold(connection: &mut MySqlConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
-    let open = sqlx::query("call zone_bucket_open(?, ?)").bind(zone_id).bind(key);
+    let open = sqlx::query("call zone_bucket_open(?, ?, true)").bind(zone_id).bind(key);
     open.execute(&mut *connection).await.map_err(error)?;
     let lock = "select b.salt from zone_bucket_lock b where b.zone_id = ? and b.bucket_key = ? for update";
     let lock = sqlx::query_scalar(lock).bind(zone_id).bind(key.as_bytes());

@@ -4,22 +4,19 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use sqlx::mysql::MySqlRow;
 
 use super::ledger::ledger_row;
-use super::{Cluster, MySql, error, text};
+use super::{Cluster, MySql, clock, error, text};
 use crate::decide::Exception;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
-use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt, rows_of};
 use crate::zone::Limit;
 
 impl MySql {
     /// The database's time.
     pub async fn now(&self) -> Result<DateTime<Utc>> {
-        let now = sqlx::query_scalar("select utc_timestamp(6)").fetch_all(&mut *self.lease().await?).await;
-        let now: Option<DateTime<Utc>> = now.map_err(error)?.pop();
-        now.ok_or_else(|| Error::database("the database did not tell its time"))
+        clock(&mut *self.lease().await?).await
     }
 
     /// A server that follows at leisure tells only those who have rights over all of the server. A node of a cluster
@@ -35,7 +32,7 @@ impl MySql {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| zone_at!(row)).collect()
+        rows_of("zone_version", &rows, |row| zone_at!(row))
     }
 
     pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
@@ -47,7 +44,7 @@ impl MySql {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| bucket_at!(row)).collect()
+        rows_of("zone_txn", &rows, |row| bucket_at!(row))
     }
 
     pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
@@ -67,10 +64,6 @@ impl MySql {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(evidence).collect()
+        rows.iter().map(|row| evidence!(row)).collect()
     }
-}
-
-fn evidence(row: &MySqlRow) -> Result<Evidence> {
-    evidence!(row)
 }

@@ -1,5 +1,5 @@
 select b.bucket_key, b.seq, b.last_at, b.spent_total, b.level, b.zone_version, b.strikes, b.banned_until, b.bans, b.ban_strikes,
-    b.carried, b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.holding, b.salt, b.row_hash, b.moved_to,
+    b.carried, b.carried_at, b.carried_total, b.carried_seq, b.override_seq, b.holding, b.salt, b.row_hash, b.moved_to, b.moved_by,
     b.shapes
 from zone_bucket_lock_view b
 where b.zone_id = ? and b.bucket_key >= cast(? as binary) and b.bucket_key <= cast(? as binary)

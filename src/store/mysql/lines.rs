@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::{MySql, error, text, time, time_if};
 use crate::error::Result;
-use crate::store::{Line, Lines};
+use crate::store::{Line, Lines, rows_of};
 
 impl MySql {
     pub async fn lines(&self, lines: Lines) -> Result<Vec<Line>> {
@@ -18,6 +18,6 @@ impl MySql {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| line!(row)).collect()
+        rows_of("zone_txn", &rows, |row| line!(row))
     }
 }

@@ -15,21 +15,30 @@ use crate::store::moving::{Arriving, Lists};
 pub(in crate::store) struct Holding(MySqlConnection);
 
 impl MySql {
-    pub async fn leave(&self, (zone_id, key): &Bucket, to: &str) -> Result<bool> {
+    pub async fn place(&self, (zone_id, key): &Bucket) -> Result<Option<String>> {
         let mut lease = self.lease().await?;
-        let call = "call zone_bucket_leave(?, ?, ?)";
+        let call = "call zone_bucket_place(?, ?)";
         // The zone by its number, as text.
-        let query = sqlx::query(call).bind(zone_id.to_string()).bind(key.clone()).bind(to.to_owned());
-        let rows = rows(&mut lease, call, query, 1).await;
+        let rows =
+            rows(&mut lease, call, sqlx::query(call).bind(zone_id.to_string()).bind(key.clone()), 1).await;
         let row = ended(lease, rows)?.pop();
-        let row = row.ok_or_else(|| Error::database("a bucket that was to be left got no answer"))?;
-        Ok(get!(row, "is_left"))
+        let row = row.ok_or_else(|| Error::database("a bucket that was to be placed got no answer"))?;
+        Ok(get!(row, "place"))
+    }
+
+    pub(in crate::store) async fn mark(&self, (zone_id, key): &Bucket, to: &str) -> Result<()> {
+        let mut lease = self.lease().await?;
+        let mut tx = lease.begin_with(BEGIN).await.map_err(error)?;
+        let mark = sqlx::query("call zone_bucket_mark(?, ?, ?, @place)").bind(zone_id).bind(key).bind(to);
+        let marked = mark.execute(&mut *tx).await.map_err(error).map(drop);
+        let marked = end(tx, marked).await;
+        ended(lease, marked)
     }
 
     /// The row that upkeep removed is made before, so that others see it.
     pub(in crate::store) async fn hold(&self, (zone_id, key): &Bucket) -> Result<Holding> {
         let mut connection = self.lease().await?.detach();
-        let open = sqlx::query("call zone_bucket_open(?, ?)").bind(zone_id).bind(key);
+        let open = sqlx::query("call zone_bucket_open(?, ?, true)").bind(zone_id).bind(key);
         open.execute(&mut connection).await.map_err(error)?;
         run(&mut connection, BEGIN).await?;
         erase::hold(&mut connection, *zone_id, key).await?;
@@ -44,7 +53,7 @@ impl MySql {
     }
 
     pub async fn open_moved(&self, (zone_id, key): &Bucket, was: &Hash, last: &Hash) -> Result<()> {
-        let open = "update zone_bucket_lock set moved_to = null, row_hash = ?
+        let open = "update zone_bucket_lock set moved_to = null, moved_by = null, row_hash = ?
             where zone_id = ? and bucket_key = ? and row_hash = ?";
         let open = sqlx::query(open).bind(&last[..]).bind(zone_id).bind(key.as_bytes()).bind(&was[..]);
         open.execute(&mut *self.lease().await?).await.map_err(error).map(drop)
@@ -53,8 +62,8 @@ impl MySql {
 
 impl Holding {
     pub async fn mark(mut self, (zone_id, key): &Bucket, to: &str, hash: &Hash) -> Result<()> {
-        let mark =
-            "update zone_bucket_lock set moved_to = ?, row_hash = ? where zone_id = ? and bucket_key = ?";
+        let mark = "update zone_bucket_lock set moved_to = ?, moved_by = user(), row_hash = ?
+            where zone_id = ? and bucket_key = ?";
         let mark = sqlx::query(mark).bind(to).bind(&hash[..]).bind(zone_id).bind(key.as_bytes());
         mark.execute(&mut self.0).await.map_err(error)?;
         run(&mut self.0, "commit").await

@@ -1,67 +1,41 @@
 //! Queues on MySQL and MariaDB.
 
+use async_trait::async_trait;
+use sqlx::Row;
 use sqlx::mysql::MySqlRow;
-use sqlx::{Connection, Row};
-use uuid::Uuid;
 
-use super::action::{holding, looking};
 use super::engine::Session;
-use super::{MySql, end, ended, error, lock_wait_s, text_if, whole};
+use super::{error, text_if, whole};
 use crate::decide::{Item, Load};
 use crate::error::Result;
-use crate::item::{self, Noted, Offer, Offered, Said, Size, Take, Taken};
-use crate::store::Terms;
-use crate::store::engine::{self, Name, Putting, Shelving, Stored, Which, listed};
+use crate::store::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, listed};
 use crate::store::list::List;
+use crate::store::{Kept, row_of, rows_of};
 
-impl MySql {
-    pub async fn offer(&self, zone_id: i32, offer: &Offer, txn: Uuid, terms: Terms) -> Result<Offered> {
-        holding!(self, terms, session => engine::offer(&mut session, zone_id, offer, txn).await)
-    }
-
-    pub async fn take_next(&self, zone_id: i32, take: &Take, terms: Terms) -> Result<Taken> {
-        holding!(self, terms, session => engine::take(&mut session, zone_id, take).await)
-    }
-
-    pub async fn progress(&self, zone_id: i32, said: &Said, terms: Terms) -> Result<Noted> {
-        holding!(self, terms, session => engine::progress(&mut session, zone_id, said).await)
-    }
-
-    pub async fn item(&self, name: Name<'_>, txn: Uuid, terms: Terms) -> Result<Option<item::Item>> {
-        looking!(self, terms, session => engine::item(&mut session, name, txn).await)
-    }
-
-    pub async fn dead(
-        &self,
-        name: Name<'_>,
-        after: Option<Uuid>,
-        most: u32,
-        terms: Terms,
-    ) -> Result<Vec<item::Item>> {
-        looking!(self, terms, session => engine::dead(&mut session, name, after, most).await)
-    }
-
-    pub async fn size(&self, name: Name<'_>, terms: Terms) -> Result<Size> {
-        looking!(self, terms, session => engine::size(&mut session, name).await)
-    }
-}
-
+#[async_trait]
 impl Shelving for Session<'_> {
-    async fn queue(&mut self, (zone_id, key): Name<'_>, now_us: i64) -> Result<(Load, Vec<Item>)> {
-        let call = "call zone_engine_queue(?, ?, ?)";
+    async fn queue(
+        &mut self,
+        (zone_id, key): Name<'_>,
+        now_us: i64,
+        (after_us, after_seq): Behind,
+    ) -> Result<(Kept, Vec<Item>)> {
+        let call = "call zone_engine_queue(?, ?, ?, ?, ?, ?)";
         let rows = sqlx::query(call).bind(zone_id).bind(key).bind(now_us);
+        let rows = rows.bind(after_us).bind(after_seq).bind(STEP);
         let rows = whole(self.connection, call, rows).await?;
         let Some(first) = rows.first() else { return Ok(Default::default()) };
-        let load = Load { waiting: get!(first, "waiting"), away: get!(first, "away") };
         let due = |row: &&MySqlRow| matches!(row.try_get("seq"), Ok(Some::<i64>(_)));
-        Ok((load, rows.iter().filter(due).map(|row| item!(row)).collect::<Result<_>>()?))
+        let kept = Kept { load: load!(first), settled_us: get!(first, "settled_us") };
+        let due = rows.iter().filter(due).map(|row| row_of("zone_item", row, |row| item!(row)));
+        Ok((kept, due.collect::<Result<_>>()?))
     }
 
     async fn items(&mut self, (zone_id, key): Name<'_>, which: Which) -> Result<Vec<Item>> {
         let call = "call zone_engine_items(?, ?, ?, ?, ?, ?, ?)";
         let rows = bind_which!(sqlx::query(call).bind(zone_id).bind(key), which);
         let rows = whole(self.connection, call, rows).await?;
-        rows.iter().map(|row| item!(row)).collect()
+        rows_of("zone_item", &rows, |row| item!(row))
     }
 
     async fn payloads(&mut self, (zone_id, key): Name<'_>, seqs: &[i64]) -> Result<Vec<Stored>> {
@@ -73,13 +47,14 @@ impl Shelving for Session<'_> {
     }
 
     async fn put(&mut self, (zone_id, key): Name<'_>, putting: &Putting<'_>) -> Result<()> {
-        let Putting { items, payload, gone, load } = putting;
-        let call = "call zone_engine_items_set(?, ?, ?, ?, ?, ?, ?)";
+        let Putting { items, payload, gone, load, settled_us } = putting;
+        let call = "call zone_engine_items_set(?, ?, ?, ?, ?, ?, ?, ?)";
         let put = sqlx::query(call)
             .bind(zone_id)
             .bind(key)
             .bind(load.waiting)
             .bind(load.away)
+            .bind(*settled_us)
             .bind(List::of(gone.iter().map(|&seq| [seq.into()])).json())
             .bind(listed(items).json())
             .bind(payload.map(str::as_bytes));

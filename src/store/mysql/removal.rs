@@ -2,7 +2,7 @@
 
 use sqlx::{MySqlConnection, Row};
 
-use super::{error, time};
+use super::{clock, error, time};
 use crate::error::{Error, Result};
 use crate::store::hash_of;
 use crate::store::removal::{Before, Removal, Removing};
@@ -13,7 +13,9 @@ pub(super) async fn record(
     zone_id: i32,
     removing: Removing<'_>,
 ) -> Result<Removal> {
+    let now = clock(connection).await?;
     let row = sqlx::query(include_str!("removal/last.sql"))
+        .bind(now.naive_utc())
         .bind(zone_id)
         .fetch_one(&mut *connection)
         .await

@@ -7,12 +7,16 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 use tokio::time::Instant;
 
-use super::{MySql, end, error, removal, time, time_if};
+use super::{MySql, clock, end, error, number_of_error, removal, text, time, time_if};
+use crate::decide::Override;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
+use crate::store::renewal::{Renewed, micros_between};
 use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
+use crate::store::{Action, What};
+use crate::zone::Limit;
 
 /// The number of times that a step is tried that did not get its lock: a second each, while others wait
 /// behind it.
@@ -24,10 +28,9 @@ impl MySql {
     /// The database's time, and what is known of its zones.
     pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
         let mut lease = self.lease().await?;
-        let now =
-            sqlx::query("select utc_timestamp(6) as now").fetch_all(&mut *lease).await.map_err(error)?;
-        let now = now.first().map(|row| time(row, "now")).transpose()?;
-        let rows = sqlx::query(include_str!("upkeep/facts.sql")).fetch_all(&mut *lease).await;
+        let now = clock(&mut lease).await?;
+        let rows = sqlx::query(include_str!("upkeep/facts.sql")).bind(now.naive_utc()).bind(now.naive_utc());
+        let rows = rows.fetch_all(&mut *lease).await;
         let facts = rows.map_err(error)?.into_iter().map(|row| {
             Ok(Facts {
                 zone_id: get!(row, "id"),
@@ -36,8 +39,23 @@ impl MySql {
                 offered: time_if(&row, "offered")?,
             })
         });
-        let now = now.ok_or_else(|| Error::database("the database has no clock"))?;
         Ok((now, facts.collect::<Result<_>>()?))
+    }
+
+    /// The records anew of what is in force in a zone and has its row before a time.
+    pub async fn in_force(
+        &self,
+        zone: &Needed,
+        from: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Action>> {
+        let rows = sqlx::query(include_str!("upkeep/in_force.sql"))
+            .bind(zone.zone_id)
+            .bind(now.naive_utc())
+            .bind(from.naive_utc())
+            .bind(now.naive_utc());
+        let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+        rows.iter().map(|row| renewal!(row, zone, now)).collect()
     }
 
     pub async fn maintenance(&self) -> Result<Maintenance> {
@@ -60,18 +78,10 @@ impl MySql {
             "set session transaction isolation level read committed; set session lock_wait_timeout = 1",
         )
         .await?;
-        ahead(connection, plan, &mut done).await?;
-        if let Some(from) = plan.keep_from {
-            drop_before(connection, plan, from, &mut done).await?;
-        }
-        for zone in &plan.zones {
-            if !plan.dry_run {
-                done.holds_removed += remove_holds(connection, zone).await?;
-            }
-            if let Some(since) = plan.idle_since {
-                done.heads_removed += remove_heads(connection, plan, zone, since).await?;
-            }
-        }
+        // Old rows go, too, where no partition can be made.
+        let made = ahead(connection, plan, &mut done).await;
+        let removed = remove(connection, plan, &mut done).await;
+        made.and(removed)?;
         if !plan.dry_run {
             alone.finish().await?;
         }
@@ -105,15 +115,19 @@ impl Alone {
     }
 
     async fn finish(mut self) -> Result<()> {
-        run(&mut self.0, "update zone_upkeep_lock set finished_at = utc_timestamp(6) where id = 1; commit")
-            .await
+        let now = clock(&mut self.0).await?;
+        let finished = sqlx::query("update zone_upkeep_lock set finished_at = ? where id = 1");
+        finished.bind(now.naive_utc()).execute(&mut self.0).await.map_err(error)?;
+        run(&mut self.0, "commit").await
     }
 }
 
-/// From now on who finds no row of a bucket in the zone looks at the ledger. Committed before the first one goes.
+/// From now on who finds no row of a bucket in the zone looks at the ledger. Committed before the first one goes, and once more in each
+/// transaction in which some go: by the time a joined caller sees whether its snapshot is from before that.
 pub(super) async fn heads_go(connection: &mut MySqlConnection, zone_id: i32) -> Result<()> {
     let go = "insert into zone_bucket_removed (zone_id, removed_at) values (?, utc_timestamp(6))
-        on duplicate key update zone_id = zone_bucket_removed.zone_id";
+        on duplicate key update
+            removed_at = greatest(utc_timestamp(6), zone_bucket_removed.removed_at + interval 1 microsecond)";
     sqlx::query(go).bind(zone_id).execute(connection).await.map_err(error).map(drop)
 }
 
@@ -183,6 +197,40 @@ async fn ahead(connection: &mut MySqlConnection, plan: &Plan, done: &mut Maintai
     }
     done.partitions_made.extend(made.into_iter().map(|(month, _)| month));
     Ok(())
+}
+
+/// Removes what is old, of the ledger and of buckets.
+async fn remove(connection: &mut MySqlConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
+    if let Some(from) = plan.keep_from {
+        drop_before(connection, plan, from, done).await?;
+    }
+    for zone in &plan.zones {
+        // A check that moved a row meanwhile ends the transaction (MariaDB's 1020); what was removed before stays so.
+        let mut tries = Tries::new(TRIES, Instant::now() + Duration::from_secs(120));
+        loop {
+            match remove_of(connection, plan, zone, done).await {
+                Err(failed) if tries.again(&failed).await => {}
+                result => break result?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is old of the buckets of a zone. A repetition counts only the rest.
+async fn remove_of(
+    connection: &mut MySqlConnection,
+    plan: &Plan,
+    zone: &Needed,
+    done: &mut Maintained,
+) -> Result<()> {
+    if !plan.dry_run {
+        remove_holds(connection, zone, &mut done.holds_removed).await?;
+    }
+    match plan.idle_since {
+        Some(since) => remove_heads(connection, plan, zone, since, &mut done.heads_removed).await,
+        None => Ok(()),
+    }
 }
 
 /// Removes the partitions that end before a time. First they leave behind what is needed of them.
@@ -289,12 +337,13 @@ async fn keys(
     rows.iter().map(|row| Ok(get!(row, "bucket_key"))).collect()
 }
 
-async fn remove_holds(connection: &mut MySqlConnection, zone: &Needed) -> Result<u64> {
-    let (mut removed, mut after) = (0, Vec::new());
+async fn remove_holds(connection: &mut MySqlConnection, zone: &Needed, done: &mut u64) -> Result<()> {
+    let mut after = Vec::new();
     loop {
+        let mut removed = 0;
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
         let keys = keys(&mut tx, include_str!("upkeep/holding.sql"), zone, &after, None).await?;
-        let Some(last) = keys.last() else { return end(tx, Ok(removed)).await };
+        let Some(last) = keys.last() else { return end(tx, Ok(())).await };
         after.clone_from(last);
         for key in keys {
             let gone = sqlx::query(include_str!("upkeep/holds_remove.sql"))
@@ -314,6 +363,7 @@ async fn remove_holds(connection: &mut MySqlConnection, zone: &Needed) -> Result
                 .map_err(error)?;
         }
         tx.commit().await.map_err(error)?;
+        *done += removed;
     }
 }
 
@@ -322,7 +372,8 @@ async fn remove_heads(
     plan: &Plan,
     zone: &Needed,
     since: DateTime<Utc>,
-) -> Result<u64> {
+    done: &mut u64,
+) -> Result<()> {
     let idle: i64 = sqlx::query_scalar(include_str!("upkeep/heads_count.sql"))
         .bind(zone.zone_id)
         .bind(since.naive_utc())
@@ -330,14 +381,27 @@ async fn remove_heads(
         .await
         .map_err(error)?;
     if plan.dry_run || idle == 0 {
-        return Ok(idle.unsigned_abs());
+        *done += idle.unsigned_abs();
+        return Ok(());
     }
-    heads_go(connection, zone.zone_id).await?;
-    let (mut removed, mut after) = (0, Vec::new());
+    // While a joined caller has a new bucket they stay for the next run: other new ones would wait behind who waits for it.
+    let may_go = async |connection: &mut MySqlConnection| match heads_go(connection, zone.zone_id).await {
+        Err(held) if number_of_error(&held) == 1205 => Ok(false),
+        told => told.map(|()| true),
+    };
+    run(connection, "set innodb_lock_wait_timeout = 1").await?;
+    if !may_go(connection).await? {
+        return Ok(());
+    }
+    let mut after = Vec::new();
     loop {
+        let mut removed = 0;
         let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
+        if !may_go(&mut tx).await? {
+            return end(tx, Ok(())).await;
+        }
         let keys = keys(&mut tx, include_str!("upkeep/heads_idle.sql"), zone, &after, Some(since)).await?;
-        let Some(last) = keys.last() else { return end(tx, Ok(removed)).await };
+        let Some(last) = keys.last() else { return end(tx, Ok(())).await };
         after.clone_from(last);
         for key in keys {
             let gone = sqlx::query(include_str!("upkeep/head_remove.sql"))
@@ -349,5 +413,6 @@ async fn remove_heads(
             removed += gone.rows_affected();
         }
         tx.commit().await.map_err(error)?;
+        *done += removed;
     }
 }

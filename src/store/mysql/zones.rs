@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use chrono::NaiveDateTime;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 use tokio::time::Instant;
 
-use super::{MySql, called, error, time};
+use super::{MySql, called, clock, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
-use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Durability, Policy, Queueing, Sharing, Zone, ZoneVersion};
+use crate::store::{Found, ZoneRemoved, hash_of, spans_of};
+use crate::zone::{BanRule, Calendar, Durability, Policy, Queueing, Sharing, Zone, ZoneSetting, ZoneVersion};
 
 /// The time for which a change waits for the nodes of a cluster that do not answer.
 const EVERY_NODE: Duration = Duration::from_secs(3);
@@ -25,7 +24,7 @@ impl MySql {
         rows.first().map(found).transpose()
     }
 
-    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+    pub async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
         let begin = "set transaction isolation level read committed; start transaction";
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with(begin).await.map_err(error)?;
@@ -82,22 +81,21 @@ impl MySql {
     }
 }
 
-async fn set_zone(tx: &mut MySqlConnection, setting: &Setting, by: &str) -> Result<Zone> {
-    let Setting { name, policy, description } = setting;
+async fn set_zone(tx: &mut MySqlConnection, setting: &ZoneSetting, by: &str) -> Result<Zone> {
+    let ZoneSetting { name, policy, description } = setting;
     keeps(policy)?;
+    let now = clock(tx).await?.naive_utc();
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
-    bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
+    bind_policy!(add, policy).bind(now).execute(&mut *tx).await.map_err(error)?;
     let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
     let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     if setting.changes(&zone)? {
+        let policy = policy.after(&zone.policy);
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
-        bind_policy!(set, policy)
-            .bind(None::<NaiveDateTime>)
-            .bind(zone.id)
-            .execute(&mut *tx)
-            .await
-            .map_err(error)?;
+        // After the lock.
+        let now = clock(tx).await?.naive_utc();
+        bind_policy!(set, policy).bind(now).bind(zone.id).execute(&mut *tx).await.map_err(error)?;
         zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     }
     keep_version!(
@@ -119,8 +117,7 @@ async fn copy_version(tx: &mut MySqlConnection, of: &Zone, version: &ZoneVersion
         Some(there) if there.version >= version.version => return Ok(()),
         Some(there) => {
             let set = sqlx::query(include_str!("zone_set.sql")).bind(&version.description);
-            let set =
-                bind_policy!(set, &version.policy).bind(Some(version.changed_at.naive_utc())).bind(there.id);
+            let set = bind_policy!(set, &version.policy).bind(version.changed_at.naive_utc()).bind(there.id);
             set.execute(&mut *tx).await.map_err(error)?;
         }
         None => {

@@ -1,5 +1,6 @@
 //! Checks on PostgreSQL.
 
+use async_trait::async_trait;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
@@ -85,6 +86,7 @@ struct Server<'c> {
     terms: Terms,
 }
 
+#[async_trait]
 impl engine::Server for Server<'_> {
     async fn may_append(&mut self) -> Result<bool> {
         let may = sqlx::query_scalar(include_str!("engine_may.sql"));

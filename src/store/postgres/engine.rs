@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::PgRecordEncoder;
@@ -9,16 +10,16 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo};
 use sqlx::{Encode, PgConnection, Row, Type};
 
 use super::ledger::ledger_row;
-use super::{error, text_if, time};
+use super::{Moment, error, text_if, time, time_if};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::error::{Error, Result};
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
-    Writing, Written, from_us,
+    Writing, Written, from_us, of_bucket,
 };
 use crate::store::shapes::shapes_of;
-use crate::store::{hash_of, salt_of};
+use crate::store::{hash_of, rows_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection, and how a call goes about the buckets.
@@ -32,6 +33,7 @@ pub(super) struct Session<'c> {
     pub lock_wait_ms: i32,
 }
 
+#[async_trait]
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let names = wanted.names;
@@ -55,10 +57,10 @@ impl engine::Session for Session<'_> {
         let mut held = Held { now_us, heads: Vec::with_capacity(rows.len()), ..Held::default() };
         let mut in_force: Vec<Option<i32>> = Vec::with_capacity(rows.len());
         for (n, row) in rows.iter().enumerate() {
-            let loaded = loaded(row)?;
+            let loaded = loaded(row).map_err(of_bucket("zone_bucket_lock", names[n]))?;
             in_force.push(get!(row, "version"));
             if loaded.holding {
-                held.holds.insert(n, holds(row)?);
+                held.holds.insert(n, holds(row).map_err(of_bucket("zone_hold", names[n]))?);
             }
             let total: Option<i64> = get!(row, "total");
             if let Some(total) = total {
@@ -147,7 +149,7 @@ impl engine::Session for Session<'_> {
     async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
         let rows = sqlx::query(include_str!("engine_leases.sql")).bind(zone_id).bind(key);
         let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
-        rows.iter().map(|row| standing!(row)).collect()
+        rows_of("zone_txn", &rows, |row| standing!(row))
     }
 
     async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
@@ -205,33 +207,33 @@ impl Session<'_> {
         }
         let versions = sqlx::query(include_str!("engine_versions.sql")).bind(zone_id).bind(range.from);
         let rows = versions.fetch_all(&mut *self.connection).await.map_err(error)?;
-        self.policies.learn(zone_id, range, rows.iter().map(version).collect())
+        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
     }
 }
 
 fn version(row: &PgRow) -> Result<Version> {
     Ok(Version {
-        version: get!(row, "version"),
-        policy: policy!(row),
+        version: counted!(row, "version"),
+        policy: policy!(row)?,
         changed_us: time(row, "changed_at")?.timestamp_micros(),
     })
 }
 
 fn us_if(row: &PgRow, column: &str) -> Result<Option<i64>> {
-    Ok(super::time_if(row, column)?.map(|at| at.timestamp_micros()))
+    Ok(time_if(row, column)?.map(|at| at.timestamp_micros()))
 }
 
 fn loaded(row: &PgRow) -> Result<Loaded> {
-    let seq: Option<i64> = get!(row, "seq");
+    let seq: Option<i64> = counted!(row, "seq");
     let Some(seq) = seq else { return Ok(Loaded::default()) };
-    let zone_version: Option<i32> = get!(row, "zone_version");
+    let zone_version: Option<i32> = counted!(row, "zone_version");
     let mut head = Head {
         seq,
         last_us: us_if(row, "last_at")?.unwrap_or_default(),
-        spent_total: get!(row, "spent_total"),
-        level: get!(row, "level"),
+        spent_total: counted!(row, "spent_total"),
+        level: counted!(row, "level"),
         zone_version: zone_version.unwrap_or_default(),
-        strikes: get!(row, "strikes"),
+        strikes: counted!(row, "strikes"),
         ..Head::default()
     };
     let salt: Option<&[u8]> = get!(row, "salt");
@@ -241,14 +243,14 @@ fn loaded(row: &PgRow) -> Result<Loaded> {
         return Ok(Loaded { head, end, ..Loaded::default() });
     }
     head.banned_until_us = us_if(row, "banned_until")?;
-    head.bans = get!(row, "bans");
-    head.ban_strikes = get!(row, "ban_strikes");
+    head.bans = counted!(row, "bans");
+    head.ban_strikes = counted!(row, "ban_strikes");
     if let Some(at_us) = us_if(row, "carried_at")? {
         let (amount, total, seq) =
-            (get!(row, "carried"), get!(row, "carried_total"), get!(row, "carried_seq"));
+            (counted!(row, "carried"), counted!(row, "carried_total"), counted!(row, "carried_seq"));
         head.carried = Some(Carried { at_us, amount, total, seq });
     }
-    let override_seq: Option<i64> = get!(row, "override_seq");
+    let override_seq: Option<i64> = counted!(row, "override_seq");
     if let Some(seq) = override_seq {
         let ban_exempt: Option<bool> = get!(row, "ban_exempt");
         let ban_exempt = ban_exempt.ok_or_else(|| {
@@ -262,7 +264,7 @@ fn loaded(row: &PgRow) -> Result<Loaded> {
 
 /// The parts of its charges that end by themselves.
 fn holds(row: &PgRow) -> Result<Vec<Hold>> {
-    type Times = Option<Vec<chrono::DateTime<chrono::Utc>>>;
+    type Times = Option<Vec<Moment>>;
     let (seqs, amounts): (Option<Vec<i64>>, Option<Vec<i64>>) =
         (get!(row, "hold_seqs"), get!(row, "hold_amounts"));
     let (charged, ends): (Times, Times) = (get!(row, "hold_charged"), get!(row, "hold_ends"));
@@ -273,11 +275,16 @@ fn holds(row: &PgRow) -> Result<Vec<Hold>> {
         return Ok(Vec::new());
     };
     let holds = seqs.into_iter().zip(amounts).zip(charged).zip(ends).zip(members);
-    let hold = |((((seq, amount), charged), ends), member): ((((i64, i64), _), _), _)| {
-        let (charged, ends): (chrono::DateTime<chrono::Utc>, chrono::DateTime<chrono::Utc>) = (charged, ends);
-        Hold { seq, charged_us: charged.timestamp_micros(), amount, ends_us: ends.timestamp_micros(), member }
+    let hold = |((((seq, amount), Moment(charged)), Moment(ends)), member): ((((i64, i64), _), _), _)| {
+        Ok(Hold {
+            seq: counted!("seq", seq),
+            charged_us: charged.timestamp_micros(),
+            amount: counted!("amount", amount),
+            ends_us: ends.timestamp_micros(),
+            member,
+        })
     };
-    Ok(holds.map(hold).collect())
+    holds.map(hold).collect()
 }
 
 /// A bucket as the database's type has it.

@@ -63,7 +63,7 @@ impl Postgres {
 
 /// Locks the bucket's row, which is made as its ledger left it when it was removed, and reads its salt.
 pub(super) async fn hold(connection: &mut PgConnection, zone_id: i32, key: &str) -> Result<Vec<u8>> {
-    let open = sqlx::query("select zone_bucket_open($1, $2)").bind(zone_id).bind(key);
+    let open = sqlx::query("select zone_bucket_open($1, $2, true)").bind(zone_id).bind(key);
     open.execute(&mut *connection).await.map_err(error)?;
     let lock = "select b.salt from zone_bucket_lock b where b.zone_id = $1 and b.bucket_key = $2 for update";
     sqlx::query_scalar(lock).bind(zone_id).bind(key).fetch_one(connection).await.map_err(error)

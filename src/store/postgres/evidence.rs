@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use super::ledger::ledger_row;
-use super::{Postgres, error, is_distributed, text};
+use super::{Postgres, clock, error, is_distributed, text};
 use crate::decide::Exception;
 use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
-use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt, rows_of};
 use crate::zone::Limit;
 
 impl Postgres {
     /// The database's time.
     pub async fn now(&self) -> Result<DateTime<Utc>> {
-        let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *self.lease().await?).await;
-        now.map_err(error)
+        clock(&mut *self.lease().await?).await
     }
 
     pub async fn behind(&self) -> Result<Option<Duration>> {
@@ -34,7 +32,7 @@ impl Postgres {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| zone_at!(row)).collect()
+        rows_of("zone_version", &rows, |row| zone_at!(row))
     }
 
     pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
@@ -46,7 +44,7 @@ impl Postgres {
         };
         let heads = sqlx::query(statement).bind(zone_id).bind(after).bind(at);
         let rows = heads.fetch_all(&mut *connection).await.map_err(error)?;
-        rows.iter().map(|row| bucket_at!(row)).collect()
+        rows_of("zone_txn", &rows, |row| bucket_at!(row))
     }
 
     pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
@@ -61,10 +59,6 @@ impl Postgres {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(evidence).collect()
+        rows.iter().map(|row| evidence!(row)).collect()
     }
-}
-
-fn evidence(row: &PgRow) -> Result<Evidence> {
-    evidence!(row)
 }

@@ -17,17 +17,21 @@ const BEGIN: &str = "begin isolation level read committed";
 pub(in crate::store) struct Holding(PgConnection);
 
 impl Postgres {
-    pub async fn leave(&self, (zone_id, key): &Bucket, to: &str) -> Result<bool> {
-        let leave = sqlx::query_scalar("select zone_bucket_leave($1, $2, $3) = 1");
-        let leave = leave.bind(zone_id).bind(key).bind(to);
-        leave.fetch_one(&mut *self.lease().await?).await.map_err(error)
+    pub async fn place(&self, (zone_id, key): &Bucket) -> Result<Option<String>> {
+        let place = sqlx::query_scalar("select zone_bucket_place($1, $2)").bind(zone_id).bind(key);
+        place.fetch_one(&mut *self.lease().await?).await.map_err(error)
+    }
+
+    pub(in crate::store) async fn mark(&self, (zone_id, key): &Bucket, to: &str) -> Result<()> {
+        let mark = sqlx::query("select zone_bucket_mark($1, $2, $3)").bind(zone_id).bind(key).bind(to);
+        mark.execute(&mut *self.lease().await?).await.map_err(error).map(drop)
     }
 
     /// The row that upkeep removed is made before, so that others see it.
     pub(in crate::store) async fn hold(&self, (zone_id, key): &Bucket) -> Result<Holding> {
         let mut connection = self.lease().await?.detach();
         run(&mut connection, LONG_WAIT).await?;
-        let open = sqlx::query("select zone_bucket_open($1, $2)").bind(zone_id).bind(key);
+        let open = sqlx::query("select zone_bucket_open($1, $2, true)").bind(zone_id).bind(key);
         open.execute(&mut connection).await.map_err(error)?;
         run(&mut connection, BEGIN).await?;
         erase::hold(&mut connection, *zone_id, key).await?;
@@ -75,7 +79,7 @@ impl Postgres {
     }
 
     pub async fn open_moved(&self, (zone_id, key): &Bucket, was: &Hash, last: &Hash) -> Result<()> {
-        let open = "update zone_bucket_lock set moved_to = null, row_hash = $4
+        let open = "update zone_bucket_lock set moved_to = null, moved_by = null, row_hash = $4
             where zone_id = $1 and bucket_key = $2 and row_hash = $3";
         let open = sqlx::query(open).bind(zone_id).bind(key).bind(&was[..]).bind(&last[..]);
         open.execute(&mut *self.lease().await?).await.map_err(error).map(drop)
@@ -84,8 +88,8 @@ impl Postgres {
 
 impl Holding {
     pub async fn mark(mut self, (zone_id, key): &Bucket, to: &str, hash: &Hash) -> Result<()> {
-        let mark =
-            "update zone_bucket_lock set moved_to = $3, row_hash = $4 where zone_id = $1 and bucket_key = $2";
+        let mark = "update zone_bucket_lock set moved_to = $3, moved_by = session_user, row_hash = $4
+            where zone_id = $1 and bucket_key = $2";
         let mark = sqlx::query(mark).bind(zone_id).bind(key).bind(to).bind(&hash[..]);
         mark.execute(&mut self.0).await.map_err(error)?;
         run(&mut self.0, "commit").await

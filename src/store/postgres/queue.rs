@@ -1,66 +1,38 @@
 //! Queues on PostgreSQL.
 
+use async_trait::async_trait;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, Row};
-use uuid::Uuid;
 
-use super::action::{holding, looking};
-use super::check::lock_wait_ms;
 use super::engine::Session;
-use super::{Postgres, end, error, text_if};
+use super::{error, text_if};
 use crate::decide::{Item, Load};
 use crate::error::Result;
-use crate::item::{self, Noted, Offer, Offered, Said, Size, Take, Taken};
-use crate::store::Terms;
-use crate::store::engine::{self, Name, Putting, Shelving, Stored, Which, from_us};
+use crate::store::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, from_us};
+use crate::store::{Kept, row_of, rows_of};
 
-impl Postgres {
-    pub async fn offer(&self, zone_id: i32, offer: &Offer, txn: Uuid, terms: Terms) -> Result<Offered> {
-        holding!(self, terms, session => engine::offer(&mut session, zone_id, offer, txn).await)
-    }
-
-    pub async fn take_next(&self, zone_id: i32, take: &Take, terms: Terms) -> Result<Taken> {
-        holding!(self, terms, session => engine::take(&mut session, zone_id, take).await)
-    }
-
-    pub async fn progress(&self, zone_id: i32, said: &Said, terms: Terms) -> Result<Noted> {
-        holding!(self, terms, session => engine::progress(&mut session, zone_id, said).await)
-    }
-
-    pub async fn item(&self, name: Name<'_>, txn: Uuid, terms: Terms) -> Result<Option<item::Item>> {
-        looking!(self, terms, session => engine::item(&mut session, name, txn).await)
-    }
-
-    pub async fn dead(
-        &self,
-        name: Name<'_>,
-        after: Option<Uuid>,
-        most: u32,
-        terms: Terms,
-    ) -> Result<Vec<item::Item>> {
-        looking!(self, terms, session => engine::dead(&mut session, name, after, most).await)
-    }
-
-    pub async fn size(&self, name: Name<'_>, terms: Terms) -> Result<Size> {
-        looking!(self, terms, session => engine::size(&mut session, name).await)
-    }
-}
-
+#[async_trait]
 impl Shelving for Session<'_> {
-    async fn queue(&mut self, (zone_id, key): Name<'_>, now_us: i64) -> Result<(Load, Vec<Item>)> {
-        let rows =
-            sqlx::query(include_str!("queue/queue.sql")).bind(zone_id).bind(key).bind(from_us(now_us)?);
+    async fn queue(
+        &mut self,
+        (zone_id, key): Name<'_>,
+        now_us: i64,
+        (after_us, after_seq): Behind,
+    ) -> Result<(Kept, Vec<Item>)> {
+        let rows = sqlx::query(include_str!("queue/queue.sql")).bind(zone_id).bind(key);
+        let rows = rows.bind(from_us(now_us)?).bind(from_us(after_us)?).bind(after_seq).bind(i32::from(STEP));
         let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
         let Some(first) = rows.first() else { return Ok(Default::default()) };
-        let load = Load { waiting: get!(first, "waiting"), away: get!(first, "away") };
         let due = |row: &&PgRow| matches!(row.try_get("seq"), Ok(Some::<i64>(_)));
-        Ok((load, rows.iter().filter(due).map(|row| item!(row)).collect::<Result<_>>()?))
+        let kept = Kept { load: load!(first), settled_us: get!(first, "settled_us") };
+        let due = rows.iter().filter(due).map(|row| row_of("zone_item", row, |row| item!(row)));
+        Ok((kept, due.collect::<Result<_>>()?))
     }
 
     async fn items(&mut self, (zone_id, key): Name<'_>, which: Which) -> Result<Vec<Item>> {
         let rows = bind_which!(sqlx::query(include_str!("queue/items.sql")).bind(zone_id).bind(key), which);
         let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
-        rows.iter().map(|row| item!(row)).collect()
+        rows_of("zone_item", &rows, |row| item!(row))
     }
 
     async fn payloads(&mut self, (zone_id, key): Name<'_>, seqs: &[i64]) -> Result<Vec<Stored>> {
@@ -71,7 +43,7 @@ impl Shelving for Session<'_> {
     }
 
     async fn put(&mut self, (zone_id, key): Name<'_>, putting: &Putting<'_>) -> Result<()> {
-        let Putting { items, payload, gone, load } = putting;
+        let Putting { items, payload, gone, load, settled_us } = putting;
         let time = |us: Option<i64>| us.map(from_us).transpose();
         let times = |of: fn(&Item) -> Option<i64>| {
             items.iter().map(|item| time(of(item))).collect::<Result<Vec<_>>>()
@@ -81,6 +53,7 @@ impl Shelving for Session<'_> {
             .bind(key)
             .bind(load.waiting)
             .bind(load.away)
+            .bind(time(*settled_us)?)
             .bind(gone)
             .bind(payload)
             .bind(items.iter().map(|item| item.seq).collect::<Vec<_>>())

@@ -7,12 +7,16 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::time::Instant;
 
 use super::distributed::is_distributed;
-use super::{Postgres, clock, error, removal, time_if};
+use super::{Moment, Postgres, clock, error, removal, text, time, time_if};
+use crate::decide::Override;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
+use crate::store::renewal::{Renewed, micros_between};
 use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
+use crate::store::{Action, What};
+use crate::zone::Limit;
 
 /// The longest wait of a step that others must wait for: they wait behind it.
 const LOCK_WAIT: &str = "set lock_timeout = '100ms'";
@@ -26,6 +30,8 @@ struct Found {
     partition: Partition,
     from: Option<DateTime<Utc>>,
     unfinished: bool,
+    /// A run that was killed left its guard, see [`close`].
+    guarded: bool,
 }
 
 impl Postgres {
@@ -33,7 +39,7 @@ impl Postgres {
     pub async fn facts(&self) -> Result<(DateTime<Utc>, Vec<Facts>)> {
         let mut lease = self.lease().await?;
         let now = clock(&mut lease).await?;
-        let rows = sqlx::query(include_str!("upkeep/facts.sql")).fetch_all(&mut *lease).await;
+        let rows = sqlx::query(include_str!("upkeep/facts.sql")).bind(now).fetch_all(&mut *lease).await;
         let facts = rows.map_err(error)?.into_iter().map(|row| {
             Ok(Facts {
                 zone_id: get!(row, "id"),
@@ -43,6 +49,18 @@ impl Postgres {
             })
         });
         Ok((now, facts.collect::<Result<_>>()?))
+    }
+
+    /// The records anew of what is in force in a zone and has its row before a time.
+    pub async fn in_force(
+        &self,
+        zone: &Needed,
+        from: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Action>> {
+        let rows = sqlx::query(include_str!("upkeep/in_force.sql")).bind(zone.zone_id).bind(from).bind(now);
+        let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+        rows.iter().map(|row| renewal!(row, zone, now)).collect()
     }
 
     pub async fn maintenance(&self) -> Result<Maintenance> {
@@ -56,24 +74,15 @@ impl Postgres {
 
     /// One at a time. On a connection of its own, whose end gives back all that it has.
     pub async fn maintain(&self, plan: &Plan) -> Result<Maintained> {
-        let alone = Alone::begin(self).await?;
+        let mut alone = Alone::begin(self).await?;
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
         let mut done = Maintained { dry_run: plan.dry_run, ..Maintained::default() };
         run(connection, "set timezone = 'UTC'").await?;
-        finish(connection, plan, &mut done).await?;
-        ahead(connection, plan, &mut done).await?;
-        if let Some(from) = plan.keep_from {
-            drop_before(connection, plan, from, &mut done).await?;
-        }
-        for zone in &plan.zones {
-            if !plan.dry_run {
-                done.holds_removed += remove_holds(connection, zone).await?;
-            }
-            if let Some(since) = plan.idle_since {
-                done.heads_removed += remove_heads(connection, plan, zone, since).await?;
-            }
-        }
+        // Old rows go, too, where no partition can be made.
+        let made = ahead(connection, plan, &mut alone, &mut done).await;
+        let removed = remove(connection, plan, &mut done).await;
+        made.and(removed)?;
         if !plan.dry_run {
             alone.finish().await?;
         }
@@ -95,7 +104,12 @@ impl Alone {
         }
         run(&mut connection, "rollback").await?;
         let finished = sqlx::query_scalar("select u.finished_at from zone_upkeep_lock u");
-        Err(elsewhere(finished.fetch_one(&mut connection).await.map_err(error)?))
+        let finished: Option<Moment> = finished.fetch_one(&mut connection).await.map_err(error)?;
+        Err(elsewhere(finished.map(|Moment(at)| at)))
+    }
+
+    async fn pid(&mut self) -> Result<i32> {
+        sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut self.0).await.map_err(error)
     }
 
     async fn finish(mut self) -> Result<()> {
@@ -143,7 +157,8 @@ async fn partitions(connection: &mut PgConnection) -> Result<Vec<Found>> {
         sqlx::query(include_str!("upkeep/partitions.sql")).fetch_all(connection).await.map_err(error)?;
     let found = rows.iter().map(|row| {
         let partition = Partition { name: get!(row, "name"), to: time_if(row, "to_at")? };
-        Ok(Found { partition, from: time_if(row, "from_at")?, unfinished: get!(row, "unfinished") })
+        let (unfinished, guarded) = (get!(row, "unfinished"), get!(row, "guarded"));
+        Ok(Found { partition, from: time_if(row, "from_at")?, unfinished, guarded })
     });
     found.collect()
 }
@@ -174,17 +189,29 @@ async fn finish(connection: &mut PgConnection, plan: &Plan, done: &mut Maintaine
 }
 
 /// Splits the last partition, which has no end. While it is empty, a month at a time; one that has rows becomes one
-/// partition up to the end of what is ahead.
-async fn ahead(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
+/// partition up to the end of what is ahead, and of the month of its newest row.
+async fn ahead(
+    connection: &mut PgConnection,
+    plan: &Plan,
+    alone: &mut Alone,
+    done: &mut Maintained,
+) -> Result<()> {
     let Some(last) = partitions(connection).await?.into_iter().find(|found| found.partition.to.is_none())
     else {
         return Err(Error::database("zone_txn has no partition without an end; see docs/operations.md"));
     };
-    let Some(mut from) = last.from else { return Ok(()) };
     let name = last.partition.name;
-    let is_empty = format!("select not exists (select 1 from {name})");
-    let is_empty = sqlx::query_scalar(AssertSqlSafe(is_empty)).fetch_one(&mut *connection);
-    if is_empty.await.map_err(error)? {
+    if last.guarded && !plan.dry_run {
+        let unguard = [
+            format!("alter table {name} drop constraint zone_txn_bounds_ck"),
+            "drop function if exists zone_txn_is_guarded()".to_owned(),
+        ];
+        step(connection, &unguard).await?;
+    }
+    let Some(mut from) = last.from.filter(|from| *from < plan.ahead_until) else { return Ok(()) };
+    let newest = format!("select max(t.created_at) as newest from {name} t");
+    let newest = sqlx::query(AssertSqlSafe(newest)).fetch_one(&mut *connection).await.map_err(error)?;
+    let Some(newest) = time_if(&newest, "newest")? else {
         for (month, to) in months(from, plan.ahead_until) {
             if !plan.dry_run {
                 let split = [
@@ -203,37 +230,92 @@ async fn ahead(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained
             from = to;
         }
         return Ok(());
-    }
-    let to = next_month(plan.ahead_until).ok_or_else(|| Error::invalid("there is no month after that"))?;
+    };
+    let to = next_month(plan.ahead_until.max(newest))
+        .ok_or_else(|| Error::invalid("there is no month after that"))?;
     let month = from.format("zone_txn_%Y_%m").to_string();
-    if from < plan.ahead_until {
+    if !plan.dry_run {
+        close(connection, alone, &name, &month, from, to).await?;
+    }
+    done.partitions_made.push(month);
+    Ok(())
+}
+
+/// Gives the last partition, which has rows, a name and an end, and makes a new one behind it.
+///
+/// PostgreSQL reads all rows under the lock to see that they are within the bounds, unless a constraint proves it. The
+/// constraint is proven beforehand, while others go on writing. It has to be committed for that, so it stays when the run
+/// is killed, and would then refuse every row once its end has come. So it holds only while the session lives that has
+/// upkeep to itself. The transaction that drops it sees that this session lives, and puts a constant in the place of the
+/// question, since PostgreSQL takes nothing else for a proof.
+async fn close(
+    connection: &mut PgConnection,
+    alone: &mut Alone,
+    name: &str,
+    month: &str,
+    from: DateTime<Utc>,
+    to: DateTime<Utc>,
+) -> Result<()> {
+    let mut split = vec!["lock table zone_txn in access exclusive mode".to_owned()];
+    // Nodes of Citus do not see the session, which is at the coordinator. There the rows are read under the lock.
+    let is_guarded = !is_distributed(connection).await?;
+    if is_guarded {
+        let pid = alone.pid().await?;
+        let is_guarded = "create or replace function zone_txn_is_guarded() returns boolean language sql";
+        let guard = [
+            format!(
+                "{is_guarded} volatile return exists (
+                    select
+                    from pg_catalog.pg_locks l
+                    where l.pid = {pid}
+                        and l.relation = 'zone_upkeep_lock'::regclass
+                        and l.mode = 'ShareUpdateExclusiveLock'
+                        and l.granted
+                )"
+            ),
+            format!(
+                "alter table {name} add constraint zone_txn_bounds_ck
+                check (created_at >= '{from}' and (created_at < '{to}' or not zone_txn_is_guarded())) not valid"
+            ),
+        ];
+        step(connection, &guard).await?;
+        run(connection, &format!("alter table {name} validate constraint zone_txn_bounds_ck")).await?;
+        split.push(
+            "do $$ begin
+                if not zone_txn_is_guarded() then
+                    raise 'the session that has upkeep to itself was ended; run maintain again';
+                end if;
+            end $$"
+                .to_owned(),
+        );
+        split.push(format!("{is_guarded} immutable return true"));
+    }
+    split.extend([
+        format!("alter table zone_txn detach partition {name}"),
+        format!("alter table {name} rename to {month}"),
+        format!("alter table zone_txn attach partition {month} for values from ('{from}') to ('{to}')"),
+        format!("create table {name} partition of zone_txn for values from ('{to}') to (maxvalue)"),
+    ]);
+    if is_guarded {
+        split.push(format!("alter table {month} drop constraint zone_txn_bounds_ck"));
+        split.push("drop function zone_txn_is_guarded()".to_owned());
+    }
+    step(connection, &split).await
+}
+
+/// Removes what is old, of the ledger and of buckets.
+async fn remove(connection: &mut PgConnection, plan: &Plan, done: &mut Maintained) -> Result<()> {
+    finish(connection, plan, done).await?;
+    if let Some(from) = plan.keep_from {
+        drop_before(connection, plan, from, done).await?;
+    }
+    for zone in &plan.zones {
         if !plan.dry_run {
-            // That its rows are within its new bounds is proven beforehand, while others go on writing.
-            step(
-                connection,
-                &[
-                    format!("alter table {name} drop constraint if exists zone_txn_bounds_ck"),
-                    format!(
-                        "alter table {name} add constraint zone_txn_bounds_ck
-                        check (created_at >= '{from}' and created_at < '{to}') not valid"
-                    ),
-                ],
-            )
-            .await?;
-            run(connection, &format!("alter table {name} validate constraint zone_txn_bounds_ck")).await?;
-            let split = [
-                "lock table zone_txn in access exclusive mode".to_owned(),
-                format!("alter table zone_txn detach partition {name}"),
-                format!("alter table {name} rename to {month}"),
-                format!(
-                    "alter table zone_txn attach partition {month} for values from ('{from}') to ('{to}')"
-                ),
-                format!("alter table {month} drop constraint zone_txn_bounds_ck"),
-                format!("create table {name} partition of zone_txn for values from ('{to}') to (maxvalue)"),
-            ];
-            step(connection, &split).await?;
+            done.holds_removed += remove_holds(connection, zone).await?;
         }
-        done.partitions_made.push(month);
+        if let Some(since) = plan.idle_since {
+            done.heads_removed += remove_heads(connection, plan, zone, since).await?;
+        }
     }
     Ok(())
 }
@@ -279,8 +361,8 @@ async fn drop_before(
 /// finished first, so that nothing is recorded twice.
 async fn announce(connection: &mut PgConnection, until: DateTime<Utc>) -> Result<()> {
     let before = sqlx::query_scalar("select max(r.cut_at) from zone_removal r");
-    let before: Option<DateTime<Utc>> = before.fetch_one(&mut *connection).await.map_err(error)?;
-    if let Some(before) = before {
+    let before: Option<Moment> = before.fetch_one(&mut *connection).await.map_err(error)?;
+    if let Some(Moment(before)) = before {
         record(connection, before).await?;
     }
     let (mut going, mut zone_id, mut key) = (Going::default(), i32::MIN, String::new());

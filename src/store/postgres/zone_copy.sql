@@ -3,11 +3,11 @@ insert into zone_master (
     id, name, description, algorithm, rate, window_us, burst, rate_gcd, slots, calendar, time_zone, soft_rate,
     reserve, mode, count_blocked, ban_after, ban_within_us, ban_for_us, ban_factor, ban_max_us, ban_from, on_outage,
     running_buckets, durability, blocked_rows,
-    share, refresh_us, safe_capacity, guaranteed, backlog, max_takes, local_us, version, created_at, updated_at
+    share, refresh_us, safe_capacity, guaranteed, backlog, max_takes, local_us, clock, version, created_at, updated_at
 )
 values (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35
+    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36
 )
 on conflict (name) do update
 set description = excluded.description,
@@ -40,5 +40,6 @@ set description = excluded.description,
     backlog = excluded.backlog,
     max_takes = excluded.max_takes,
     local_us = excluded.local_us,
+    clock = excluded.clock,
     version = excluded.version,
     updated_at = excluded.updated_at

@@ -6,8 +6,8 @@ use sqlx::{Connection, PgConnection, Row};
 use super::{Postgres, clock, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
-use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneVersion};
+use crate::store::{Found, ZoneRemoved, hash_of, spans_of};
+use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneSetting, ZoneVersion};
 
 zone_reads!(Postgres, PgRow);
 
@@ -18,7 +18,7 @@ impl Postgres {
         row.as_ref().map(found).transpose()
     }
 
-    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+    pub async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
         let mut lease = self.lease().await?;
         let mut tx = lease.begin().await.map_err(error)?;
         let mut zones = Vec::with_capacity(settings.len());
@@ -71,13 +71,15 @@ impl Postgres {
     }
 }
 
-async fn set_zone(tx: &mut PgConnection, setting: &Setting, by: &str) -> Result<Zone> {
-    let Setting { name, policy, description } = setting;
+async fn set_zone(tx: &mut PgConnection, setting: &ZoneSetting, by: &str) -> Result<Zone> {
+    let ZoneSetting { name, policy, description } = setting;
+    let now = clock(tx).await?;
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
-    bind_policy!(add, policy).execute(&mut *tx).await.map_err(error)?;
+    bind_policy!(add, policy).bind(now).execute(&mut *tx).await.map_err(error)?;
     let gone = || Error::transient(format!("zone {name:?} was removed meanwhile; try again"));
     let mut zone = lock_zone(tx, name).await?.ok_or_else(gone)?;
     if setting.changes(&zone)? {
+        let policy = policy.after(&zone.policy);
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         // After the lock, and beside the statement: what is on every node of Citus is set to values only.

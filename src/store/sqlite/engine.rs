@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use super::ledger::ledger_row;
@@ -10,14 +12,17 @@ use super::{Clock, error, text_if};
 use crate::chain::{End, Row as Chained};
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::entry::Kind;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::shard;
 use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
+    of_bucket,
 };
-use crate::store::fault::elsewhere;
+use crate::store::fault::{belongs, elsewhere};
 use crate::store::list::{List, Value};
 use crate::store::moving::{held, limited};
 use crate::store::shapes::{shapes_of, text_of};
+use crate::store::{row_of, rows_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
 /// A connection that holds the write lock, or only looks.
@@ -26,6 +31,7 @@ pub(super) struct Session<'c> {
     pub clock: &'c Clock,
 }
 
+#[async_trait]
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let Wanted { names, txns, window_us, .. } = *wanted;
@@ -100,7 +106,7 @@ impl engine::Session for Session<'_> {
     async fn leases(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Standing>> {
         let rows = sqlx::query(include_str!("leases.sql")).bind(zone_id).bind(key);
         let rows = rows.fetch_all(&mut *self.connection).await.map_err(error)?;
-        rows.iter().map(|row| standing!(row)).collect()
+        rows_of("zone_txn", &rows, |row| standing!(row))
     }
 
     async fn shapes(&mut self, (zone_id, key): Name<'_>) -> Result<Vec<Shape>> {
@@ -146,7 +152,7 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     let Some(said) = said.first() else { return Ok(heads) };
     let (numbers, removed): (Option<String>, bool) = (get!(said, "numbers"), get!(said, "removed"));
     for row in numbers.unwrap_or_default().split_terminator(',') {
-        let (n, loaded, has_more) = loaded(row)?;
+        let (n, loaded, has_more) = loaded(row, "zone_bucket_lock", names)?;
         heads[n] = loaded;
         if has_more {
             more.push(n);
@@ -154,44 +160,70 @@ async fn load_heads(connection: &mut SqliteConnection, names: &[Name<'_>]) -> Re
     }
     let without: Vec<_> = (0..names.len()).filter(|&n| heads[n].end.is_none()).collect();
     if removed && !without.is_empty() {
-        let list = List::of(without.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
+        let absent: Vec<_> = without.iter().map(|&n| names[n]).collect();
+        let list = List::of(absent.iter().map(|&(zone_id, key)| [zone_id.into(), key.into()]));
         for row in text(connection, include_str!("heads_back.sql"), list).await?.split_terminator(',') {
-            let (n, loaded, _) = loaded(row)?;
+            let (n, loaded, _) = loaded(row, "zone_txn", &absent)?;
             heads[without[n]] = Loaded { removed: true, ..loaded };
+        }
+    }
+    let (shard, among): (Option<&str>, Option<&str>) = (get!(said, "shard"), get!(said, "among"));
+    if let (Some(own), Some(among)) = (shard, among) {
+        for n in without.into_iter().filter(|&n| heads[n].end.is_none()) {
+            let home = shard::home(among, names[n].1);
+            (home == own).then_some(()).ok_or_else(|| belongs(home))?;
         }
     }
     let list = List::of(more.iter().map(|&n| [names[n].0.into(), names[n].1.into()]));
     for row in rows(connection, include_str!("heads_more.sql"), list).await? {
         let moved_to: Option<&str> = get!(row, "moved_to");
         moved_to.map_or(Ok(()), |to| Err(elsewhere(to)))?;
-        let Loaded { head, holding, .. } = &mut heads[more[place(&row)?]];
-        *holding = get!(row, "holding");
-        head.banned_until_us = get!(row, "banned_until");
-        head.bans = get!(row, "bans");
-        head.ban_strikes = get!(row, "ban_strikes");
-        let carried_us: Option<i64> = get!(row, "carried_at");
-        if let Some(at_us) = carried_us {
-            let amount = get!(row, "carried");
-            let (total, seq) = (get!(row, "carried_total"), get!(row, "carried_seq"));
-            head.carried = Some(Carried { at_us, amount, total, seq });
-        }
-        let override_seq: Option<i64> = get!(row, "override_seq");
-        if let Some(seq) = override_seq {
-            let (ban_exempt, until_us) = (get!(row, "ban_exempt"), get!(row, "ends_at"));
-            head.exception = Some(Exception { seq, limit: limit!(row), ban_exempt, until_us });
-        }
+        let n = more[place(&row)?];
+        say_more(&mut heads[n], &row).map_err(of_bucket("zone_bucket_lock", names[n]))?;
     }
     Ok(heads)
 }
 
+/// Adds what a row of heads_more.sql says.
+fn say_more(Loaded { head, holding, .. }: &mut Loaded, row: &SqliteRow) -> Result<()> {
+    *holding = get!(row, "holding");
+    head.banned_until_us = get!(row, "banned_until");
+    head.bans = counted!(row, "bans");
+    head.ban_strikes = counted!(row, "ban_strikes");
+    let carried_us: Option<i64> = get!(row, "carried_at");
+    if let Some(at_us) = carried_us {
+        let amount = counted!(row, "carried");
+        let (total, seq) = (counted!(row, "carried_total"), counted!(row, "carried_seq"));
+        head.carried = Some(Carried { at_us, amount, total, seq });
+    }
+    let override_seq: Option<i64> = counted!(row, "override_seq");
+    if let Some(seq) = override_seq {
+        let (ban_exempt, until_us) = (get!(row, "ban_exempt"), get!(row, "ends_at"));
+        head.exception = Some(Exception { seq, limit: limit!(row), ban_exempt, until_us });
+    }
+    Ok(())
+}
+
 /// A row of heads.sql: which one, the head, and whether it says more than most.
-fn loaded(row: &str) -> Result<(usize, Loaded, bool)> {
+fn loaded(row: &str, table: &str, names: &[Name<'_>]) -> Result<(usize, Loaded, bool)> {
     let (numbers, chain) = row.split_once(';').ok_or_else(|| unreadable(&row))?;
     let (n, [seq, last_us, spent_total, version, strikes, has_more], level) = read(numbers)?;
-    let end = Some(End::from_hex(chain).ok_or_else(|| unreadable(&chain))?);
-    let zone_version = i32::try_from(version).map_err(|_| unreadable(&version))?;
-    let head = Head { seq, last_us, spent_total, level, zone_version, strikes, ..Head::default() };
-    Ok((n, Loaded { head, end, ..Loaded::default() }, has_more != 0))
+    let loaded = || {
+        let end = End::from_hex(chain)
+            .ok_or_else(|| Error::database("\"row_hash\", \"salt\": they are not of 32 and of 16 bytes"))?;
+        let version = counted!("zone_version", version);
+        let head = Head {
+            seq: counted!("seq", seq),
+            last_us,
+            spent_total: counted!("spent_total", spent_total),
+            level: counted!("level", level),
+            zone_version: i32::try_from(version).unwrap_or_default(),
+            strikes: counted!("strikes", strikes),
+            ..Head::default()
+        };
+        Ok(Loaded { head, end: Some(end), ..Loaded::default() })
+    };
+    Ok((n, loaded().map_err(of_bucket(table, names[n]))?, has_more != 0))
 }
 
 /// The versions of each zone, from the oldest that decided the last row of one of the buckets.
@@ -209,11 +241,11 @@ async fn load_versions(
     let list = List::of(from.into_iter().map(|(zone_id, version)| [zone_id.into(), version.into()]));
     let mut zones: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for row in rows(connection, include_str!("versions.sql"), list).await? {
-        zones.entry(get!(row, "zone_id")).or_default().push(Version {
-            version: get!(row, "version"),
-            policy: policy!(row),
-            changed_us: get!(row, "changed_at"),
+        let version = row_of("zone_version", &row, |row| {
+            let (version, changed_us) = (counted!(row, "version"), get!(row, "changed_at"));
+            Ok(Version { version, policy: policy!(row)?, changed_us })
         });
+        zones.entry(get!(row, "zone_id")).or_default().push(version?);
     }
     Ok(zones.into_iter().map(|(zone_id, versions)| (zone_id, versions.into())).collect())
 }
@@ -241,13 +273,16 @@ async fn load_holds(
     }));
     let mut holds: HashMap<_, Vec<_>> = HashMap::new();
     for row in rows(connection, include_str!("holds.sql"), list).await? {
-        holds.entry(holding[place(&row)?].0).or_default().push(Hold {
-            seq: get!(row, "seq"),
-            charged_us: get!(row, "charged_at"),
-            amount: get!(row, "amount"),
-            ends_us: get!(row, "ends_at"),
-            member: get!(row, "member"),
+        let hold = row_of("zone_hold", &row, |row| {
+            Ok(Hold {
+                seq: counted!(row, "seq"),
+                charged_us: get!(row, "charged_at"),
+                amount: counted!(row, "amount"),
+                ends_us: get!(row, "ends_at"),
+                member: get!(row, "member"),
+            })
         });
+        holds.entry(holding[place(&row)?].0).or_default().push(hold?);
     }
     Ok(holds)
 }

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 
 use super::ledger::ledger_row;
 use super::{Sqlite, error, text};
 use crate::decide::Exception;
 use crate::error::Result;
 use crate::store::asked::{hash_of, salt_of};
-use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt};
+use crate::store::{BucketAt, Evidence, EvidenceOf, ZoneAt, rows_of};
 use crate::zone::Limit;
 
 impl Sqlite {
@@ -31,7 +30,7 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| zone_at!(row)).collect()
+        rows_of("zone_version", &rows, |row| zone_at!(row))
     }
 
     pub async fn heads_at(&self, zone_id: i32, after: &str, at: DateTime<Utc>) -> Result<Vec<BucketAt>> {
@@ -42,7 +41,7 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| bucket_at!(row)).collect()
+        rows_of("zone_txn", &rows, |row| bucket_at!(row))
     }
 
     pub async fn evidence(&self, of: &EvidenceOf) -> Result<Vec<Evidence>> {
@@ -57,10 +56,6 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(evidence).collect()
+        rows.iter().map(|row| evidence!(row)).collect()
     }
-}
-
-fn evidence(row: &SqliteRow) -> Result<Evidence> {
-    evidence!(row)
 }

@@ -1,6 +1,6 @@
 -- The heads of those buckets that have one, as one text: a row for each comes dear. The last number but one is 1 where
 -- a head says more than most do; behind the semicolon stands the end of its chain. And whether a bucket without one may
--- be in the ledger all the same. ?1 lists [zone_id, bucket_key].
+-- be in the ledger all the same; and the name of this database among several, and those of all. ?1 lists [zone_id, bucket_key].
 select group_concat(
         concat_ws(
             ' ',
@@ -20,7 +20,8 @@ select group_concat(
         from jsonb_each(?1) j
         cross join zone_bucket_removed r
         where r.zone_id = j.value ->> 0
-    ) as removed
+    ) as removed,
+    (select s.name from tallygate_shard s) as shard, (select s.among from tallygate_shard s) as among
 from jsonb_each(?1) j
 cross join zone_bucket_lock b
 where b.zone_id = j.value ->> 0 and b.bucket_key = j.value ->> 1

@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::{Sqlite, error, text, time, time_if};
 use crate::error::Result;
-use crate::store::{Line, Lines};
+use crate::store::{Line, Lines, rows_of};
 
 impl Sqlite {
     pub async fn lines(&self, lines: Lines) -> Result<Vec<Line>> {
@@ -17,6 +17,6 @@ impl Sqlite {
             .fetch_all(&mut *self.lease().await?)
             .await
             .map_err(error)?;
-        rows.iter().map(|row| line!(row)).collect()
+        rows_of("zone_txn", &rows, |row| line!(row))
     }
 }

@@ -1,6 +1,6 @@
 //! Moving buckets on SQLite.
 
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{Connection, SqliteConnection};
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use super::statement::rows;
 use super::{Sqlite, error};
 use crate::chain::{self, End, Hash};
 use crate::error::{Error, Result};
-use crate::store::fault::elsewhere;
+use crate::shard::home;
 use crate::store::moving::{Arriving, Lists};
 use crate::store::{Bucket, StoredHead, moving};
 
@@ -21,14 +21,22 @@ pub(in crate::store) struct Holding<'s> {
 }
 
 impl Sqlite {
-    /// Under the file's write lock.
-    pub async fn leave(&self, bucket: &Bucket, to: &str) -> Result<bool> {
+    pub async fn place(&self, bucket: &Bucket) -> Result<Option<String>> {
+        self.marked(bucket, None).await
+    }
+
+    pub(in crate::store) async fn mark(&self, bucket: &Bucket, to: &str) -> Result<()> {
+        self.marked(bucket, Some(to)).await.map(drop)
+    }
+
+    /// Under the file's write lock. Where it is not given, `to` is where the key will belong; a bucket that belongs here begins.
+    async fn marked(&self, bucket: &Bucket, to: Option<&str>) -> Result<Option<String>> {
         let _turn = self.turn(Instant::now() + PATIENCE).await?;
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
-        let is_left = leave(&mut tx, bucket, to).await?;
+        let place = marked(&mut tx, bucket, to).await?;
         tx.commit().await.map_err(error)?;
-        Ok(is_left)
+        Ok(place)
     }
 
     /// The row that upkeep removed is made before, so that others see it.
@@ -108,35 +116,39 @@ async fn write(connection: &mut SqliteConnection, arriving: &Arriving<'_>, now_u
     rows(connection, include_str!("moving/head.sql"), head).await.map(drop)
 }
 
-async fn leave(connection: &mut SqliteConnection, (zone_id, key): &Bucket, to: &str) -> Result<bool> {
+async fn marked(
+    connection: &mut SqliteConnection,
+    (zone_id, key): &Bucket,
+    to: Option<&str>,
+) -> Result<Option<String>> {
+    let begun = "delete from zone_bucket_lock where zone_id = ?1 and bucket_key = ?2 and seq = 0 and moved_to is null";
+    sqlx::query(begun).bind(zone_id).bind(key).execute(&mut *connection).await.map_err(error)?;
     let head = "select b.moved_to from zone_bucket_lock b where b.zone_id = ?1 and b.bucket_key = ?2";
-    let head = sqlx::query(head).bind(zone_id).bind(key);
-    let head = head.fetch_optional(&mut *connection).await.map_err(error)?;
-    let moved_to: Option<String> = match &head {
-        Some(head) => get!(head, "moved_to"),
-        None => None,
-    };
-    match moved_to {
-        Some(moved_to) if moved_to == to => return Ok(true),
-        Some(moved_to) => return Err(elsewhere(&moved_to)),
-        None => {}
+    let head = sqlx::query_scalar(head).bind(zone_id).bind(key);
+    let head: Option<Option<String>> = head.fetch_optional(&mut *connection).await.map_err(error)?;
+    if let Some(moved_to) = head {
+        return Ok(moved_to);
     }
     let salt = sqlx::query_scalar(include_str!("erase/salt.sql")).bind(zone_id).bind(key);
     let salt: Option<Vec<u8>> = salt.fetch_one(&mut *connection).await.map_err(error)?;
     if salt.is_some() {
-        return Ok(false);
+        return Ok(None);
     }
+    let shard = sqlx::query_as("select s.name, s.will from tallygate_shard s");
+    let shard: Option<(String, String)> = shard.fetch_optional(&mut *connection).await.map_err(error)?;
+    let will = shard.as_ref().map(|(name, will)| (name, home(will, key))).filter(|(name, will)| name != will);
+    let to = to.or(will.map(|(_, will)| will));
     let end = End::new(*zone_id, key);
-    let leave = sqlx::query(include_str!("moving/leave.sql"))
+    let mark = sqlx::query(include_str!("moving/mark.sql"))
         .bind(zone_id)
         .bind(key)
         .bind(end.salt.as_ref().map(|salt| &salt[..]))
-        .bind(chain::moved(&end.hash, to).to_vec())
+        .bind(to.map_or(end.hash, |to| chain::moved(&end.hash, to)).to_vec())
         .bind(to);
-    match leave.execute(connection).await.map_err(error)?.rows_affected() {
+    match mark.execute(connection).await.map_err(error)?.rows_affected() {
         0 => Err(Error::unknown_zone(format!(
             "there is no zone {zone_id}; list them with: tallygate zone list"
         ))),
-        _ => Ok(true),
+        _ => Ok(to.map(str::to_owned)),
     }
 }

@@ -1,65 +1,36 @@
 //! Queues on SQLite.
 
+use async_trait::async_trait;
+use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Connection, Row};
-use uuid::Uuid;
 
 use super::engine::Session;
-use super::{Sqlite, error, text_if};
+use super::{error, text_if};
 use crate::decide::{Item, Load};
 use crate::error::Result;
-use crate::item::{self, Noted, Offer, Offered, Said, Size, Take, Taken};
-use crate::store::Terms;
-use crate::store::engine::{self, Name, Putting, Shelving, Stored, Which, listed};
+use crate::store::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, listed};
 use crate::store::list::List;
+use crate::store::{Kept, rows_of};
 
-impl Sqlite {
-    pub async fn offer(&self, zone_id: i32, offer: &Offer, txn: Uuid, terms: Terms) -> Result<Offered> {
-        alone!(self, terms, tx => engine::offer(&mut self.session(&mut tx), zone_id, offer, txn).await)
-    }
-
-    pub async fn take_next(&self, zone_id: i32, take: &Take, terms: Terms) -> Result<Taken> {
-        alone!(self, terms, tx => engine::take(&mut self.session(&mut tx), zone_id, take).await)
-    }
-
-    pub async fn progress(&self, zone_id: i32, said: &Said, terms: Terms) -> Result<Noted> {
-        alone!(self, terms, tx => engine::progress(&mut self.session(&mut tx), zone_id, said).await)
-    }
-
-    pub async fn item(&self, name: Name<'_>, txn: Uuid, terms: Terms) -> Result<Option<item::Item>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let item = engine::item(&mut self.session(&mut lease), name, txn).await;
-        lease.end(item)
-    }
-
-    pub async fn dead(
-        &self,
-        name: Name<'_>,
-        after: Option<Uuid>,
-        most: u32,
-        terms: Terms,
-    ) -> Result<Vec<item::Item>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let dead = engine::dead(&mut self.session(&mut lease), name, after, most).await;
-        lease.end(dead)
-    }
-
-    pub async fn size(&self, name: Name<'_>, terms: Terms) -> Result<Size> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let size = engine::size(&mut self.session(&mut lease), name).await;
-        lease.end(size)
-    }
-}
-
+#[async_trait]
 impl Shelving for Session<'_> {
-    async fn queue(&mut self, (zone_id, key): Name<'_>, now_us: i64) -> Result<(Load, Vec<Item>)> {
-        let load = "select q.waiting, q.away from zone_queue q where q.zone_id = ?1 and q.bucket_key = ?2";
-        let load = sqlx::query_as(load).bind(zone_id).bind(key);
-        let load: Option<(i64, i64)> = load.fetch_optional(&mut *self.connection).await.map_err(error)?;
+    async fn queue(
+        &mut self,
+        (zone_id, key): Name<'_>,
+        now_us: i64,
+        (after_us, after_seq): Behind,
+    ) -> Result<(Kept, Vec<Item>)> {
+        let kept = "select q.waiting, q.away, q.settled_at from zone_queue q where q.zone_id = ?1 and q.bucket_key = ?2";
+        let kept = sqlx::query(kept).bind(zone_id).bind(key);
+        let kept = kept.fetch_optional(&mut *self.connection).await.map_err(error)?;
         let due = sqlx::query(include_str!("queue/due.sql")).bind(zone_id).bind(key).bind(now_us);
+        let due = due.bind(after_us).bind(after_seq).bind(STEP);
         let due = due.fetch_all(&mut *self.connection).await.map_err(error)?;
-        let load = load.map_or_else(Load::default, |(waiting, away)| Load { waiting, away });
-        Ok((load, items(&due)?))
+        let kept = match &kept {
+            Some(row) => Kept { load: load!(row), settled_us: get!(row, "settled_at") },
+            None => Kept::default(),
+        };
+        Ok((kept, items(&due)?))
     }
 
     async fn items(&mut self, (zone_id, key): Name<'_>, which: Which) -> Result<Vec<Item>> {
@@ -97,11 +68,11 @@ impl Shelving for Session<'_> {
             gone.execute(&mut *self.connection).await.map_err(error)?;
         }
         let load = sqlx::query(include_str!("queue/load.sql")).bind(zone_id).bind(key);
-        let load = load.bind(putting.load.waiting).bind(putting.load.away);
+        let load = load.bind(putting.load.waiting).bind(putting.load.away).bind(putting.settled_us);
         load.execute(&mut *self.connection).await.map_err(error).map(drop)
     }
 }
 
 fn items(rows: &[SqliteRow]) -> Result<Vec<Item>> {
-    rows.iter().map(|row| item!(row)).collect()
+    rows_of("zone_item", rows, |row| item!(row))
 }

@@ -43,8 +43,8 @@ mod tests {
     use uuid::Uuid;
 
     use crate::store::connections::Connections;
-    use crate::store::{Address, Isolation, Setting, Sqlite, Terms};
-    use crate::zone::{Durability, Policy};
+    use crate::store::{Address, Isolation, Sqlite, Terms};
+    use crate::zone::{Durability, Policy, ZoneSetting};
 
     use super::*;
 
@@ -95,7 +95,7 @@ mod tests {
         let durable = Policy::sliding_log(100, Duration::from_secs(60)).unwrap();
         let relaxed = durable.with_durability(Durability::Relaxed);
         let set = async |store: &Sqlite, name: &str, policy| {
-            let setting = Setting { name: name.to_owned(), policy, description: None };
+            let setting = ZoneSetting { name: name.to_owned(), policy, description: None };
             store.set_zones(&[setting], "test").await.unwrap().remove(0).id
         };
         let zone = set(&store, "a", relaxed).await;

@@ -10,8 +10,13 @@ use super::zones::set_zone;
 use super::{Sqlite, error, text};
 use crate::decision::{Decision, Velocity};
 use crate::error::{Error, Result};
-use crate::store::{Request, Setting, Terms};
-use crate::zone::Policy;
+use crate::store::{Request, Terms};
+use crate::zone::{Policy, ZoneSetting};
+
+async fn is_of_several(connection: &mut SqliteConnection) -> Result<bool> {
+    let named = sqlx::query_scalar("select exists (select 1 from tallygate_shard)");
+    named.fetch_one(connection).await.map_err(error)
+}
 
 impl Sqlite {
     pub async fn check_velocity(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Velocity> {
@@ -52,11 +57,16 @@ impl Sqlite {
         let name = format!("rate_limiting_request {refill_per_sec}/s for {window_seconds} s");
         let zone_id = match self.find_zone_in(connection, &name).await? {
             Some(found) => found.id,
+            None if is_of_several(connection).await? => {
+                return Err(Error::invalid(
+                    "one of several databases makes no zone alone; use a zone that is set in all of them",
+                ));
+            }
             None => {
                 let (rate, seconds) = (i64::from(refill_per_sec), i64::from(window_seconds));
                 let policy = Policy::token_bucket(rate, Duration::from_secs(1), Some(rate * seconds))?;
                 let by = "rate_limiting_request";
-                let setting = Setting { name, policy, description: Some(format!("made by {by}")) };
+                let setting = ZoneSetting { name, policy, description: Some(format!("made by {by}")) };
                 set_zone(connection, &setting, by, self.clock.now_us()).await?.id
             }
         };

@@ -8,11 +8,15 @@ use sqlx::{Connection, Row};
 use tokio::time::Instant;
 
 use super::removal::record;
-use super::{Sqlite, error, from_us, time_if};
+use super::{Sqlite, error, from_us, text, time, time_if};
+use crate::decide::Override;
 use crate::error::Result;
 use crate::retry::Tries;
 use crate::store::removal::Removing;
-use crate::store::upkeep::{Facts, Maintained, Maintenance, Plan};
+use crate::store::renewal::{Renewed, micros_between};
+use crate::store::upkeep::{Facts, Maintained, Maintenance, Needed, Plan};
+use crate::store::{Action, What};
+use crate::zone::Limit;
 
 /// The number of rows that go at once: others wait for so long.
 const ROWS: i64 = 1_000;
@@ -42,6 +46,21 @@ impl Sqlite {
             })
         });
         Ok((from_us(now_us)?, facts.collect::<Result<_>>()?))
+    }
+
+    /// The records anew of what is in force in a zone and has its row before a time.
+    pub async fn in_force(
+        &self,
+        zone: &Needed,
+        from: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Action>> {
+        let rows = sqlx::query(include_str!("upkeep/in_force.sql"))
+            .bind(zone.zone_id)
+            .bind(from.timestamp_micros())
+            .bind(now.timestamp_micros());
+        let rows = rows.fetch_all(&mut *self.lease().await?).await.map_err(error)?;
+        rows.iter().map(|row| renewal!(row, zone, now)).collect()
     }
 
     pub async fn maintenance(&self) -> Result<Maintenance> {

@@ -6,13 +6,13 @@ use sqlx::{Connection, Row, SqliteConnection};
 use super::{Sqlite, error, time};
 use crate::chain;
 use crate::error::Result;
-use crate::store::{Found, Setting, ZoneRemoved, clock_of, hash_of, spans_of};
-use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneVersion};
+use crate::store::{Found, ZoneRemoved, hash_of, spans_of};
+use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneSetting, ZoneVersion};
 
 zone_reads!(Sqlite, SqliteRow);
 
 impl Sqlite {
-    pub async fn set_zones(&self, settings: &[Setting], by: &str) -> Result<Vec<Zone>> {
+    pub async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
         let _turn = self.writer.lock().await;
         let mut lease = self.lease().await?;
         let mut tx = lease.begin_with("begin immediate").await.map_err(error)?;
@@ -69,15 +69,16 @@ impl Sqlite {
 
 pub(super) async fn set_zone(
     tx: &mut SqliteConnection,
-    setting: &Setting,
+    setting: &ZoneSetting,
     by: &str,
     now_us: i64,
 ) -> Result<Zone> {
-    let Setting { name, policy, description } = setting;
+    let ZoneSetting { name, policy, description } = setting;
     let add = sqlx::query(include_str!("zone_add.sql")).bind(name).bind(description);
     bind_policy!(add, policy).bind(now_us).execute(&mut *tx).await.map_err(error)?;
     let mut zone = stored_zone(tx, name).await?;
     if setting.changes(&zone)? {
+        let policy = policy.after(&zone.policy);
         let set = sqlx::query(include_str!("zone_set.sql"));
         let set = set.bind(description.as_ref().unwrap_or(&zone.description));
         bind_policy!(set, policy).bind(now_us).bind(zone.id).execute(&mut *tx).await.map_err(error)?;

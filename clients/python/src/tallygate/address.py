@@ -54,7 +54,12 @@ class ClientAddress:
         return self.key(peer[0], lines)
 
     def of_environ(self, environ: Mapping[str, Any]) -> str | None:
-        """The key of a WSGI request; None where the server does not tell its peer."""
+        """The key of a WSGI request; None where the server does not tell its peer.
+
+        WSGI has one name for `X-Forwarded-For` and `X_Forwarded_For`. A server or a proxy in front must drop
+        names with underscores, as gunicorn, waitress, mod_wsgi and nginx do unless told otherwise: else a
+        client writes after the proxy.
+        """
         line = environ.get("HTTP_X_FORWARDED_FOR")
         return self.key(environ.get("REMOTE_ADDR", ""), () if line is None else (line,))
 

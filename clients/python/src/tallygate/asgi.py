@@ -28,6 +28,8 @@ class RateLimitMiddleware:
     opening of a WebSocket is checked too. The application finds the decision in
     `scope["tallygate.decision"]`.
 
+    `zone` is a zone, or says by which one a request is limited: by none where it answers None.
+
     `key` says whose request it is: the client's address unless told otherwise, see `ClientAddress`. A
     limiter that blocks is called in threads; each request is one check of cost 1.
     """
@@ -36,7 +38,7 @@ class RateLimitMiddleware:
         self,
         app: App,
         limiter: AsyncChecks | Checks,
-        zone: str | int,
+        zone: str | int | Callable[[Scope], str | int | None],
         key: ClientAddress | Callable[[Scope], str | None] | None = None,
     ) -> None:
         key = key or ClientAddress()
@@ -44,14 +46,18 @@ class RateLimitMiddleware:
         check: Callable[..., Any] = limiter.check
         if not inspect.iscoroutinefunction(check):
             check = functools.partial(asyncio.to_thread, check)
-        self._check = functools.partial(check, zone)
+        self._check = check
+        self._zone = zone if callable(zone) else lambda _: zone
         self._key = key.of_scope if isinstance(key, ClientAddress) else key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        admitted = await steps.run_async(admit(self._key(scope), self._check))
+        zone = self._zone(scope)
+        if zone is None:
+            return await self._app(scope, receive, send)
+        admitted = await steps.run_async(admit(self._key(scope), functools.partial(self._check, zone)))
         if isinstance(admitted, Refusal):
             return await _refuse(admitted, scope, receive, send)
         return await self._app({**scope, "tallygate.decision": admitted}, receive, send)

@@ -26,6 +26,9 @@ class Driver(Protocol):
     def run_alone(self, call: Call[T], how: How) -> T:
         """Runs a call in a transaction of its own, and commits it."""
 
+    def commit(self) -> None:
+        """Commits the transaction that is open, if one is."""
+
     def trial(self) -> contextlib.AbstractContextManager[None]:
         """A transaction that is taken back at its end."""
 
@@ -73,6 +76,9 @@ class Psycopg(_Postgres):
     def run_alone(self, call: Call[T], how: How) -> T:
         return steps.run(self._run_alone(call, how))
 
+    def commit(self) -> None:
+        self._connection.commit()
+
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
         require_idle_postgres(self._connection)
@@ -102,6 +108,9 @@ class PyMySQL:
 
     def run(self, call: Call[T], how: How) -> T:
         return call.read(self._rows(call.mysql(how)))
+
+    def commit(self) -> None:
+        self._connection.commit()
 
     def run_alone(self, call: Call[T], how: How) -> T:
         self._require_idle()

@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-import httpx
+try:
+    import httpx
+except ImportError as missing:
+    raise ImportError("tallygate.http needs httpx: pip install 'tallygate[http]'") from missing
 
 from . import steps
 from .asking import Asking, called, called_async
@@ -41,7 +44,8 @@ class Read:
     def request(self) -> Request:
         # Dots are encoded too, since two of them would lead elsewhere.
         path = "/".join(quote(part, safe="").replace(".", "%2E") for part in self.path)
-        query = urlencode([(name, value) for name, value in self.query if value is not None])
+        # A space as %20: a server refuses a plus, which may mean either.
+        query = urlencode([(name, value) for name, value in self.query if value is not None], quote_via=quote)
         return Request(f"{path}?{query}" if query else path)
 
     def answer(self, said: object) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import unicodedata
 from collections.abc import Callable
 from datetime import timedelta
@@ -91,7 +92,8 @@ class TallygateStorage(Storage, MovingWindowSupport):
         if more is None or more.retry_after_us is None:
             return now.decided_at.timestamp(), limit - now.remaining
         passes_at = more.decided_at.timestamp() + more.retry_after_us / _SECOND_US
-        return passes_at - expiry, limit - now.remaining
+        # Frameworks cut it to whole seconds, and nobody may come before it passes.
+        return math.ceil(passes_at) - expiry, limit - now.remaining
 
     def check(self) -> bool:
         """True while the database answers."""

@@ -36,9 +36,14 @@ def admit(key: str | None, check: Callable[[str], Any]) -> Steps[Decision | Refu
 
 
 def of_decision(decision: Decision) -> Refusal:
-    """429. `Retry-After` is the wait in seconds, rounded up, at least 1; none where it can never pass."""
-    wait_s = _seconds(decision)
-    detail = "the request can never pass as it is" if wait_s is None else f"try again in {wait_s} s"
+    """429. `Retry-After` is the wait in seconds, rounded up, at least 1; none where waiting does not help."""
+    wait_s = None if decision.replayed else _seconds(decision)
+    if decision.replayed:
+        detail = "the request was blocked before; a new attempt needs a new transaction"
+    elif wait_s is None:
+        detail = "the request can never pass as it is"
+    else:
+        detail = f"try again in {wait_s} s"
     document = {
         "type": _TYPES + ("abnormal-usage-detected" if decision.reason == "banned" else "quota-exceeded"),
         "title": "Too many requests",

@@ -32,6 +32,10 @@ class Patience:
     deadline: timedelta
     attempts: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.deadline, timedelta):
+            raise TypeError(f"deadline is {self.deadline!r}; use a timedelta, as timedelta(seconds=2)")
+
     def run(self, once: Callable[[timedelta], T], txn: UUID | None) -> T:
         """Calls `once` with the time that is left, and again after what is transient.
 

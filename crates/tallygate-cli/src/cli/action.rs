@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::clock::Clock;
 use super::output::{Answer, Format, by, dim, plain, render, table};
-use super::{Failure, Result, duration, open, spreadsheet, who};
+use super::{Failure, Result, duration, open, spreadsheet, txn, who};
 
 const REFUND_EXAMPLES: &str = "\
 Examples:
@@ -58,7 +58,7 @@ const OVERRIDE_FIELDS: [&str; 8] =
 #[derive(clap::Args)]
 pub struct Of {
     /// The transaction
-    #[arg(value_name = "TXN")]
+    #[arg(value_name = "TXN", value_parser = txn::parse)]
     txn: Uuid,
     /// Only in this zone; needs --key [default: in every bucket that it charged]
     #[arg(long, requires = "key")]

@@ -135,8 +135,8 @@ impl Difference {
         }
         let (action, version) = match zone {
             None => ("create", 1),
-            Some(zone) if changes.is_empty() => ("keep", zone.version),
-            Some(zone) => ("change", zone.version + 1),
+            Some(zone) if setting.changes(zone)? => ("change", zone.version + 1),
+            Some(zone) => ("keep", zone.version),
         };
         let policy = format!("{}; {}", setting.policy, setting.policy.algorithm());
         Ok(Self { name: setting.name.clone(), action, changes, version, policy })

@@ -23,7 +23,7 @@ use super::output::Answer;
 use super::private::Private;
 use super::{Failure, Result, url};
 use candidates::{Candidate, Options, Written};
-use events::Columns;
+use events::{Columns, Skipped};
 use judge::Judging;
 use ledger::{Ledger, Part};
 use trials::Trials;
@@ -43,9 +43,10 @@ Examples:
   zcat logins.csv.gz | tallygate backtest - --rate 5 --per 60s --format json
 
 EVENTS is a CSV file with a header, or JSON lines where its name ends in .jsonl, .ndjson or .json, or where standard \
-input begins with {. Events of a key are to come in the order of their times.
+input begins with {. Events are put in the order of their times, 262,144 of them at once. Lines that cannot be read are left out and counted.
 
-A bare number as a time is Unix time: up to 11 digits are seconds, 12 to 14 milliseconds, 15 to 17 microseconds.
+A bare number as a time is of the calendar, like 20260131080000, or Unix time: up to 11 digits are seconds, 12 to 14 \
+milliseconds, 15 to 17 microseconds.
 
 Nothing is written to the database. For a policy in shadow mode, the checks that it would have blocked count as blocked. The \
 flags of a policy are those of zone set; those that change no decision (--on-outage, --running-buckets, --durability, \
@@ -137,18 +138,18 @@ pub async fn run(database: Option<String>, mut args: Args) -> Result {
     args.columns.outcome_column.clone_from(&args.judging.outcome_column);
     let judge = args.judging.judge();
     let mut trials = Trials::new(baseline, candidates, args.guess, has_shapes, judge)?;
-    let (source, recorded) = match (args.events, &ledger) {
+    let (source, skipped, recorded) = match (args.events, &ledger) {
         (Some(path), _) => {
-            events::read(&path, &args.columns, |event| trials.play(event))?;
-            (path.display().to_string(), None)
+            let skipped = events::read(&path, &args.columns, |event| trials.play(event))?;
+            (path.display().to_string(), skipped, None)
         }
-        (None, Some(ledger)) => (ledger.shown(), Some(ledger.play(&mut trials).await?)),
+        (None, Some(ledger)) => (ledger.shown(), Skipped::default(), Some(ledger.play(&mut trials).await?)),
         (None, None) => {
             return Err(Failure::new("there are no events; name a file, or a zone with --from-ledger"));
         }
     };
     trials.have_seen_all()?;
-    let (mut told, most) = trials.told(usize::from(args.top));
+    let (mut told, most) = trials.told(usize::from(args.top), &skipped);
     if let Some(in_force) = told.first_mut().filter(|told| told.versions.is_some()) {
         in_force.recorded_blocked = recorded;
     }

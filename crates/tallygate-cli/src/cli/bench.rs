@@ -137,7 +137,7 @@ fn consent() -> Result<()> {
     if !stdin().is_terminal() || !stderr().is_terminal() {
         return refused("");
     }
-    eprint!("This ledger is in use. Write rows into it that nothing takes back? [y/N] ");
+    write!(stderr(), "This ledger is in use. Write rows into it that nothing takes back? [y/N] ").ok();
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {

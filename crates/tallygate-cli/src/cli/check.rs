@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::exit::Exit;
 use super::failure::verdict;
 use super::output::Answer;
-use super::{Failure, Result, decision, duration, open_with, predict, stream};
+use super::{Failure, Result, decision, duration, open_with, predict, stream, txn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_units, allow_negative_numbers = true)]
     cost: i64,
     /// Your UUID of the transaction [default: a new one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
     #[command(flatten)]
     claim: Claim,
@@ -129,7 +129,7 @@ pub struct ReserveArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     ttl: Duration,
     /// Your UUID of the transaction [default: a new one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
     #[command(flatten)]
     claim: Claim,

@@ -2,16 +2,17 @@
 
 use std::str::FromStr;
 
-use chrono::{DateTime, Local, TimeDelta, TimeZone, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, TimeDelta, TimeZone, Utc};
+use tallygate::policy::TimeZoneName;
 
 use super::moment::{self, Moment};
 
 /// The clock by which times are read and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The clock of a place, or UTC.
-    Of(Tz),
+    Utc,
+    /// The clock of a place.
+    Of(TimeZoneName),
     /// The clock of this machine.
     Here,
 }
@@ -25,22 +26,43 @@ pub struct Typed {
 }
 
 impl Clock {
-    pub const UTC: Self = Self::Of(Tz::UTC);
+    pub const UTC: Self = Self::Utc;
 
     /// The time to the second; finer parts are cut off.
     pub fn show(self, at: DateTime<Utc>) -> String {
-        self.format(at, "%Y-%m-%d %H:%M:%S %Z")
+        self.format(at, "%Y-%m-%d %H:%M:%S")
     }
 
     /// The time to the minute; finer parts are cut off.
     pub fn show_minute(self, at: DateTime<Utc>) -> String {
-        self.format(at, "%Y-%m-%d %H:%M %Z")
+        self.format(at, "%Y-%m-%d %H:%M")
     }
 
     fn format(self, at: DateTime<Utc>, form: &str) -> String {
+        let shown = self.shows(at);
+        let zone = match self {
+            Self::Utc => "UTC".to_owned(),
+            Self::Of(zone) => zone.abbreviation(at),
+            Self::Here => shown.offset().to_string(),
+        };
+        format!("{} {zone}", shown.format(form))
+    }
+
+    /// The time as it shows it.
+    pub fn shows(self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
         match self {
-            Self::Of(zone) => at.with_timezone(&zone).format(form).to_string(),
-            Self::Here => at.with_timezone(&Local).format(form).to_string(),
+            Self::Utc => at.fixed_offset(),
+            Self::Of(zone) => zone.shows(at),
+            Self::Here => at.with_timezone(&Local).fixed_offset(),
+        }
+    }
+
+    /// The instants at which it shows a time.
+    pub fn instants(self, shown: NaiveDateTime) -> LocalResult<DateTime<Utc>> {
+        match self {
+            Self::Utc => LocalResult::Single(shown.and_utc()),
+            Self::Of(zone) => zone.instants(shown),
+            Self::Here => Local.from_local_datetime(&shown).map(|time| time.to_utc()),
         }
     }
 
@@ -56,33 +78,26 @@ impl FromStr for Clock {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "local" {
-            return Ok(Self::Here);
+        match text {
+            "UTC" => Ok(Self::Utc),
+            "local" => Ok(Self::Here),
+            _ => match text.parse() {
+                Ok(zone) => Ok(Self::Of(zone)),
+                Err(_) => Err("a time zone is a name like Europe/Berlin or UTC, or local".to_owned()),
+            },
         }
-        let named = text.parse::<Tz>().map(Self::Of);
-        named.map_err(|_| "a time zone is a name like Europe/Berlin or UTC, or local".to_owned())
     }
 }
 
 impl Typed {
     /// Its beginning.
     pub fn begin(self, clock: Clock) -> Result<DateTime<Utc>, String> {
-        match clock {
-            Clock::Of(zone) => self.moment.in_zone(&zone),
-            Clock::Here => self.moment.in_zone(&Local),
-        }
+        self.moment.by(clock)
     }
 
     /// Its last microsecond.
     pub fn end(self, clock: Clock) -> Result<DateTime<Utc>, String> {
-        match clock {
-            Clock::Of(zone) => self.end_in(&zone),
-            Clock::Here => self.end_in(&Local),
-        }
-    }
-
-    fn end_in(self, zone: &impl TimeZone) -> Result<DateTime<Utc>, String> {
-        let begin = self.moment.in_zone(zone)?;
+        let begin = self.moment.by(clock)?;
         if self.width.is_zero() {
             return Ok(begin);
         }
@@ -90,8 +105,8 @@ impl Typed {
             Moment::Instant(at) => at.checked_add_signed(self.width),
             // A day on which the clock is set has more hours, or fewer.
             Moment::Wall(_) | Moment::DayBegan(_) => {
-                let shown = begin.with_timezone(zone).naive_local().checked_add_signed(self.width);
-                shown.map(|shown| Moment::Wall(shown).in_zone(zone)).transpose()?
+                let shown = clock.shows(begin).naive_local().checked_add_signed(self.width);
+                shown.map(|shown| Moment::Wall(shown).by(clock)).transpose()?
             }
         };
         next.map(|next| next - TimeDelta::microseconds(1))
@@ -130,7 +145,9 @@ fn precision(text: &str) -> TimeDelta {
 mod tests {
     use super::*;
 
-    const BERLIN: Clock = Clock::Of(Tz::Europe__Berlin);
+    fn berlin() -> Clock {
+        "Europe/Berlin".parse().unwrap()
+    }
 
     fn of(text: &str, clock: Clock) -> [String; 2] {
         let typed: Typed = text.parse().unwrap();
@@ -159,15 +176,15 @@ mod tests {
     #[test]
     fn a_time_without_a_zone_is_by_the_clock_that_was_asked_for() {
         let expected = ["2026-06-30T22:00:00+00:00", "2026-07-01T21:59:59.999999+00:00"];
-        assert_eq!(of("2026-07-01", BERLIN), expected);
+        assert_eq!(of("2026-07-01", berlin()), expected);
         let utc = ["2026-07-01T08:00:00+00:00", "2026-07-01T08:00:59.999999+00:00"];
-        assert_eq!(of("2026-07-01 10:00", BERLIN), utc);
-        assert_eq!(of("2026-07-01 08:00 UTC", BERLIN), utc);
+        assert_eq!(of("2026-07-01 10:00", berlin()), utc);
+        assert_eq!(of("2026-07-01 08:00 UTC", berlin()), utc);
         // A day on which the clock is set forward has 23 hours, and an hour that it never shows.
         let short = ["2026-03-28T23:00:00+00:00", "2026-03-29T21:59:59.999999+00:00"];
-        assert_eq!(of("2026-03-29", BERLIN), short);
+        assert_eq!(of("2026-03-29", berlin()), short);
         let never: Typed = "2026-03-29 02:30".parse().unwrap();
-        assert!(never.begin(BERLIN).unwrap_err().contains("2026-03-29 02:30:00"));
+        assert!(never.begin(berlin()).unwrap_err().contains("2026-03-29 02:30:00"));
     }
 
     #[test]
@@ -184,13 +201,13 @@ mod tests {
         let at: DateTime<Utc> = "2026-11-22T03:00:23.93257Z".parse().unwrap();
         assert_eq!(Clock::UTC.show(at), "2026-11-22 03:00:23 UTC");
         assert_eq!(Clock::UTC.show_end(at), "2026-11-22 03:00:24 UTC");
-        assert_eq!(BERLIN.show(at), "2026-11-22 04:00:23 CET");
+        assert_eq!(berlin().show(at), "2026-11-22 04:00:23 CET");
         assert_eq!("Asia/Kathmandu".parse::<Clock>().unwrap().show(at), "2026-11-22 08:45:23 +0545");
         let whole = "2026-11-22T03:00:23Z".parse().unwrap();
         assert_eq!(Clock::UTC.show_end(whole), Clock::UTC.show(whole));
         for clock in [Clock::UTC, Clock::Here] {
             let typed: Typed = clock.show(at).parse().unwrap();
-            let [first, last] = [typed.begin(BERLIN), typed.end(BERLIN)].map(Result::unwrap);
+            let [first, last] = [typed.begin(berlin()), typed.end(berlin())].map(Result::unwrap);
             assert!(first <= at && at <= last, "{}", clock.show(at));
         }
     }

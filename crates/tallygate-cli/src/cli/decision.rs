@@ -15,7 +15,10 @@ pub fn line(decision: &Decision) -> String {
         (Reason::ExceedsLimit, _) if decision.blocked => {
             format!("{}  can never pass: costs more than the whole limit", decision.reason)
         }
-        (reason, Some(us)) if decision.blocked => format!("{reason}  try again in {}", show_wait(us)),
+        // The wait of one that is told again was true when it was made.
+        (reason, Some(us)) if decision.blocked && !decision.replayed => {
+            format!("{reason}  try again in {}", show_wait(us))
+        }
         (reason, _) if decision.is_shadowed() => format!("{reason}, but the zone only shadows"),
         (Reason::Soft, _) => "soft limit passed".to_owned(),
         (Reason::WithinLimit, _) => String::new(),

@@ -10,21 +10,32 @@ const EXAMPLES: &str = "\
 Examples:
   tallygate erase login user:42 --note \"request 2026-117\"
   tallygate erase login user:42 --note \"request 2026-117\" --by privacy --format json
+  tallygate erase --key user:42 --note \"request 2026-117\"
 
 Hashes that nobody can guess take the place of the key, of members, notes and authors, and `tallygate audit verify` \
 still proves every row. Erased data cannot be brought back. The next check of the key begins a new bucket with its \
 whole limit. The time, the note and the person who erased it are kept for good: the note must not name the person. \
 The role must own the tables.";
 
-/// Erases the personal data of a bucket; its ledger stays, and can still be verified
+/// Erases the personal data of a bucket, or of a key in all zones; the ledger stays, and can still be verified
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Name of the zone
-    zone: String,
+    #[arg(required_unless_present = "everywhere", requires = "key")]
+    zone: Option<String>,
     /// The bucket
     #[arg(allow_negative_numbers = true)]
-    key: String,
+    key: Option<String>,
+    /// The key whose buckets are erased in all zones
+    #[arg(
+        id = "everywhere",
+        long = "key",
+        value_name = "KEY",
+        conflicts_with = "zone",
+        allow_hyphen_values = true
+    )]
+    everywhere: Option<String>,
     /// The reason, which is kept: it must not name the person
     #[arg(long, value_name = "TEXT")]
     note: String,
@@ -37,17 +48,24 @@ pub struct Args {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let erased = open(url).await?.owner().erase(&args.zone, &args.key, &args.note, &who(args.by)).await?;
+    let (owner, by) = (open(url).await?.owner(), who(args.by));
+    let (zone, key) = (args.zone.unwrap_or_default(), args.key.unwrap_or_default());
+    let erased = match &args.everywhere {
+        Some(key) => owner.erase_everywhere(key, &args.note, &by).await?,
+        None => vec![owner.erase(&zone, &key, &args.note, &by).await?],
+    };
     let mut out = stdout().lock();
-    match args.format {
-        Answer::Json => writeln!(out, "{}", serde_json::to_string(&erased)?)?,
-        Answer::Text => writeln!(
-            out,
-            "erased a bucket of zone {} with {} of the ledger; it is now {}",
-            plain(&erased.zone),
-            many(erased.rows, "row"),
-            erased.key
-        )?,
+    for erased in erased {
+        match args.format {
+            Answer::Json => writeln!(out, "{}", serde_json::to_string(&erased)?)?,
+            Answer::Text => writeln!(
+                out,
+                "erased a bucket of zone {} with {} of the ledger; it is now {}",
+                plain(&erased.zone),
+                many(erased.rows, "row"),
+                erased.key
+            )?,
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use tallygate::ErrorKind;
+
 /// The end of a command. Each number means one thing, whatever the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -18,7 +20,7 @@ pub enum Exit {
     ToMigrate = 4,
     /// The ledger is not as it was left.
     Faults = 5,
-    /// A proof does not prove what it should, or a checkpoint is not signed by the key that it should be.
+    /// A proof does not prove what it should, or a checkpoint was changed or is not signed by the key that it should be.
     Unproven = 6,
     /// The ledger of a benchmark does not say what its callers were told.
     Disagrees = 7,
@@ -34,7 +36,8 @@ Exit codes:
      would tell it
   4  the schema is missing or is not the one of this program: tallygate migrate
   5  the ledger is not as it was left: audit verify, audit checkpoint --check, audit explain
-  6  a proof does not prove what it should, or a checkpoint lacks the signature: audit check-proof, --public-key
+  6  a proof does not prove what it should, or a checkpoint was changed or lacks the signature: audit check-proof,
+     --public-key
   7  the ledger does not say what callers were told: bench
   141  nobody read the answer to its end; a verdict that was reached goes before";
 
@@ -45,6 +48,15 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
+    /// The end of a command that failed.
+    pub fn of(error: &tallygate::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Transient => Self::Unknown,
+            ErrorKind::Schema => Self::ToMigrate,
+            _ => Self::Error,
+        }
+    }
+
     /// The end of a command that decides.
     pub fn of_blocked(blocked: bool) -> Self {
         if blocked { Self::Blocked } else { Self::Good }

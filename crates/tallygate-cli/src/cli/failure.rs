@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 
 use super::Result;
 use super::exit::Exit;
+use super::terminal::tell;
 
 /// The reason why a command did not finish.
 pub enum Failure {
@@ -42,7 +43,7 @@ impl Failure {
     /// Says what went wrong.
     pub fn tell(&self) {
         if let Self::Error(message, _) = self {
-            eprintln!("error: {}", one_line(message));
+            tell(format_args!("error: {}", one_line(message)));
         }
     }
 }
@@ -57,12 +58,7 @@ pub fn verdict(told: Result<()>, exit: Exit) -> Result {
 
 impl From<tallygate::Error> for Failure {
     fn from(error: tallygate::Error) -> Self {
-        let exit = match () {
-            () if error.is_transient() => Exit::Unknown,
-            () if error.is_schema() => Exit::ToMigrate,
-            () => Exit::Error,
-        };
-        Self::new(error.to_string()).meaning(exit)
+        Self::new(error.to_string()).meaning(Exit::of(&error))
     }
 }
 
@@ -86,7 +82,10 @@ impl From<serde_json::Error> for Failure {
 pub fn usage(error: &clap::Error) -> Result {
     use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand) {
-        error.print()?;
+        let printed = error.print();
+        if !error.use_stderr() {
+            printed?;
+        }
         return Ok(ExitCode::from(error.exit_code() as u8));
     }
     Err(Failure::new(without_urls(&reason(error), std::env::args_os())))

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::clock::{Clock, Typed};
 use super::output::{Format, Table, by, cell, plain, render, render_more, table};
 use super::pager::Pager;
-use super::terminal::{self, quoted};
-use super::{Failure, Result, duration, open};
+use super::terminal::{self, quoted, tell};
+use super::{Failure, Result, duration, open, txn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,8 +66,11 @@ pub struct Args {
     /// Show only this key: in all zones, unless one is named
     #[arg(long)]
     key: Option<String>,
+    /// Show only keys that begin so, at most 1,000 of them: user:, 203.0.113.
+    #[arg(long, value_name = "TEXT", conflicts_with = "key")]
+    key_prefix: Option<String>,
     /// Show only this transaction
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
     /// Show only what was blocked
     #[arg(long, conflicts_with = "allowed")]
@@ -102,6 +105,7 @@ pub async fn run(url: &str, args: Args) -> Result {
     let limiter = open(url).await?;
     let mut history = History::default();
     (history.zone, history.key, history.txn) = (args.zone, args.key, args.txn);
+    history.key_prefix = args.key_prefix;
     history.blocked = (args.blocked || args.allowed).then_some(args.blocked);
     let begin = |typed: Option<Typed>| typed.map(|typed| typed.begin(args.time_zone)).transpose();
     history.since = begin(args.since).map_err(Failure::new)?;
@@ -125,12 +129,20 @@ pub async fn run(url: &str, args: Args) -> Result {
             }
         }
     }
+    let near = match &history.key {
+        Some(key)
+            if args.format == Format::Text && printer.as_ref().is_some_and(|printer| printer.rows == 0) =>
+        {
+            limiter.auditor().near(history.zone.as_deref(), key).await?
+        }
+        _ => Vec::new(),
+    };
     let more = if args.format == Format::Text && !terminal::is_quiet() {
         older(&limiter, history).await?
     } else {
         None
     };
-    printer.map_or(Ok(()), |printer| printer.finish(more))?;
+    printer.map_or(Ok(()), |printer| printer.finish(more, &near))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,9 +177,15 @@ impl Printer {
     }
 
     /// Ends the answer. Rows that were left out since they were too many are told of, with the command that shows them.
-    fn finish(mut self, more: Option<Cursor>) -> Result<()> {
+    /// Near keys are told in place of rows.
+    fn finish(mut self, more: Option<Cursor>, near: &[(String, String)]) -> Result<()> {
         match self.format {
-            Format::Text if self.rows == 0 => writeln!(self.out, "no decisions match")?,
+            Format::Text if self.rows == 0 => {
+                let near = near.iter().map(|(zone, key)| format!("{} {}", plain(zone), plain(key)));
+                let near = near.collect::<Vec<_>>().join(", ");
+                let hint = if near.is_empty() { near } else { format!("; near keys: {near}") };
+                writeln!(self.out, "no decisions match{hint}")?;
+            }
             Format::Json if self.rows == 0 => writeln!(self.out, "[]")?,
             Format::Json => writeln!(self.out, "\n]")?,
             _ => {}
@@ -177,7 +195,7 @@ impl Printer {
             let command = command_before(std::env::args().skip(1), before);
             let told = format!("There are older rows. Show them with: {command}");
             // Beside the rows for a person who pages through them, and apart from them for a program.
-            if self.out.is_paged() { writeln!(self.out, "{told}")? } else { eprintln!("{told}") }
+            if self.out.is_paged() { writeln!(self.out, "{told}")? } else { tell(told) }
         }
         Ok(self.out.end()?)
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::clock::Clock;
 use super::output::{Answer, Format, dim, plain, render, table};
-use super::{Result, duration, open, spreadsheet};
+use super::{Result, duration, open, spreadsheet, txn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +74,7 @@ pub struct Get {
     #[arg(long, value_name = "BAND", default_value = "0", value_parser = parse_band, allow_negative_numbers = true)]
     band: u8,
     /// The transaction; the same again is answered as it was [default: a new one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
 }
 

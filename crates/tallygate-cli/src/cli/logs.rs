@@ -31,13 +31,14 @@ pub fn begin(format: LogFormat) -> Result<()> {
 
 /// Takes what `RUST_LOG` asks for, or warnings.
 pub fn log(format: LogFormat) -> Result<Logged> {
-    let filter = match var_os(EnvFilter::DEFAULT_ENV) {
-        None => EnvFilter::new("warn"),
-        Some(_) => EnvFilter::try_from_default_env()
-            .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?,
-    };
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::log_has_colours());
+    let asked = var_os(EnvFilter::DEFAULT_ENV);
+    let asked = asked.map_or_else(|| "warn".into(), |asked| asked.to_string_lossy().into_owned());
+    // With the words of `serve` about its own life, which are told in any case.
+    let filter = EnvFilter::try_new(format!("{asked},tallygate::cli::serve=info"))
+        .map_err(|error| Failure::new(format!("RUST_LOG cannot be read: {error}")))?;
+    // A line that nobody takes is told to nobody: the layer would print that where the line could not go.
+    let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
+    let lines = lines.with_writer(std::io::stderr).with_ansi(terminal::log_has_colours());
     let lines = match format {
         LogFormat::Text => lines.with_filter(filter).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),

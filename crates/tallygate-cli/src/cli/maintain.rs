@@ -55,7 +55,11 @@ pub async fn run(url: &str, args: Args) -> Result {
 
 fn text(done: &Maintained) -> String {
     let mut text = String::new();
-    for (what, names) in [("made", &done.partitions_made), ("dropped", &done.partitions_dropped)] {
+    let [made, dropped, removed] = match done.dry_run {
+        true => ["would make", "would drop", "would remove"],
+        false => ["made", "dropped", "removed"],
+    };
+    for (what, names) in [(made, &done.partitions_made), (dropped, &done.partitions_dropped)] {
         names.iter().for_each(|name| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{what} partition {name}");
@@ -68,7 +72,7 @@ fn text(done: &Maintained) -> String {
     ];
     for (count, what) in rows {
         if count > 0 {
-            let _ = writeln!(text, "removed {count} {what}");
+            let _ = writeln!(text, "{removed} {count} {what}");
         }
     }
     if text.is_empty() {
@@ -78,4 +82,21 @@ fn text(done: &Maintained) -> String {
         let _ = writeln!(text, "{}", dim("a dry run: nothing was done"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_says_what_would_be() {
+        let mut done = Maintained::default();
+        assert_eq!(text(&done), "nothing to do\n");
+        done.partitions_made = vec!["zone_txn_2026_12".to_owned()];
+        done.rows_removed = 7;
+        assert_eq!(text(&done), "made partition zone_txn_2026_12\nremoved 7 rows of the ledger\n");
+        done.dry_run = true;
+        let told = "would make partition zone_txn_2026_12\nwould remove 7 rows of the ledger\n";
+        assert!(text(&done).starts_with(told), "{}", text(&done));
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
+use tallygate::policy::TimeZoneName;
 use tallygate::schema::{Migration, Migrator};
 
 use super::exit::Exit;
@@ -14,18 +15,21 @@ const EXAMPLES: &str = "\
 Examples:
   tallygate migrate                                       make or upgrade the schema
   tallygate migrate --check || echo \"not up to date\"      for a health check
-  tallygate --database postgres://db/app migrate --print  read the SQL before it runs
+  tallygate --database postgres://db/app migrate --print  the SQL, to be read, or run by psql -f
   tallygate migrate --distribute citus                    and spread it over the nodes of Citus
+  tallygate migrate --test-clock                          make an empty database one of tests
   tallygate migrate --database eu-1=postgres://one/app --database eu-2=postgres://two/app
 
 Any number may run at once: one works, the others wait and find nothing to do. The role that \
 migrates needs the right to create tables and routines; the role that checks needs only EXECUTE.";
 
+const TEST_CLOCK: &str = "a database of tests: its clock is set by hand";
+
 /// Makes or upgrades the schema of the database
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Print the SQL of every migration for this database; connects to nothing
+    /// Print the SQL that makes the schema, for psql -f, mysql or sqlite3; connects to nothing
     #[arg(long, conflicts_with_all = ["check", "distribute"])]
     print: bool,
     /// Change nothing, and end with 4 when there is something to migrate
@@ -34,6 +38,9 @@ pub struct Args {
     /// Spread the schema over the nodes of this extension of PostgreSQL, at its coordinator; buckets by their keys
     #[arg(long, value_name = "EXTENSION")]
     distribute: Option<Extension>,
+    /// Make an empty database one of tests, for good: its owner sets its clock
+    #[arg(long, conflicts_with_all = ["check", "distribute"])]
+    test_clock: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -42,19 +49,24 @@ enum Extension {
 }
 
 pub async fn run(url: &str, args: Args) -> Result {
-    let mut code = ExitCode::SUCCESS;
+    let (mut code, mut gone) = (ExitCode::SUCCESS, false);
     let each = Migrator::each(url)?;
-    for (name, migrator) in &each {
+    let several = each.len() > 1;
+    for (name, migrator) in each {
         if let Some(name) = name {
-            writeln!(stdout(), "{}", dim(&format!("-- {name}")))?;
+            gone |= writeln!(stdout(), "{}", dim(&format!("-- {name}"))).is_err();
         }
-        let ended = one(migrator, &args).await?;
-        code = if ended == ExitCode::SUCCESS { code } else { ended };
+        let migrator = if args.test_clock { migrator.with_test_clock()? } else { migrator };
+        match one(&migrator, &args).await {
+            // The databases behind it are brought up to date all the same.
+            Err(Failure::ReaderGone) => gone = true,
+            ended => code = Some(ended?).filter(|ended| *ended != ExitCode::SUCCESS).unwrap_or(code),
+        }
     }
-    if each.len() > 1 && !args.print && !args.check {
+    if several && !args.print && !args.check {
         open(url).await?.owner().bring_zones().await?;
     }
-    Ok(code)
+    if gone && code == ExitCode::SUCCESS { Err(Failure::ReaderGone) } else { Ok(code) }
 }
 
 async fn one(migrator: &Migrator, args: &Args) -> Result {
@@ -78,6 +90,7 @@ async fn apply(migrator: &Migrator, distribute: Option<Extension>) -> Result {
         Some(Extension::Citus) => migrator.distribute().await?,
         None => Vec::new(),
     };
+    let test_clock = migrator.has_test_clock().await?;
     let mut out = stdout().lock();
     for migration in &applied {
         writeln!(out, "{}  V{} {}", green("applied"), migration.version, migration.name)?;
@@ -85,8 +98,14 @@ async fn apply(migrator: &Migrator, distribute: Option<Extension>) -> Result {
     for object in &distributed {
         writeln!(out, "{}  {object}", green("distributed"))?;
     }
+    if !applied.is_empty() {
+        writeln!(out, "time zones are set {}", by_tzdata())?;
+    }
     if applied.is_empty() && distributed.is_empty() {
         writeln!(out, "nothing to do: {}", up_to_date(migrator))?;
+    }
+    if test_clock {
+        writeln!(out, "{TEST_CLOCK}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -94,7 +113,9 @@ async fn apply(migrator: &Migrator, distribute: Option<Extension>) -> Result {
 async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
     let pending = migrator.pending().await?;
     if pending.is_empty() && undistributed.is_empty() {
-        let told = writeln!(stdout(), "{}", up_to_date(migrator));
+        let test_clock =
+            if migrator.has_test_clock().await? { format!("\n{TEST_CLOCK}") } else { String::new() };
+        let told = writeln!(stdout(), "{}{test_clock}", up_to_date(migrator));
         return verdict(told.map_err(Failure::from), Exit::Good);
     }
     let line =
@@ -111,23 +132,17 @@ async fn check(migrator: &Migrator, undistributed: &[String]) -> Result {
     verdict(told.map_err(Failure::from), Exit::ToMigrate)
 }
 
-/// The SQL as a client of that database takes it: `tallygate migrate --print | mysql app` works too.
 fn print(migrator: &Migrator) -> Result {
-    let mysql = migrator.is_for_mysql();
-    let mut out = stdout().lock();
-    for migration in migrator.migrations() {
-        writeln!(out, "-- V{} {}\n", migration.version, migration.name)?;
-        let sql = migration.sql.trim_end();
-        if mysql {
-            // The bodies of routines hold semicolons, where the mysql client would cut them.
-            writeln!(out, "delimiter $$\n{sql}\n$$\ndelimiter ;\n")?;
-        } else {
-            writeln!(out, "{sql}\n")?;
-        }
-    }
+    stdout().write_all(migrator.script().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn up_to_date(migrator: &Migrator) -> String {
-    format!("the schema is up to date ({} migrations)", migrator.migrations().len())
+    let migrations = migrator.migrations().len();
+    format!("the schema is up to date ({migrations} migrations), time zones are set {}", by_tzdata())
+}
+
+/// The rules that zones with a calendar get.
+fn by_tzdata() -> String {
+    format!("by tzdata {}", TimeZoneName::latest_release())
 }

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use chrono::{DateTime, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, Days, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Utc};
 
+use super::clock::Clock;
 use super::duration;
 
 const REMEDY: &str = "a time is written like 2026-01-31, \"2026-01-31 08:00\" or 2026-01-31T08:00:00Z, or is today, \
@@ -21,18 +22,18 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The instant, by the clocks of this time zone. An hour that was lived through twice is the first of the two.
-    pub fn in_zone(self, zone: &impl TimeZone) -> Result<DateTime<Utc>, String> {
+    /// The instant, by this clock. An hour that was lived through twice is the first of the two.
+    pub fn by(self, clock: Clock) -> Result<DateTime<Utc>, String> {
         let wall = match self {
             Self::Instant(instant) => return Ok(instant),
             Self::Wall(wall) => wall,
             Self::DayBegan(days) => {
-                let today = Utc::now().with_timezone(zone).date_naive();
+                let today = clock.shows(Utc::now()).date_naive();
                 today.checked_sub_days(Days::new(days)).ok_or(TOO_EARLY)?.and_time(NaiveTime::MIN)
             }
         };
-        match zone.from_local_datetime(&wall) {
-            LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Ok(time.to_utc()),
+        match clock.instants(wall) {
+            LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Ok(time),
             LocalResult::None => Err(format!("{wall} was left out in that time zone; name a time after it")),
         }
     }
@@ -79,7 +80,7 @@ pub fn written(text: &str) -> Option<Moment> {
 
 /// Reads a time, by the clocks of UTC where it names none.
 pub fn parse(text: &str) -> Result<DateTime<Utc>, String> {
-    text.parse::<Moment>()?.in_zone(&Utc)
+    text.parse::<Moment>()?.by(Clock::UTC)
 }
 
 /// Reads a time of a calendar: the same arguments mean the same time tomorrow.
@@ -87,13 +88,11 @@ pub fn parse_written(text: &str) -> Result<DateTime<Utc>, String> {
     let moment = written(text).ok_or(
         "a time is written like 2026-01-31, \"2026-01-31 08:00\" or 2026-01-31T08:00:00Z, so that it means the same tomorrow",
     )?;
-    moment.in_zone(&Utc)
+    moment.by(Clock::UTC)
 }
 
 #[cfg(test)]
 mod tests {
-    use chrono_tz::Europe::Berlin;
-
     use super::*;
 
     fn utc(text: &str) -> DateTime<Utc> {
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_clock_on_a_wall_is_that_of_its_time_zone() {
-        let in_berlin = |text: &str| text.parse::<Moment>().unwrap().in_zone(&Berlin);
+        let in_berlin = |text: &str| text.parse::<Moment>().unwrap().by("Europe/Berlin".parse().unwrap());
         assert_eq!(in_berlin("2026-11-22 03:00"), Ok(utc("2026-11-22T02:00:00Z")));
         assert_eq!(in_berlin("2026-10-25 02:30"), Ok(utc("2026-10-25T00:30:00Z")), "the first of two");
         assert!(in_berlin("2026-03-29 02:30").unwrap_err().contains("was left out"));

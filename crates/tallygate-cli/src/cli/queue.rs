@@ -9,14 +9,14 @@ use serde::Serialize;
 use tallygate::Reason;
 use tallygate::page::many;
 use tallygate::policy::parse_units;
-use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken, Work, parse_band};
+use tallygate::queue::{Item, Noted, Offer, Offered, Payload, Receipt, Size, Take, Taken, Work, parse_band};
 use uuid::Uuid;
 
 use super::clock::Clock;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Answer, dim, plain};
-use super::{Result, duration, open, who};
+use super::{Result, duration, open, txn, who};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,9 +79,9 @@ pub struct Offering {
     deadline: Option<Duration>,
     /// The payload for the worker, as JSON of at most 8 KiB
     #[arg(long, value_name = "JSON", value_parser = json, allow_hyphen_values = true)]
-    payload: Option<serde_json::Value>,
+    payload: Option<Payload>,
     /// The transaction; the same again is answered as it was [default: a new one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
 }
 
@@ -135,7 +135,7 @@ pub struct Show {
     #[command(flatten)]
     of: Of,
     /// The item: the transaction that offered it
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Option<Uuid>,
 }
 
@@ -147,7 +147,7 @@ pub struct Dead {
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: u32,
     /// List only the items behind this one
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     after: Option<Uuid>,
 }
 
@@ -156,7 +156,7 @@ pub struct Redriving {
     #[command(flatten)]
     of: Of,
     /// The item: the transaction that offered it
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = txn::parse)]
     txn: Uuid,
     /// The person who does it, which is kept in the ledger [default: $USER]
     #[arg(long, value_name = "WHO")]
@@ -169,7 +169,7 @@ pub async fn run(url: &str, command: Command) -> Result {
         Command::Offer(Offering { of, cost, band, deadline, payload, txn }) => {
             let offer = Offer::new(&of.zone, &of.queue).cost(cost).band(band);
             let offer = deadline.into_iter().fold(offer, Offer::deadline);
-            let offer = payload.iter().fold(offer, Offer::payload);
+            let offer = payload.iter().fold(offer, |offer, payload| offer.payload(payload));
             let offered = queues.offer(txn.into_iter().fold(offer, Offer::txn)).await?;
             say(of.format, &offered, offer_line)?;
             Ok(Exit::of_blocked(offered.blocked).into())
@@ -216,7 +216,7 @@ pub async fn run(url: &str, command: Command) -> Result {
     }
 }
 
-fn json(text: &str) -> std::result::Result<serde_json::Value, String> {
+fn json(text: &str) -> std::result::Result<Payload, String> {
     serde_json::from_str(text).map_err(|error| format!("use JSON, like '{{\"to\":42}}': {error}"))
 }
 

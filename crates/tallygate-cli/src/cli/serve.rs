@@ -3,6 +3,7 @@
 #[cfg(feature = "otlp")]
 mod otlp;
 
+use std::fmt::Display;
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::exit::Exit;
 use super::logs::LogFormat;
+use super::terminal::tell;
 use super::{Failure, Result, logs, terminal};
 
 const EXAMPLES: &str = "\
@@ -28,7 +31,8 @@ Examples:
 SIGHUP reads the tokens, the zones and the certificates again. SIGTERM and Ctrl-C end it: /readyz says no, nothing more is \
 accepted, and every accepted request is answered.
 
-RUST_LOG says what is logged to stderr: tallygate_server=info for a line for each request. No key is ever in it.
+RUST_LOG says what is logged to stderr: tallygate_server=info for a line for each request. No key is ever in it. With --log-format json \
+everything that is said there is an object.
 
 See docs/server.md for the routes, the tokens and the settings.";
 
@@ -64,7 +68,8 @@ pub struct Args {
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
-        Self::new(refused.to_string())
+        let exit = refused.reason().map_or(Exit::Error, Exit::of);
+        Self::new(refused.to_string()).meaning(exit)
     }
 }
 
@@ -96,12 +101,29 @@ pub async fn run(url: Option<String>, log_format: LogFormat, args: Args) -> Resu
     #[cfg(feature = "otlp")]
     let log = log.with(traces.layer());
     log.init();
+    let ended = serve(config, log_format).await;
+    #[cfg(feature = "otlp")]
+    traces.end().await;
+    match ended {
+        Err(Failure::Error(message, exit)) if log_format == LogFormat::Json => {
+            tracing::error!("{message}");
+            Ok(exit.into())
+        }
+        ended => ended.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+async fn serve(config: Config, log_format: LogFormat) -> Result<()> {
     // Before anybody is answered: a signal that comes then is not lost.
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mut hangup = listen(SignalKind::hangup())?;
-    let server = Server::bind(config).await?;
+    let server = tokio::select! {
+        server = Server::bind(config) => server?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     if !terminal::is_quiet() {
-        welcome(&server);
+        welcome(&server, log_format);
     }
     let reload = server.reload();
     let end = async {
@@ -109,49 +131,55 @@ pub async fn run(url: Option<String>, log_format: LogFormat, args: Args) -> Resu
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => again(&reload).await,
+                _ = hangup.recv() => again(&reload, log_format).await,
             }
         }
-        eprintln!("ending; what was accepted is answered");
+        say(log_format, "ending; what was accepted is answered");
     };
-    let ended = server.run(end).await;
-    #[cfg(feature = "otlp")]
-    traces.end().await;
-    ended?;
-    Ok(ExitCode::SUCCESS)
+    Ok(server.run(end).await?)
+}
+
+/// Tells a line of the server's life. A log for programs has nothing in it but objects.
+fn say(log_format: LogFormat, line: impl Display) {
+    match log_format {
+        LogFormat::Text => tell(line),
+        LogFormat::Json => tracing::info!("{line}"),
+    }
 }
 
 fn listen(kind: SignalKind) -> Result<Signal> {
     signal(kind).map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))
 }
 
-fn welcome(server: &Server) {
+fn welcome(server: &Server, log_format: LogFormat) {
+    let say = |line: &str| say(log_format, line);
     let address = server.address();
-    eprintln!("serving {address}");
+    say(&format!("serving {address}"));
     if let Some(address) = server.envoy_address() {
-        eprintln!("envoy:   {address}");
+        say(&format!("envoy:   {address}"));
     }
     if let Some(address) = server.doorman_address() {
-        eprintln!("doorman: {address}");
+        say(&format!("doorman: {address}"));
     }
     if let Some(address) = server.admin_address() {
-        eprintln!("admin:   {address}");
+        say(&format!("admin:   {address}"));
     }
-    if !server.is_open() {
+    if !server.is_open() || log_format == LogFormat::Json {
         return;
     }
     let curl = match address.strip_prefix("unix:") {
         Some(path) => format!("curl --unix-socket {path} http://localhost/v1/check"),
         None => format!("curl {address}/v1/check"),
     };
-    eprintln!("ask it:  {curl} --json '{{\"zone\":\"login\",\"key\":\"user:42\"}}'");
-    eprintln!("a zone:  tallygate zone set login --rate 5 --per 60s");
+    say(&format!("ask it:  {curl} --json '{{\"zone\":\"login\",\"key\":\"user:42\"}}'"));
+    say("a zone:  tallygate zone set login --rate 5 --per 60s");
 }
 
 /// A fault in a file is told, and the server goes on with what it had.
-async fn again(reload: &Reload) {
+async fn again(reload: &Reload, log_format: LogFormat) {
     match reload.files().await {
-        Ok(()) => eprintln!("the tokens, the zones and the certificates were read again"),
+        Ok(()) => say(log_format, "the tokens, the zones and the certificates were read again"),
+        Err(refused) if log_format == LogFormat::Json => tracing::error!("{refused}"),
         Err(refused) => Failure::from(refused).tell(),
     }
 }

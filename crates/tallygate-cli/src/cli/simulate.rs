@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tallygate::Check;
 use tallygate::backtest::{Request, Shape, Traffic, simulate};
 use tallygate::policy::parse_units;
 
@@ -92,7 +91,7 @@ pub fn run(args: Args) -> Result {
     let candidates = candidates::all(args.candidates)?;
     [&args.html, &args.svg].into_iter().flatten().try_for_each(|path| can_be_written(path))?;
     let traffic = match &args.events {
-        Some(path) => vec![(path.display().to_string(), recorded(path, &args.columns)?)],
+        Some(path) => vec![recorded(path, &args.columns)?],
         None => args.made.traffic(&candidates)?,
     };
     let play = |(traffic, requests): (String, Vec<Request>)| {
@@ -143,21 +142,19 @@ impl Made {
     }
 }
 
-/// The requests of a file. A fault of one is told with its line.
-fn recorded(path: &Path, columns: &Columns) -> Result<Vec<Request>> {
+/// The requests of a file, with its name and the lines that were left out.
+fn recorded(path: &Path, columns: &Columns) -> Result<(String, Vec<Request>)> {
     let mut requests = Vec::new();
-    events::read(path, columns, |event: &Event<'_>| {
+    let skipped = events::read(path, columns, |event: &Event<'_>| {
         let Event { at_us, key, cost, member, critical, .. } = *event;
         if requests.len() == EVENTS_MAX {
             return Err(format!(
                 "more than {EVENTS_MAX} events are too many to simulate; take a part of them"
             ));
         }
-        let check = Check::new("simulated", key).cost(cost);
-        member.into_iter().fold(check, Check::member).validate().map_err(|error| error.to_string())?;
         let (key, member) = (key.to_owned(), member.map(str::to_owned));
         requests.push(Request { at_us, key, cost, member, critical, client: None });
         Ok(())
     })?;
-    Ok(requests)
+    Ok((path.display().to_string() + &skipped.told(), requests))
 }

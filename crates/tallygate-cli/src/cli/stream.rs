@@ -1,6 +1,7 @@
 //! `tallygate check --stdin`: a line in, a decision out, in constant memory.
 
 use std::io::{self, IsTerminal, Write, stdin, stdout};
+use std::thread::JoinHandle;
 
 use futures_util::{StreamExt, stream};
 use indicatif::ProgressBar;
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 use super::exit::Exit;
 use super::lines::{self, LINE_BYTES_MAX, Line};
 use super::progress::progress;
-use super::{Result, open_with};
+use super::{Failure, Result, open_with};
 
 /// The most connections to the database; more lines than that may wait for their turn.
 const CONNECTIONS_MAX: u32 = 64;
@@ -29,12 +30,14 @@ pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
     let connections = u32::from(concurrency).min(CONNECTIONS_MAX);
     let limiter = open_with(url, Config { connections, ..config }).await?;
     let counter = counter();
-    let mut refused = false;
-    let lines =
-        stream::unfold(read(concurrency), |mut lines| async { lines.recv().await.map(|line| (line, lines)) });
+    let (mut refused, mut told) = (false, Ok(()));
+    let (lines, reading) = read(concurrency);
+    let lines = stream::unfold(lines, |mut lines| async { lines.recv().await.map(|line| (line, lines)) });
     let mut answers =
         lines.map(|line| answer(&limiter, line)).buffered(usize::from(concurrency)).boxed_local();
-    while let Some(answer) = answers.next().await {
+    while told.is_ok()
+        && let Some(answer) = answers.next().await
+    {
         let line = match answer {
             Ok(decision) => serde_json::to_string(&decision)?,
             Err(refusal) => {
@@ -43,19 +46,22 @@ pub async fn run(url: &str, config: Config, concurrency: u16) -> Result {
             }
         };
         // Stdout keeps lines, not blocks, so a caller who waits for an answer before the next question gets it.
-        writeln!(stdout(), "{line}")?;
+        told = writeln!(stdout(), "{line}");
         counter.inc(1);
     }
     drop(answers);
     limiter.flush().await?;
+    told?;
+    // The thread has ended, but perhaps not at the end of the input.
+    reading.join().map_err(|_| Failure::new("not all lines were read: the thread that read them died"))?;
     counter.finish_and_clear();
     Ok(if refused { Exit::Error } else { Exit::Good }.into())
 }
 
 /// Reads stdin on a thread of its own: while it waits for input, decisions go on.
-fn read(ahead: u16) -> mpsc::Receiver<Numbered> {
+fn read(ahead: u16) -> (mpsc::Receiver<Numbered>, JoinHandle<()>) {
     let (sender, receiver) = mpsc::channel(usize::from(ahead));
-    std::thread::spawn(move || {
+    let reading = std::thread::spawn(move || {
         let mut reader = stdin().lock();
         for number in 1.. {
             let line = match lines::next(&mut reader) {
@@ -70,7 +76,7 @@ fn read(ahead: u16) -> mpsc::Receiver<Numbered> {
             }
         }
     });
-    receiver
+    (receiver, reading)
 }
 
 async fn answer(limiter: &Limiter, (number, line): Numbered) -> Result<Decision, Refusal> {

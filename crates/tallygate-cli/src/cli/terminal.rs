@@ -1,6 +1,7 @@
 //! The terminal that a person sits at, if there is one.
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
@@ -12,6 +13,11 @@ static QUIET: OnceLock<bool> = OnceLock::new();
 pub fn hush(quiet: bool) {
     // Said once, by the one that reads the arguments.
     let _ = QUIET.set(quiet);
+}
+
+/// Tells a line beside the answer. Nothing that comes after it depends on a reader.
+pub fn tell(line: impl Display) {
+    writeln!(stderr(), "{line}").ok();
 }
 
 /// Is nothing told but errors and what was asked for?

@@ -42,7 +42,7 @@ pub enum Command {
         /// this name
         name: String,
         /// The roles that it has: app checks and settles, auditor reads, operator sets zones, bans and
-        /// overrides
+        /// overrides, metrics reads /metrics alone
         #[arg(long = "role", value_name = "ROLE", required = true)]
         roles: Vec<Right>,
         /// The zones that it may ask: a name, in which * stands for any characters

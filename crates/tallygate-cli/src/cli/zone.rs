@@ -4,8 +4,8 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use tallygate::Limiter;
 use tallygate::policy::{Terms, Zone, ZoneVersion};
+use tallygate::{Limiter, Policy};
 
 use super::clock::Clock;
 use super::output::{Answer, Format, bold, by, plain, render, table};
@@ -130,7 +130,14 @@ pub struct SetArgs {
 struct Shown {
     #[serde(flatten)]
     zone: Zone,
-    versions: Vec<ZoneVersion>,
+    versions: Vec<ShownVersion>,
+}
+
+#[derive(Serialize)]
+struct ShownVersion {
+    #[serde(flatten)]
+    version: ZoneVersion,
+    tzdata: Option<&'static str>,
 }
 
 pub async fn run(url: &str, command: Command) -> Result {
@@ -182,7 +189,11 @@ async fn show(url: &str, name: &str, format: Answer) -> Result {
     let versions = limiter.operator().zone_versions(&zone).await?;
     let mut out = stdout().lock();
     match format {
-        Answer::Json => writeln!(out, "{}", serde_json::to_string(&Shown { zone, versions })?)?,
+        Answer::Json => {
+            let told = |version: ZoneVersion| ShownVersion { tzdata: tzdata(&version.policy), version };
+            let shown = Shown { zone, versions: versions.into_iter().map(told).collect() };
+            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
+        }
         Answer::Text => {
             out.write_all(zones_table(&[zone]).as_bytes())?;
             writeln!(out, "\n{}", bold("Versions"))?;
@@ -214,12 +225,18 @@ fn zones_table(zones: &[Zone]) -> String {
     render(&table, 0)
 }
 
+/// The release of the rules by which a policy counts the periods of its calendar.
+fn tzdata(policy: &Policy) -> Option<&'static str> {
+    policy.by_calendar().map(|calendar| calendar.time_zone.release())
+}
+
 fn versions_table(versions: &[ZoneVersion]) -> String {
     let mut table = table(&["version", "policy", "algorithm", "changed at", "by", "description"]);
     for version in versions {
+        let rules = tzdata(&version.policy).map(|release| format!(", tzdata {release}")).unwrap_or_default();
         table.add_row([
             version.version.to_string(),
-            version.policy.to_string(),
+            version.policy.to_string() + &rules,
             version.policy.algorithm().to_string(),
             Clock::UTC.show(version.changed_at),
             by(&version.changed_by, version.login.as_deref()),

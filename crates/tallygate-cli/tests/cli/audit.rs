@@ -130,19 +130,25 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     let txns: Vec<Uuid> = (0..5).map(|_| Uuid::now_v7()).collect();
     let program = checked(&txns);
     let well = program.run(&["audit", "verify"]);
-    assert_says(&well, &["verified  6 rows of 1 bucket in 1 zone: each row is where it was"]);
+    assert_says(
+        &well,
+        &["verified  6 rows of 1 bucket in 1 zone (1 part planned, 1 walked): each row is where it was"],
+    );
     let well = program.run(&["audit", "verify", "--format", "json", "--jobs", "3"]);
     assert_eq!(well.code, 0);
     assert_eq!(
         well.json(),
-        serde_json::json!({"zones": 1, "buckets": 1, "rows": 6, "faults": 0, "found": [], "not_derivable": 0})
+        serde_json::json!({
+            "zones": 1, "buckets": 1, "rows": 6, "parts": 1, "faults": 0, "found": [], "dropped": 0,
+            "not_derivable": 0, "not_derivable_buckets": 0, "ahead": 0, "test_clock": false
+        })
     );
     program.tamper("update zone_txn set remaining = 2 where seq = 2");
     let changed = program.run(&["audit", "verify"]);
     assert_eq!((changed.code, changed.err.as_str()), (5, ""), "{}", changed.out);
     let expected = format!(
         "edited  login / user:42  row 2  txn {}: remaining is 2, the rows before it lead to 0\n\
-         faults  1 found in 6 rows of 1 bucket in 1 zone\n",
+         faults  1 found in 6 rows of 1 bucket in 1 zone (1 part planned, 1 walked)\n",
         txns[1]
     );
     assert_eq!(changed.out, expected);
@@ -163,6 +169,34 @@ fn a_ledger_is_verified_and_a_changed_row_is_named() {
     let explained = explain(&program, txns[1], &[]);
     assert_eq!(explained.code, 5);
     assert!(explained.out.contains("NOT the same when derived again"), "{}", explained.out);
+}
+
+/// The clock of a host was an hour ahead.
+#[test]
+fn rows_for_which_it_is_not_time_yet_are_told() {
+    let program = checked(&[Uuid::now_v7()]);
+    program.tamper("update zone_txn set created_at = created_at + 3600000000");
+    let ahead = program.run(&["audit", "verify"]);
+    assert!(ahead.out.contains("ahead  login: its rows go up to "), "{ahead:?}");
+    assert_eq!(program.run(&["audit", "verify", "--format", "json"]).json()["ahead"], 1);
+}
+
+#[test]
+fn the_faults_behind_what_cannot_be_read_are_told() {
+    let program = checked(&[Uuid::now_v7()]);
+    program.ok(&["zone", "set", "other", "--rate", "5", "--per", "60s"]);
+    program.ok(&["check", "other", "user:42"]);
+    program.tamper(
+        "update zone_txn set created_at = 9223372036854775807 where zone_id = 1;
+         update zone_txn set remaining = 77 where zone_id = 2",
+    );
+    let text = program.run(&["audit", "verify"]);
+    let json = program.run(&["audit", "verify", "--format", "json"]);
+    for told in [&text, &json] {
+        assert!(told.code == 2 && told.err.contains("created_at"), "{told:?}");
+    }
+    assert!(text.out.contains("edited  other / user:42  row 1"), "{text:?}");
+    assert_eq!(json.json()["found"][0]["zone"], "other", "{json:?}");
 }
 
 #[test]

@@ -94,11 +94,12 @@ fn real_logins_are_blocked_as_a_naive_count_and_the_document_say() {
     assert!(!program.path("tallygate.db").exists(), "it needs no database");
 }
 
-/// Runs it on this text, in a file of this name.
+/// Runs it on this text, in a file of this name; its times may be of 1970.
 fn on(name: &str, text: &str, flags: &str) -> Ran {
     let program = Program::new();
     std::fs::write(program.path(name), text).unwrap();
-    let ran = program.run(&["backtest", name].into_iter().chain(flags.split(' ')).collect::<Vec<_>>());
+    let args = ["backtest", name, "--any-time"].into_iter().chain(flags.split(' '));
+    let ran = program.run(&args.collect::<Vec<_>>());
     assert!(ran.code == 2 || ran.err.is_empty(), "{}", ran.err);
     ran
 }
@@ -213,16 +214,49 @@ fn several_policies_are_tested_side_by_side() {
 }
 
 #[test]
-fn late_events_are_told() {
-    let text = on("e.csv", "at,key\n100,a\n90,a\n50,b\n", "--rate 1 --per 60s").out;
-    assert!(text.contains("3 events from 1970-01-01 00:00:50") && text.contains("1 came late"), "{text}");
+fn events_are_put_in_order_unless_they_are_to_be_taken_as_they_come() {
+    let events = "at,key\n100,a\n30,a\n50,b\n";
+    let sorted = on("e.csv", events, "--rate 1 --per 60s").out;
+    assert!(sorted.contains("3        0") && !sorted.contains("late"), "{sorted}");
+    let text = on("e.csv", events, "--rate 1 --per 60s --sorted").out;
+    assert!(text.contains("3 events from 1970-01-01 00:00:30") && text.contains("1 came late"), "{text}");
+    // No more are held than have room, and what comes even later is late.
+    let many: String = (1..=300_000).map(|second| format!("{second},a\n")).collect();
+    let report = only(&on("e.csv", &format!("at,key\n{many}0,a\n"), "--rate 1 --per 1s --format json"));
+    assert_eq!((counts(&report), &report["late"]), ([300_000, 1], &1.into()));
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_left_out_and_counted() {
+    let events = "at,key\n1769846400,a\n1769846401\nsoon,a\n1769846402,\n99,a\n20260131080005,a\n";
+    let program = Program::new();
+    std::fs::write(
+        program.path("e.csv"),
+        [events.as_bytes(), b"1769846407,\xff\n1769846408,\"b\n0,c\n"].concat(),
+    )
+    .unwrap();
+    let args = ["backtest", "e.csv", "--rate", "1", "--per", "60s"];
+    let report = only(&program.run(&[&args[..], &["--format", "json"]].concat()));
+    assert_eq!(counts(&report), [1, 1]);
+    // A quote that is never closed takes the line behind it, too.
+    let first = "e.csv, line 3: 1 columns, but the header has 2; mend the line";
+    assert_eq!(report["skipped"], serde_json::json!({ "lines": 7, "first": first }));
+    assert_eq!(report["last_at"], "2026-01-31T08:00:05Z");
+    let text = program.ok(&args);
+    assert!(
+        text.contains(&format!("; 7 lines that cannot be read were left out, the first: {first}")),
+        "{text}"
+    );
+    program.run(&[&args[..], &["--strict"]].concat()).assert_refused(first);
+    let any = only(&program.run(&[&args[..], &["--any-time", "--format", "json"]].concat()));
+    assert_eq!((&any["skipped"]["lines"], &any["first_at"]), (&6.into(), &"1970-01-01T00:01:39Z".into()));
 }
 
 #[test]
 fn the_page_stands_on_its_own_and_shows_text_as_text() {
     let program = Program::new();
     std::fs::write(program.path("e.csv"), "at,key\n0,<b>&\"\n1,<b>&\"\n2,x\n").unwrap();
-    let args = ["backtest", "e.csv", "--rate", "1", "--per", "60s", "--html", "page.html"];
+    let args = ["backtest", "e.csv", "--any-time", "--rate", "1", "--per", "60s", "--html", "page.html"];
     program.ok(&args);
     let page = std::fs::read_to_string(program.path("page.html")).unwrap();
     assert!(page.contains("&lt;b&gt;") && !page.contains("<b>&"), "{page}");
@@ -249,7 +283,7 @@ fn the_page_stands_on_its_own_and_shows_text_as_text() {
 
 #[test]
 fn bad_events_are_one_error_line_with_their_place() {
-    let policy = "--rate 5 --per 60s";
+    let policy = "--strict --rate 5 --per 60s";
     let rest = format!("{policy} --cost-column cost --member-column who --critical-column vip");
     let long = format!("at,key\n0,{}\n", "k".repeat(256));
     for (name, text, flags, because) in [
@@ -269,7 +303,12 @@ fn bad_events_are_one_error_line_with_their_place() {
             policy,
             "line 3: column at: \"soon\" cannot be used; use RFC 3339",
         ),
-        ("e.csv", "at,key\n0999-12-31T00:00:00Z,a\n", policy, "line 2: time -3"),
+        (
+            "e.csv",
+            "at,key\n0999-12-31T00:00:00Z,a\n",
+            policy,
+            "line 2: column at: \"0999-12-31T00:00:00Z\" cannot be used; use a time of the years 1000",
+        ),
         ("e.csv", "at,key\n0,a\n1,\n", policy, "line 3: column key: bucket key is empty"),
         ("e.csv", &long, policy, "line 2: column key: bucket key has 256 bytes"),
         (
@@ -306,7 +345,9 @@ fn bad_events_are_one_error_line_with_their_place() {
         let ran = on(name, text, flags);
         ran.assert_refused(because);
     }
-    let bytes = Program::new().feed(&["backtest", "-", "--rate", "5", "--per", "60s"], b"at,key\n0,\xff\n");
+    // Where none can be read, it need not be asked for.
+    let bytes =
+        Program::new().feed(&["backtest", "-", "--rate", "5", "--per", "60s"], b"at,key\n20260131,\xff\n");
     bytes.assert_refused("line 2: column key: not UTF-8");
 }
 
@@ -314,7 +355,7 @@ fn bad_events_are_one_error_line_with_their_place() {
 fn bad_flags_are_one_error_line_and_no_page_is_written() {
     let program = Program::new();
     program.ok(&["migrate"]);
-    std::fs::write(program.path("e.csv"), "at,key\n0,a\n").unwrap();
+    std::fs::write(program.path("e.csv"), "at,key\n1769846400,a\n").unwrap();
     std::fs::write(program.path("bad.toml"), "[zone.a]\nrate = 1\nper = \"1h\"\nreserve = 1\n").unwrap();
     for (flags, because) in [
         ("e.csv", "no policy to try"),
@@ -327,7 +368,7 @@ fn bad_flags_are_one_error_line_and_no_page_is_written() {
         (". --rate 5 --per 60s", "is a directory"),
         ("e.csv --per 60s", "the rate is missing"),
         ("e.csv --rate 5", "--per"),
-        ("e.csv --rate 0 --per 60s", "rate 0"),
+        ("e.csv --rate 0 --per 60s --algorithm token-bucket", "rate 0"),
         ("e.csv --rate 5 --per 60", "with its unit"),
         ("e.csv --rate 5 --per 60s --burst 9", "token-bucket"),
         ("e.csv --rate 5 --per 60s --slots 2", "no slots"),
@@ -358,12 +399,12 @@ fn bad_flags_are_one_error_line_and_no_page_is_written() {
         ("e.csv --policy rte=5,per=60s", "'--rte'"),
         ("e.csv --policy rate=5,per=60s,reserve=9", "rate=5,per=60s,reserve=9: reserve 9"),
         ("e.csv --zones nowhere.toml", "nowhere.toml cannot be read"),
-        ("e.csv --zones bad.toml", "a: reserve 1"),
+        ("e.csv --zones bad.toml", "bad.toml: a: reserve 1"),
         ("e.csv --per 60s --sweep slots=1..3", "\"slots\" cannot be swept"),
         ("e.csv --per 60s --sweep rate=9..3", "use 3..9"),
         ("e.csv --per 60s --sweep rate=1..9:0", "rate=3..20"),
         ("e.csv --per 60s --sweep rate=1..5000", "too many at once"),
-        ("e.csv --per 60s --sweep rate=0..3", "rate 0"),
+        ("e.csv --per 60s --algorithm token-bucket --sweep rate=0..3", "rate 0"),
         ("e.csv --rate 5 --sweep per=1s,2", "per \"2\" cannot be used"),
         ("e.csv --rate 5 --per 60s --sweep burst=1..3", "token-bucket"),
         ("e.csv --rate 5 --per 60s --top -1", "--top"),

@@ -119,7 +119,7 @@ fn bad_events_are_one_error_line_that_names_the_place_and_nothing_is_sent() {
     for (text, because) in [
         ("at,ip\n2016-12-10T06:55:48Z,1\n", "only at, ip; name the right one with --key-column"),
         ("when,key\n2016-12-10T06:55:48Z,1\n", "only when, key; name the right one with --at-column"),
-        ("at,key\n2016-12-10T06:55:48Z,1\nnoon,2\n", "line 3: column at: \"noon\""),
+        ("at,key\nnoon,1\nnight,2\n", "line 2: column at: \"noon\""),
         ("at,key\n2016-12-10T06:55:48Z,\n", "line 2: column key: bucket key is empty"),
         ("at,key\n2016-12-10T06:55:48Z,1,2\n", "line 2: 3 columns"),
         ("", "is empty"),

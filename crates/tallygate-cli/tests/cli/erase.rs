@@ -26,6 +26,27 @@ fn what_was_erased_is_told_and_kept() {
 }
 
 #[test]
+fn a_key_is_erased_in_all_zones() {
+    let program = Program::with_login();
+    for zone in ["other", "none"] {
+        program.ok(&["zone", "set", zone, "--rate", "5", "--per", "60s"]);
+    }
+    for (zone, key) in [("login", "user:42"), ("other", "user:42"), ("other", "user:43")] {
+        program.ok(&["check", zone, key]);
+    }
+    let told = program.ok(&["erase", "--key", "user:42", "--note", "n 117"]);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.contains("of zone login with 1 row") && told.contains("of zone other with 1 row"), "{told}");
+    let left = program.run(&["history", "--key-prefix", "user:", "--format", "json"]).json();
+    assert_eq!((left[0]["key"].as_str(), left.as_array().unwrap().len()), (Some("user:43"), 1));
+    program
+        .run(&["erase", "--key", "user:42", "--note", "n"])
+        .assert_refused("no bucket \"user:42\" in any zone");
+    program.run(&["erase", "login", "--key", "user:42", "--note", "n"]).assert_refused("--key");
+    program.run(&["erase", "login", "--note", "n"]).assert_refused("<KEY>");
+}
+
+#[test]
 fn what_cannot_be_erased_is_one_error_line() {
     let program = Program::with_login();
     program.ok(&["check", "login", "user:42"]);

@@ -76,9 +76,9 @@ fn a_checkpoint_is_small_names_nobody_and_is_found_unaltered() {
 }
 
 #[test]
-fn an_altered_ledger_is_exit_code_1_and_names_the_bucket() {
+fn another_ledger_is_not_taken_for_the_one_of_the_checkpoint() {
     let signed = Signed::new();
-    // The checkpoint was made of another ledger than this one.
+    // The checkpoint was made of another ledger than this one, which has nothing from before.
     let other = Program::with_login();
     for file in ["monday.json", "monday.heads"] {
         fs::copy(signed.program.path(file), other.path(file)).unwrap();
@@ -86,9 +86,39 @@ fn an_altered_ledger_is_exit_code_1_and_names_the_bucket() {
     other.run(&["check", "login", "bob"]);
     let ran = other.run(&["audit", "checkpoint", "--check", "monday.json", "--heads", "monday.heads"]);
     assert_eq!(ran.code, 5, "{}", ran.err);
-    assert!(ran.out.starts_with("ALTERED: "), "{}", ran.out);
+    assert!(ran.out.starts_with("ENDS EARLIER: "), "{}", ran.out);
     let check = ["audit", "checkpoint", "--check", "monday.json", "--format", "json"];
     assert_eq!(other.run(&check).json()["unaltered"], false);
+}
+
+#[test]
+fn a_ledger_that_ends_earlier_is_told_apart_and_not_bucket_by_bucket_without_end() {
+    let program = Program::with_login();
+    let check = |name: &str, many: u32| {
+        let lines = (0..many).map(|n| format!("{{\"zone\":\"login\",\"key\":\"{name} {n}\"}}\n"));
+        assert_eq!(program.feed(&["check", "--stdin"], lines.collect::<String>()).code, 0);
+    };
+    check("old", 30);
+    // The last rows may be in the second file only.
+    let files = ["tallygate.db", "tallygate.db-wal"].map(|name| program.path(name));
+    let backup = files.clone().map(|file| fs::read(file).unwrap_or_default());
+    check("new", 1_010);
+    check("old", 30);
+    let made = program.ok(&["audit", "checkpoint", "--margin", "0s", "--heads", "monday.heads"]);
+    fs::write(program.path("monday.json"), made).unwrap();
+    let _ = fs::remove_file(program.path("tallygate.db-shm"));
+    for (file, bytes) in files.iter().zip(backup) {
+        fs::write(file, bytes).unwrap();
+    }
+    let compare = ["audit", "checkpoint", "--check", "monday.json", "--heads", "monday.heads"];
+    let told = program.run(&compare);
+    assert!(told.code == 5 && told.out.starts_with("ENDS EARLIER: "), "{told:?}");
+    assert_eq!(told.out.lines().filter(|line| line.contains("bucket")).count(), 1 + 20 + 1, "{told:?}");
+    assert!(told.out.ends_with("  and 1020 more buckets\n"), "{told:?}");
+    let json = program.run(&[&compare[..], &["--format", "json"]].concat()).json();
+    assert_eq!((&json["ends_earlier"], &json["unnamed"]), (&true.into(), &41.into()));
+    assert_eq!(json["differences"].as_array().unwrap().len(), 1_000);
+    program.ok(&["check", "login", "other"]);
 }
 
 #[cfg(unix)]
@@ -108,6 +138,20 @@ fn a_signing_key_is_its_owners_and_is_never_printed() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     signed.assert_refused(&["audit", "checkpoint", "--key", "audit.key"], "chmod 600");
     signed.assert_refused(&["audit", "checkpoint", "--key", "monday.json"], "can be read by others");
+}
+
+/// A database and what is written beside it are its owner's, and nothing is written through a link.
+#[test]
+fn files_are_their_owners_and_no_link_is_followed() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let signed = Signed::new();
+    let mode = |name: &str| fs::metadata(signed.program.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("tallygate.db"), 0o600);
+    signed.write("theirs", "as it was");
+    symlink(signed.program.path("theirs"), signed.program.path("now.heads")).unwrap();
+    signed.program.ok(&["audit", "checkpoint", "--heads", "now.heads", "--margin", "0s"]);
+    assert_eq!((signed.read("theirs").as_str(), mode("now.heads")), ("as it was", 0o600));
+    signed.assert_refused(&["audit", "checkpoint", "--heads", "/dev/null"], "is no file");
 }
 
 #[test]
@@ -132,9 +176,11 @@ fn a_checkpoint_that_was_changed_or_is_anothers_is_refused() {
         let mut edited = good.clone();
         edit(&mut edited);
         signed.write("edited.json", &edited.to_string());
+        // One that is none is a fault of the call; one that was changed proves nothing.
+        let code = if says.contains("is no checkpoint") || says.contains("format") { 2 } else { 6 };
         let check = ["audit", "checkpoint", "--check", "edited.json"];
-        signed.assert_refused(&check, says);
-        signed.assert_refused(&["audit", "check-proof", "edited.json", "edited.json"], says);
+        signed.program.run(&check).assert_ends(code, says);
+        signed.program.run(&["audit", "check-proof", "edited.json", "edited.json"]).assert_ends(code, says);
     }
     // The checkpoint is whole, but not by the signer that it should be by.
     let key = signed.public_key.as_str();
@@ -276,10 +322,10 @@ fn what_cannot_be_exported_is_refused() {
         assert!(!signed.program.path("a").exists(), "{arguments:?}");
     }
     // Nothing of the last 15 minutes is exported, unless it is asked for.
-    assert_eq!(
-        signed.program.ok(&["audit", "export", "--to", "a"]),
-        "0 rows in 0 files, removals.jsonl and manifest.json in a\n"
-    );
+    let told = signed.program.ok(&["audit", "export", "--to", "a"]);
+    let expected =
+        "0 rows in 0 files, removals.jsonl and manifest.json in a; rows of the last 15 minutes, from 20";
+    assert!(told.starts_with(expected), "{told}");
     let json = signed.program.run(&["audit", "export", "--to", "a", "--format", "json"]).json();
     assert_eq!((&json["complete"], &json["as"]), (&true.into(), &"csv".into()));
     signed

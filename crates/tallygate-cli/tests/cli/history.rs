@@ -93,6 +93,36 @@ fn nothing_found_is_an_empty_array_a_bare_header_or_a_sentence() {
 }
 
 #[test]
+fn who_does_not_know_a_key_exactly_finds_it() {
+    let program = Program::with_login();
+    program.ok(&["zone", "set", "other", "--rate", "5", "--per", "60s"]);
+    for (zone, key) in
+        [("login", "user:root"), ("other", "user:Root2"), ("other", "user:ann"), ("login", "use")]
+    {
+        program.ok(&["check", zone, key]);
+    }
+    let hint = "no decisions match; near keys: login user:root, other user:Root2\n";
+    assert_eq!(program.ok(&["history", "--key", "root"]), hint);
+    assert_eq!(
+        program.ok(&["history", "--key", "root", "--zone", "other"]),
+        "no decisions match; near keys: other user:Root2\n"
+    );
+    assert_eq!(program.ok(&["history", "--key", "nobody"]), "no decisions match\n");
+    let keys = |flags: &[&str]| {
+        let rows = program.run(&[&["history", "--format", "json", "--key-prefix"], flags].concat()).json();
+        rows.as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&["user:"]), ["user:ann", "user:Root2", "user:root"], "the newest first");
+    assert_eq!(keys(&["user:", "--zone", "login"]), ["user:root"]);
+    assert_eq!(keys(&["user:", "--limit", "2"]), ["user:ann", "user:Root2"]);
+    assert_eq!(keys(&["nobody"]), [""; 0]);
+    program.run(&["history", "--key-prefix", "u", "--key", "v"]).assert_refused("--key");
+    let many = (0..1_001).map(|n| format!("{{\"zone\":\"login\",\"key\":\"ip {n}\"}}\n")).collect::<String>();
+    assert_eq!(program.feed(&["check", "--stdin"], many).code, 0);
+    program.run(&["history", "--key-prefix", "ip "]).assert_refused("more than 1000 keys begin with \"ip \"");
+}
+
+#[test]
 fn a_history_longer_than_a_page_has_every_row_once() {
     let program = Program::with_login();
     let input: String =

@@ -12,8 +12,9 @@ fn migrate_applies_once_and_check_says_whether_it_must() {
     assert!(!program.path("tallygate.db").exists(), "--check made the database");
 
     let applied = program.ok(&["migrate"]);
-    assert_eq!(applied.lines().count(), unapplied.out.lines().count() - 1);
+    assert_eq!(applied.lines().count(), unapplied.out.lines().count());
     assert!(applied.starts_with("applied  V1 zone\n"), "{applied}");
+    assert!(applied.lines().last().unwrap().starts_with("time zones are set by tzdata 20"), "{applied}");
     assert!(program.ok(&["migrate"]).starts_with("nothing to do"));
     assert!(program.ok(&["migrate", "--check"]).contains("up to date"));
 }
@@ -32,6 +33,17 @@ fn printing_connects_to_nothing_and_prints_every_migration() {
         }
     }
     assert!(!program.path("a.db").exists());
+    let sql =
+        program.ok(&["migrate", "--print", "--test-clock", "--database", "mysql://nobody@127.0.0.1:1/none"]);
+    assert!(sql.contains("create table if not exists tallygate_test_clock"), "{sql}");
+}
+
+#[test]
+fn the_embedded_engine_has_its_clock_from_elsewhere() {
+    let program = Program::new();
+    program.run(&["migrate", "--test-clock"]).assert_refused("give that a testing::Clock");
+    program.run(&["migrate", "--test-clock", "--check"]).assert_refused("--check");
+    assert!(!program.path("tallygate.db").exists());
 }
 
 #[test]

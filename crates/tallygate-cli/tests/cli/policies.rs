@@ -1,5 +1,7 @@
 //! Policies and the acts around checks, from the command line.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::program::Program;
@@ -216,8 +218,24 @@ fn zones_are_code() {
     std::fs::write(program.path("zones.toml"), "[zone.a]\nrate = 1\nper = \"1M\"\n").unwrap();
     program.run(&["apply", "zones.toml"]).assert_refused("use 1m for a minute");
     std::fs::write(program.path("zones.toml"), "[zone.a]\nrate = 1\nper = \"1h\"\nreserve = 1\n").unwrap();
-    program.run(&["apply", "zones.toml"]).assert_refused("reserve 1");
+    program.run(&["apply", "zones.toml"]).assert_refused("zones.toml: line 1: zone \"a\": reserve 1");
     program.run(&["apply", "nowhere.toml"]).assert_refused("nowhere.toml");
+    // A look at a file refuses all that would be refused.
+    let long = "x".repeat(1001);
+    for (zone, because) in [
+        ("\" login\"]\nrate = 1", "\" login\""),
+        ("42]\nrate = 1", "\"42\""),
+        (
+            &format!("a]\ndescription = \"{long}\"\nrate = 1"),
+            "line 1: zone \"a\": description of 1001 characters",
+        ),
+        ("login]\nalgorithm = \"capacity\"\nrate = 1", "cannot turn from sliding-log into capacity"),
+        ("login]\nalgorithm = \"queue\"\nrate = 1", "cannot turn from sliding-log into queue"),
+    ] {
+        std::fs::write(program.path("zones.toml"), format!("[zone.{zone}\nper = \"1h\"\n")).unwrap();
+        program.run(&["apply", "zones.toml", "--dry-run"]).assert_refused(because);
+        program.run(&["apply", "zones.toml"]).assert_refused(because);
+    }
     assert_eq!(program.run(&["zone", "show", "login", "--format", "json"]).json()["rate"], 6);
 }
 
@@ -478,4 +496,41 @@ fn a_zone_that_is_decided_locally_shows_what_was_asked_for() {
             .run(&[&["zone", "set", "other", "--rate", "5", "--per", "60s"][..], &flags].concat())
             .assert_refused(said);
     }
+}
+
+/// The rules of a time zone that is always at UTC, as a system has them: RFC 9636.
+fn rules_of_utc() -> Vec<u8> {
+    let counts = [0_u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat();
+    let block = [b"TZif2".as_slice(), &[0; 15], &counts, &[0; 6], b"UTC\0"].concat();
+    [&block, &block, b"\nUTC0\n".as_slice()].concat()
+}
+
+#[test]
+fn a_zone_that_is_set_again_takes_the_rules_of_a_later_release() {
+    let program = Program::new();
+    let set = "zone set daily --rate 2 --algorithm fixed-window --calendar day --time-zone Asia/Tokyo";
+    let set: Vec<_> = set.split(' ').collect();
+    program.ok(&set);
+    let zoneinfo = program.path("zoneinfo");
+    fs::create_dir_all(zoneinfo.join("Asia")).unwrap();
+    fs::write(zoneinfo.join("tzdata.zi"), "# version 2999a\n").unwrap();
+    fs::write(zoneinfo.join("Asia/Tokyo"), rules_of_utc()).unwrap();
+    let updated = |args: &[&str]| {
+        let output = program.command(args).env("TZDIR", &zoneinfo).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let own = program.ok(&["migrate", "--check"]);
+    let own = own.trim_end().rsplit(' ').next().unwrap();
+    assert!(own < "2999a" && updated(&["migrate", "--check"]).ends_with(" tzdata 2999a\n"), "{own}");
+    assert!(updated(&set).contains("daily"));
+    // A program that knows older rules leaves them as they are.
+    program.ok(&set);
+    assert!(program.ok(&["zone", "show", "daily"]).contains("2999a"));
+    let shown = program.run(&["zone", "show", "daily", "--format", "json"]).json();
+    let versions = shown["versions"].as_array().unwrap().iter();
+    assert_eq!(
+        versions.map(|version| version["tzdata"].as_str()).collect::<Vec<_>>(),
+        [Some(own), Some("2999a")]
+    );
 }

@@ -68,6 +68,13 @@ impl Program {
         command
     }
 
+    /// The end of a line of shell, all of whose programs there are.
+    pub fn told(&self, line: &str) -> Output {
+        let output = self.shell(line).output().unwrap();
+        assert_ne!(output.status.code(), Some(127), "{line}: {output:?}");
+        output
+    }
+
     pub fn run(&self, args: &[impl AsRef<OsStr>]) -> Ran {
         self.command(args).stdin(Stdio::null()).output().unwrap().into()
     }

@@ -25,7 +25,7 @@ fn a_bad_check_is_one_error_line_and_writes_nothing() {
         (&["login", "42", "--cost", "1.5"], "1.5"),
         (&["login", "42", "--cost", ""], "--cost"),
         (&["login", "42", "--txn", "00000000-0000-0000-0000-000000000000"], "nil UUID"),
-        (&["login", "42", "--txn", "not-a-uuid"], "not-a-uuid"),
+        (&["login", "42", "--txn", "not-a-uuid"], "'not-a-uuid'"),
         (&["nowhere", "42"], "\"nowhere\""),
         (&["", "42"], "zone name is empty"),
         (&[&long_zone, "42"], "101 characters"),
@@ -44,13 +44,28 @@ fn a_bad_check_is_one_error_line_and_writes_nothing() {
 }
 
 #[test]
+fn what_is_no_id_of_a_transaction_is_told_how_one_looks() {
+    let program = Program::with_login();
+    for args in [
+        &["refund", "abc"][..],
+        &["history", "--txn", "abc"],
+        &["audit", "explain", "abc"],
+        &["check", "login", "42", "--txn", "abc"],
+        &["queue", "redrive", "mail", "out", "--txn", "abc"],
+        &["lease", "get", "gpu", "a100", "--client", "worker", "--wants", "1", "--txn", "abc"],
+    ] {
+        program.run(args).assert_refused("a UUID, as 0198f6a0-");
+    }
+}
+
+#[test]
 fn a_bad_zone_is_one_error_line_and_writes_nothing() {
     let program = Program::with_login();
     let before = program.contents();
     let (long, essay) = ("z".repeat(101), "e".repeat(1001));
     for (args, because) in [
         (&["login", "--rate", "-1", "--per", "60s"][..], "rate -1"),
-        (&["login", "--rate", "0", "--per", "60s"], "rate 0"),
+        (&["login", "--rate", "0", "--per", "60s", "--algorithm", "token-bucket"], "rate 0"),
         (&["login", "--rate", "9223372036854775808", "--per", "60s"], "9223372036854775808"),
         (&["login", "--rate", "5", "--per", "0s"], "window of 0"),
         (&["login", "--rate", "5", "--per", "60"], "with its unit"),

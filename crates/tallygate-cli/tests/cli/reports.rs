@@ -179,7 +179,8 @@ fn forged_keys_and_notes_harm_no_reader() {
         assert_eq!(program.feed(&["check", "--stdin"], lines).code, 0);
         program.ok(&["ban", "login", key, "--for", "1h", "--by", key, "--note", key]);
     }
-    std::fs::write(program.path("a\u{202e}<b>.csv"), "at,key\n0,<i>\u{200b}\n0,<i>\u{200b}\n").unwrap();
+    std::fs::write(program.path("a\u{202e}<b>.csv"), "at,key\n20260131,<i>\u{200b}\n20260131,<i>\u{200b}\n")
+        .unwrap();
     report(&program, &["--html", "report.html"]);
     program.ok(&["backtest", "a\u{202e}<b>.csv", "--rate", "1", "--per", "60s", "--html", "backtest.html"]);
     for page in ["report.html", "backtest.html"] {
@@ -242,7 +243,7 @@ fn pages_and_exports_are_their_owners_alone_and_no_link_is_written_through() {
 
     let program = Program::with_login();
     program.ok(&["check", "login", "42"]);
-    std::fs::write(program.path("events.csv"), "at,key\n0,a\n").unwrap();
+    std::fs::write(program.path("events.csv"), "at,key\n20260131,a\n").unwrap();
     std::fs::write(program.path("victim"), "kept").unwrap();
     for name in ["report.html", "report.html.partial", "backtest.html", "backtest.html.partial"] {
         symlink(program.path("victim"), program.path(name)).unwrap();

@@ -30,11 +30,15 @@ impl Server {
         let mut child = program.command(&args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut welcome = String::new();
-        // A line without tokens has two more after it.
-        for _ in 0..if args.contains(&"--tokens") { 1 } else { 3 } {
+        // A line for people without tokens has two more after it.
+        let is_alone = args.contains(&"--tokens") || args.contains(&"json");
+        for _ in 0..if is_alone { 1 } else { 3 } {
             lines.read_line(&mut welcome).unwrap();
         }
-        let at = welcome.lines().next().and_then(|line| line.strip_prefix("serving http://"));
+        let said =
+            serde_json::from_str::<Value>(&welcome).map(|line| line["message"].as_str().unwrap().to_owned());
+        let said = said.unwrap_or_else(|_| welcome.clone());
+        let at = said.lines().next().and_then(|line| line.strip_prefix("serving http://"));
         let at = at.unwrap_or_else(|| panic!("{welcome}")).to_owned();
         let log = thread::spawn(move || {
             let mut log = String::new();
@@ -262,7 +266,7 @@ fn sigterm_ends_it_and_sighup_reads_its_files_again() {
 fn what_is_seen_from_outside_leads_to_the_ledger() {
     let program = Program::with_login().env("RUST_LOG", "tallygate_server=info");
     let server = Server::start(&program, &["--log-format", "json"]);
-    let shell = |line: String| String::from_utf8(program.shell(&line).output().unwrap().stdout).unwrap();
+    let shell = |line: String| String::from_utf8(program.told(&line).stdout).unwrap();
     let finished = |at: &str| {
         let metrics = shell(format!("curl -s {at}/metrics"));
         let line = metrics
@@ -283,9 +287,12 @@ fn what_is_seen_from_outside_leads_to_the_ledger() {
         server.at
     ));
     let decided: Value = serde_json::from_str(&decided).unwrap();
+    server.signal("-HUP");
     let log = server.end();
     assert!(!log.contains("user:42"), "{log}");
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // Each line is an object, also of what the server says of its own life.
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["message"] == "ending; what was accepted is answered"), "{log}");
     let line = lines.into_iter().find(|line| line["route"] == "/v1/check").unwrap_or_else(|| panic!("{log}"));
     assert_eq!(
         (&line["status"], &line["method"], &line["message"]),
@@ -299,6 +306,51 @@ fn what_is_seen_from_outside_leads_to_the_ledger() {
     let server = Server::start(&program, &[]);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     assert!((0.0..600.0).contains(&(now - seen(&server.at))), "{now}");
+}
+
+#[test]
+fn a_server_goes_on_where_nobody_reads_what_it_says() {
+    let program = Program::with_login().env("RUST_LOG", "tallygate_server=info");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = program.command(&["serve", "--listen", "unix:here"]);
+    let mut child = command.stdin(Stdio::null()).stderr(writer).spawn().unwrap();
+    let ask =
+        "curl -s --unix-socket here http://localhost/v1/check --json '{\"zone\":\"login\",\"key\":\"a\"}'";
+    let mut answered = 0;
+    while answered < 5 {
+        assert_eq!(child.try_wait().unwrap(), None, "it serves");
+        let output = program.told(ask);
+        answered += usize::from(output.stdout.starts_with(b"{\"allowed\":true"));
+    }
+    let signal = |signal: &str| {
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    };
+    signal("-HUP");
+    signal("-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_waits_for_its_database_and_ends_as_every_command_does() {
+    let program = Program::new();
+    let nobody = ["serve", "--listen", "127.0.0.1:0", "--database", "postgres://app@127.0.0.1:1/app"];
+    let mut child = program.command(&nobody).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for the database") && line.contains("127.0.0.1"), "{line}");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    program.ok(&["migrate"]);
+    program.tamper(
+        "insert into tallygate_schema_history values (91, 'breaking_future', '2026-01-01T00:00:00Z', '1')",
+    );
+    let serve = ["serve", "--listen", "127.0.0.1:0"];
+    program.run(&serve).assert_ends(4, "since version 91");
+    let ran = program.run(&[&serve[..], &["--log-format", "json"]].concat());
+    let line: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!((ran.code, &line["level"]), (4, &json!("ERROR")), "{ran:?}");
 }
 
 #[test]
@@ -318,6 +370,13 @@ fn settings_are_printed_checked_and_refused_by_name() {
         let ran = program.run(&check);
         assert_eq!((ran.code, ran.err.lines().count()), (2, 1), "{ran:?}");
         assert!(ran.err.contains(told), "{}", ran.err);
+    }
+    // Nothing is told of a file that is named by mistake but that it is none.
+    std::fs::write(program.path("shadow"), "root:s3cret:19000:0:99999:7:::\n").unwrap();
+    for named in ["zones", "tokens", "envoy.mapping"] {
+        std::fs::write(program.path("tallygate.toml"), format!("{named} = 'shadow'\n")).unwrap();
+        let ran = program.run(&check);
+        assert!(ran.code == 2 && ran.err.contains("line 1: ") && !ran.err.contains("s3cret"), "{ran:?}");
     }
     let ran = program.run(&["serve", "--listen", "0.0.0.0:0"]);
     assert!(ran.code == 2 && ran.err.contains("without tokens"), "{ran:?}");
@@ -355,6 +414,15 @@ fn what_envoys_limiter_was_told_is_served_by_this_one() {
         String::from_utf8(program.shell(&line).output().unwrap().stdout).unwrap()
     };
     assert_eq!((ask().as_str(), ask().as_str()), ("200", "429"));
+    let other = theirs.replace("shop", "bank");
+    std::fs::write(program.path("others.yaml"), &other).unwrap();
+    let both = program.run(&[&import[..], &["others.yaml", "--format", "json"]].concat()).json();
+    let mapping = tallygate_envoy::Mapping::read(both["mapping"].as_str().unwrap()).unwrap();
+    assert_eq!(mapping.zones().collect::<Vec<_>>(), ["bank:user", "shop:user"]);
+    assert_eq!(tallygate::policy::zone_file(both["zones"].as_str().unwrap()).unwrap().len(), 2);
+    program
+        .run(&[&import[..], &["theirs.yaml"]].concat())
+        .assert_refused("domain \"shop\" is that of a file before it");
     std::fs::write(program.path("theirs.yaml"), "domain: [").unwrap();
     let refused = program.run(&import);
     assert!(refused.code == 2 && refused.err.contains("theirs.yaml"), "{refused:?}");
@@ -382,6 +450,7 @@ fn a_token_is_printed_once_and_its_file_is_private() {
     }
     assert_eq!(file(), before);
     assert_ne!(add("other").out.trim(), secret);
+    program.ok(&["token", "add", "scraper", "--role", "metrics", "--zones", "*"]);
     std::fs::write(program.path("tokens.toml"), "nonsense").unwrap();
     assert_eq!(add("third").code, 2);
     assert_eq!(file(), "nonsense");

@@ -77,6 +77,9 @@ fn a_database_is_added_and_a_bucket_is_moved() {
     assert!(program.ok(&["zone", "list", "--database", "sqlite:three.db"]).contains("login"));
     let known = run(grown("/known")(&["move"]));
     assert!(known.code == 2 && known.err.contains("eu-3/joining"), "{}", known.err);
+    let untold = run(grown("/joining")(&["move"]));
+    assert!(untold.code == 4 && untold.err.contains("tallygate migrate"), "{}", untold.err);
+    assert_eq!(run(grown("/joining")(&["migrate"])).code, 0);
     let moved = run(grown("/joining")(&["move", "--format", "json"]));
     let told = moved.json();
     assert_eq!(told["among"], serde_json::json!(["eu-1", "eu-2", "eu-3"]), "{}", moved.err);

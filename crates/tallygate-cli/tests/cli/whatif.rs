@@ -10,6 +10,9 @@ use tallygate::{Check, Limiter, Policy};
 
 use super::program::Program;
 
+/// Traffic that is made here begins on 31 January 2026.
+const START_S: u64 = 1_769_846_400;
+
 pub const LOGINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/ssh_logins.csv");
 
 /// A ledger of three weeks of payments: 50,000 cents a day for each card, and from the 17th on 30,000. The card 9f3c pays 9,000
@@ -175,12 +178,12 @@ fn outcomes_tell_whom_a_policy_hits_and_whom_it_stops() {
     let mut events = String::from("at,key,outcome\n");
     // The attacker comes every second, a person three times in a minute; the outcome of one attempt is not known.
     for second in 0..60 {
-        events += &format!("{second},evil,failed\n");
+        events += &format!("{},evil,failed\n", START_S + second);
         if second % 20 == 0 {
-            events += &format!("{second},ann,accepted\n");
+            events += &format!("{},ann,accepted\n", START_S + second);
         }
     }
-    events += "60,evil,\n";
+    events += &format!("{},evil,\n", START_S + 60);
     std::fs::write(program.path("e.csv"), &events).unwrap();
     let outcomes = "e.csv --outcome-column outcome --good accepted";
     let found = found(&program, &format!("{outcomes} --per 60s --sweep rate=1..3:2"));
@@ -227,7 +230,7 @@ fn attacks(program: &Program) {
     events.extend((0..60).map(|n| (110 * n + 3, "office", "accepted")));
     events.extend((0..12).map(|n| (600 * n + 30, "ann", "accepted")));
     events.sort_unstable();
-    let lines = events.iter().map(|(at, key, outcome)| format!("{at},{key},{outcome}\n"));
+    let lines = events.iter().map(|(at, key, outcome)| format!("{},{key},{outcome}\n", START_S + at));
     std::fs::write(program.path("attacks.csv"), format!("at,key,outcome\n{}", lines.collect::<String>()))
         .unwrap();
 }
@@ -277,6 +280,15 @@ fn what_is_suggested_is_what_a_search_of_all_policies_finds() {
     let title = format!("<title>{}: hits {hit} of 72, stops {stopped} of 360</title>", front[0].0);
     assert!(page.contains(&title), "{title}: {page}");
     assert_eq!(page.matches("<figure").count(), 1);
+
+    // Of few, a share is chance.
+    let few = format!("at,key,outcome\n{START_S},ann,accepted\n{START_S},fast,failed\n");
+    std::fs::write(program.path("few.csv"), few).unwrap();
+    let args = "backtest suggest few.csv --outcome-column outcome --good accepted --html few.html";
+    let few = program.ok(&args.split(' ').collect::<Vec<_>>());
+    let warning = "These numbers say little: of 1 legitimate attempts and 1 attacks one kind is below 30.";
+    assert!(few.contains(warning) && !text.contains("say little"), "{few}");
+    assert!(std::fs::read_to_string(program.path("few.html")).unwrap().contains(warning));
 }
 
 #[test]
@@ -289,7 +301,7 @@ fn what_cannot_be_suggested_is_one_error_line() {
         ("attacks.csv --outcome-column outcome", "--good"),
         ("attacks.csv --outcome-column result --good accepted", "no column \"result\""),
         ("attacks.csv --outcome-column outcome --good acepted", "where there is accepted, failed"),
-        (&format!("{outcomes} --rates 0"), "rate 0"),
+        (&format!("{outcomes} --rates 0"), "token-bucket 0 per 10s: rate 0"),
         (&format!("{outcomes} --rates many"), "rate \"many\" cannot be used"),
         (&format!("{outcomes} --windows 10"), "window \"10\" cannot be used"),
         (&format!("{outcomes} --rates 1..1000"), "too many at once"),
@@ -325,7 +337,7 @@ fn one_page_answers_one_question() {
     ] {
         assert!(several.contains(part), "{part}");
     }
-    let first = "<title>1970-01-01 00:00:00; usual: ";
+    let first = "<title>2026-01-31 08:00:00; usual: ";
     assert!(several.contains(first) && several.contains("; strict: "), "a value for each mark");
     let swept = page("--per 10m --sweep rate=1..9:2 --baseline rate=5,per=10m");
     assert_eq!(swept.matches("<figure").count(), 3, "the share, the keys, and whom they hit");

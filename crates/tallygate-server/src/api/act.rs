@@ -8,7 +8,8 @@ use tallygate::{Charged, Recorded};
 use uuid::Uuid;
 
 use super::body::Asked;
-use super::head::{By, role};
+use super::check::same;
+use super::head::{By, Idempotency, role};
 use crate::app::App;
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -47,26 +48,44 @@ type Asker = By<role::App>;
 pub(crate) async fn settle(
     State(app): State<App>,
     caller: Asker,
+    header: Idempotency,
     Asked(Settled { txn, zone, key, cost }): Asked<Settled>,
 ) -> Answer {
-    let charged = Of { txn, zone, key }.charged(&caller)?;
+    let charged = Of { txn, zone, key }.charged(&caller, header)?;
     told(txn, app.limiter().settle(charged, cost).await)
 }
 
-pub(crate) async fn cancel(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
-    told(of.txn, app.limiter().cancel(of.charged(&caller)?).await)
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    caller: Asker,
+    header: Idempotency,
+    Asked(of): Asked<Of>,
+) -> Answer {
+    told(of.txn, app.limiter().cancel(of.charged(&caller, header)?).await)
 }
 
-pub(crate) async fn refund(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
-    told(of.txn, app.limiter().refund(of.charged(&caller)?).await)
+pub(crate) async fn refund(
+    State(app): State<App>,
+    caller: Asker,
+    header: Idempotency,
+    Asked(of): Asked<Of>,
+) -> Answer {
+    told(of.txn, app.limiter().refund(of.charged(&caller, header)?).await)
 }
 
-pub(crate) async fn release(State(app): State<App>, caller: Asker, Asked(of): Asked<Of>) -> Answer {
-    told(of.txn, app.limiter().release(of.charged(&caller)?).await)
+pub(crate) async fn release(
+    State(app): State<App>,
+    caller: Asker,
+    header: Idempotency,
+    Asked(of): Asked<Of>,
+) -> Answer {
+    told(of.txn, app.limiter().release(of.charged(&caller, header)?).await)
 }
 
 impl Of {
-    fn charged(self, caller: &Caller) -> Result<Charged, Problem> {
+    /// The charge that the caller may have made. The header names the same transaction, if it is there.
+    fn charged(self, caller: &Caller, Idempotency(header): Idempotency) -> Result<Charged, Problem> {
+        same(Some(self.txn), header)?;
         let charged = Charged::by(self.txn);
         match (self.zone, self.key) {
             (Some(zone), Some(key)) => {

@@ -70,8 +70,9 @@ pub(crate) async fn one(
     Idempotency(txn): Idempotency,
     Asked(check): Asked<Check>,
 ) -> Result<Told<Decision>, Problem> {
-    let decision = app.limiter().check(named(&caller, check, txn)?).await?;
-    Ok(told(&asking, Some(decision.txn_id), decision.blocked, decision.retry_after_us, decision))
+    let decision = app.limiter().check(named(&app, &caller, check, txn)?).await?;
+    let (txn, blocked, wait_us) = (Some(decision.txn_id), decision.blocked, wait_us(&decision));
+    Ok(told(&asking, txn, blocked, wait_us, decision))
 }
 
 /// A check that holds for a time.
@@ -98,7 +99,7 @@ pub(crate) async fn peek(
     Asked(Look { zone, key, member }): Asked<Look>,
 ) -> Result<Json<Answer<Decision>>, Problem> {
     let check = member.into_iter().fold(Check::new(zone, key).cost(0), Check::member);
-    let decision = app.limiter().check(named(&caller, check, None)?).await?;
+    let decision = app.limiter().check(named(&app, &caller, check, None)?).await?;
     Ok(Json(Answer { allowed: decision.is_allowed(), decided: decision }))
 }
 
@@ -114,15 +115,30 @@ pub(crate) async fn all(
     }
     let txn = same(txn, header)?;
     let checks =
-        checks.into_iter().map(|Object(check)| named(&caller, check, txn)).collect::<Result<_, _>>()?;
+        checks.into_iter().map(|Object(check)| named(&app, &caller, check, txn)).collect::<Result<_, _>>()?;
     let combined = app.limiter().check_all(checks).await?;
-    let txn = combined.decisions.first().map(|decision| decision.txn_id);
-    Ok(told(&asking, txn, combined.blocked, combined.retry_after_us, combined))
+    let first = combined.decisions.first();
+    let (txn, wait_us) = (first.map(|decision| decision.txn_id), combined.retry_after_us);
+    let wait_us = wait_us.filter(|_| first.is_some_and(|decision| !decision.replayed));
+    Ok(told(&asking, txn, combined.blocked, wait_us, combined))
+}
+
+/// The time until a new attempt may pass. The wait of a decision that is told again was true when it was made.
+pub(super) fn wait_us(decision: &Decision) -> Option<i64> {
+    decision.retry_after_us.filter(|_| !decision.replayed)
 }
 
 /// A check that its caller may ask, under the transaction that was named.
-pub(crate) fn named(caller: &Caller, check: Check, txn: Option<Uuid>) -> Result<Check, Problem> {
+pub(crate) fn named(app: &App, caller: &Caller, check: Check, txn: Option<Uuid>) -> Result<Check, Problem> {
     caller.within(check.zone())?;
+    let most_s = app.limits().deadline_s;
+    if let Some(patience) = check.patience()
+        && (patience.is_zero() || patience > Duration::from_secs(most_s))
+    {
+        return Err(Problem::invalid(format!(
+            "deadline_us is out of range; use 1 to the {most_s} s of limits.deadline_s, and ask again with the same Idempotency-Key"
+        )));
+    }
     check.claimed_band().map_or(Ok(()), |band| caller.may_claim(band))?;
     let txn = same(check.txn_id(), txn)?;
     Ok(txn.into_iter().fold(check, Check::txn))

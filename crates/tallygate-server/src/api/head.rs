@@ -3,8 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
 use percent_encoding::percent_decode_str;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -99,6 +101,15 @@ impl Idempotency {
     pub const HEADER: &str = "Idempotency-Key";
 }
 
+/// Refuses the header where nothing is done once by it: whoever sends it would rely on that.
+pub(crate) async fn unnamed(request: Request, next: Next) -> Result<Response, Problem> {
+    if request.headers().contains_key(Idempotency::HEADER) {
+        let detail = "Idempotency-Key counts for nothing here; leave it out, and look what was done before you ask again";
+        return Err(Problem::invalid(detail));
+    }
+    Ok(next.run(request).await)
+}
+
 impl<R> Deref for By<R> {
     type Target = Caller;
 
@@ -134,7 +145,10 @@ impl FromRequestParts<App> for Idempotency {
     async fn from_request_parts(head: &mut Parts, _: &App) -> Result<Self, Problem> {
         let mut keys = head.headers.get_all(Self::HEADER).iter();
         let Some(key) = keys.next() else { return Ok(Self(None)) };
-        let key = key.to_str().ok().filter(|_| keys.next().is_none()).and_then(|key| key.trim().parse().ok());
+        let key = key.to_str().ok().filter(|_| keys.next().is_none()).map(str::trim);
+        // As a string of a structured field it is in quotes.
+        let key = key.map(|key| key.strip_prefix('"').and_then(|key| key.strip_suffix('"')).unwrap_or(key));
+        let key = key.and_then(|key| key.parse().ok());
         let unreadable = "Idempotency-Key is not one UUID; a new one names a new transaction";
         key.map(|key| Self(Some(key))).ok_or_else(|| Problem::invalid(unreadable))
     }
@@ -155,8 +169,12 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Queried<T> {
 
     async fn from_request_parts(head: &mut Parts, app: &App) -> Result<Self, Problem> {
         // A text that is no UTF-8 would be read as something else.
-        let query = percent_decode_str(head.uri.query().unwrap_or_default());
-        query
+        let query = head.uri.query().unwrap_or_default();
+        if query.contains('+') {
+            // A form has it for a space, and a key that begins with one is not found.
+            return Err(Problem::invalid("the query has a \"+\"; write %2B for it, and %20 for a space"));
+        }
+        percent_decode_str(query)
             .decode_utf8()
             .map_err(|_| Problem::invalid("the query is no UTF-8; percent-encode it as that"))?;
         let Query(said) = Query::from_request_parts(head, app)

@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
     zone: String,
     /// The resource: a bucket of it.
     resource: String,
-    /// The client that asks; the name of the token, if nothing is said.
+    /// The client of the token that asks, known as `TOKEN/CLIENT`; the token itself, if nothing is said.
     client: Option<String>,
     /// Units, 0 to 2^40; with 0 the lease is given back.
     wants: i64,
@@ -47,7 +47,7 @@ pub(crate) async fn get(
 ) -> Result<Json<Lease>, Problem> {
     caller.within(&wanted.zone)?;
     let Wanted { zone, resource, client, wants, weight, band, after, txn } = wanted;
-    let client = client.unwrap_or_else(|| caller.name().to_owned());
+    let client = caller.of(client)?;
     let band = band.unwrap_or_else(|| caller.band());
     caller.may_claim(band)?;
     let want = Want::new(zone, resource, client, wants).weight(weight).band(band);

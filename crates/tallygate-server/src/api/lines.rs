@@ -1,24 +1,29 @@
 //! Checks as lines: one object a line in, one decision a line out, in the order of the lines, while they come.
 
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tallygate::Decision;
+use sha2::{Digest, Sha256};
+use tallygate::{Check, Decision};
 use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
 
 use super::body::{Object, expect, too_large, too_slow};
 use super::check::{Answer, named};
-use super::head::{By, role};
+use super::head::{By, Idempotency, role};
 use crate::app::App;
-use crate::caller::Caller;
+use crate::caller::Right;
 use crate::problem::Problem;
 
 pub(crate) const KIND: &str = "application/x-ndjson";
@@ -45,28 +50,40 @@ pub(crate) struct NotDecided {
 pub(crate) struct Answers(Body);
 
 /// Answers begin before the body has ended. Memory holds the lines that are under way and no more; whoever reads slowly is
-/// read slowly.
+/// read slowly. Each line is asked by whoever the caller is then: its token may have been taken away. A line that names no
+/// transaction has one of its own where the body has one.
 pub(crate) async fn checks(
     State(app): State<App>,
-    caller: By<role::App>,
+    _: By<role::App>,
+    Idempotency(body): Idempotency,
     mut lines: Lines,
 ) -> Result<Answers, Problem> {
     let at_once = app.limits().lines_at_once;
     // A client that asks whether it may send is told so by the reading of its first line; an answer would tell that it
     // need not.
+    let head = Arc::clone(&lines.head);
     let first = lines.numbered().await;
     let answers = iter(first).chain(lines.stream()).map(move |(number, line)| {
-        let (app, caller) = (app.clone(), caller.clone());
-        async move { Ok::<_, Infallible>(answer(number, line, &app, &caller).await) }
+        let (app, head) = (app.clone(), Arc::clone(&head));
+        async move { Ok::<_, Infallible>(answer(number, line, body, &app, &head).await) }
     });
     Ok(Answers(Body::from_stream(answers.buffered(at_once))))
 }
 
-async fn answer(line: u64, text: Result<Bytes, Problem>, app: &App, caller: &Caller) -> Bytes {
+async fn answer(
+    line: u64,
+    text: Result<Bytes, Problem>,
+    body: Option<Uuid>,
+    app: &App,
+    head: &Parts,
+) -> Bytes {
     let decided = async {
-        let Object(check) =
+        let Object(check): Object<Check> =
             serde_json::from_slice(&text?).map_err(|error| Problem::invalid(error.to_string()))?;
-        Ok::<_, Problem>(app.limiter().check(named(caller, check, None)?).await?)
+        let caller = app.identify(head)?;
+        caller.must(Right::App)?;
+        let txn = check.txn_id().or_else(|| Some(of_line(body?, line)));
+        Ok::<_, Problem>(app.limiter().check(named(app, &caller, check, txn)?).await?)
     };
     let answer = match decided.await {
         Ok(decided) => Line::Decided(Answer { allowed: decided.is_allowed(), decided }),
@@ -79,8 +96,17 @@ async fn answer(line: u64, text: Result<Bytes, Problem>, app: &App, caller: &Cal
     written.into()
 }
 
+/// The transaction of a line, by that of its body.
+fn of_line(body: Uuid, line: u64) -> Uuid {
+    let hash = Sha256::new().chain_update(body).chain_update(line.to_be_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
 /// The lines of a body, each with its number. Blank ones are passed over; after one that cannot be read there are no more.
 pub(crate) struct Lines {
+    head: Arc<Parts>,
     body: BodyDataStream,
     /// The bytes that came and were not told yet.
     rest: BytesMut,
@@ -89,6 +115,8 @@ pub(crate) struct Lines {
     number: u64,
     most: usize,
     patience: Duration,
+    /// The end of the server, which reads no more then.
+    over: Pin<Box<dyn Future<Output = ()> + Send>>,
     ended: bool,
 }
 
@@ -98,13 +126,16 @@ impl FromRequest<App> for Lines {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         expect(request.headers(), KIND)?;
         let limits = app.limits();
+        let (head, body) = request.into_parts();
         Ok(Self {
-            body: request.into_body().into_data_stream(),
+            head: Arc::new(head),
+            body: body.into_data_stream(),
             rest: BytesMut::new(),
             searched: 0,
             number: 0,
             most: limits.body_bytes,
             patience: Duration::from_secs(limits.body_s),
+            over: Box::pin(app.over()),
             ended: false,
         })
     }
@@ -149,7 +180,12 @@ impl Lines {
             if self.searched > self.most {
                 return self.fail(too_large(self.most));
             }
-            match timeout_at(until, self.body.next()).await {
+            let read = tokio::select! {
+                biased;
+                () = &mut self.over => return self.fail(Problem::leaving()),
+                read = timeout_at(until, self.body.next()) => read,
+            };
+            match read {
                 Ok(Some(Ok(more))) => self.rest.extend_from_slice(&more),
                 Ok(None) => self.ended = true,
                 Ok(Some(Err(_))) => return self.fail(Problem::invalid("the body broke off")),

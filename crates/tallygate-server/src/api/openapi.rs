@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use schemars::generate::SchemaSettings;
@@ -14,6 +15,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use self::parts::Handles;
+use super::head::{Idempotency, unnamed};
 use crate::app::App;
 use crate::problem::{Document, MEANINGS};
 
@@ -72,7 +74,8 @@ impl Routes {
         Self { router: Router::new(), paths: Map::new(), schemas: Schemas { read, written } }
     }
 
-    /// A route: what it does in a few words, and the problems that its types do not tell.
+    /// A route: what it does in a few words, and the problems that its types do not tell. A POST is done once by its
+    /// `Idempotency-Key`, or refused with one.
     pub fn route<H, T, A>(
         mut self,
         (filter, method): Verb,
@@ -93,10 +96,14 @@ impl Routes {
         };
         H::tell(&mut operation);
         operation.fails(problems);
+        let is_named = operation.parameters.iter().any(|known| known["name"] == Idempotency::HEADER);
         let told = operation.told(summary);
         let operations = self.paths.entry(path).or_insert_with(|| json!({}));
         operations[method] = told;
-        self.router = self.router.route(path, on(filter, handler));
+        let handler = on(filter, handler);
+        let refuses = method == POST.1 && !is_named;
+        let handler = if refuses { handler.layer(from_fn(unnamed)) } else { handler };
+        self.router = self.router.route(path, handler);
         self
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tallygate::{Check, Predicted, Prediction};
 
 use super::body::{Asked, Object};
-use super::check::{Asking, Told, named, ttl_of};
+use super::check::{Asking, Told, named, ttl_of, wait_us};
 use super::head::{By, Idempotency, Queried, role};
 use crate::app::App;
 use crate::problem::Problem;
@@ -40,9 +40,9 @@ pub(crate) async fn reserve(
     Asked(Shaped { shape, check: Object(check) }): Asked<Shaped>,
 ) -> Result<Told<Predicted>, Problem> {
     let ttl = ttl_of(&check)?;
-    let told = app.limiter().reserve_predicted(named(&caller, check, txn)?, ttl, &shape).await?;
+    let told = app.limiter().reserve_predicted(named(&app, &caller, check, txn)?, ttl, &shape).await?;
     let decision = &told.decision;
-    let (txn, blocked, wait_us) = (Some(decision.txn_id), decision.blocked, decision.retry_after_us);
+    let (txn, blocked, wait_us) = (Some(decision.txn_id), decision.blocked, wait_us(decision));
     Ok(super::check::told(&asking, txn, blocked, wait_us, told))
 }
 

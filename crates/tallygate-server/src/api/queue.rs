@@ -7,7 +7,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tallygate::queue::{Item, Noted, Offer, Offered, Receipt, Size, Take, Taken};
+use tallygate::queue::{Item, Noted, Offer, Offered, Payload, Receipt, Size, Take, Taken};
 use uuid::Uuid;
 
 use super::body::Asked;
@@ -32,7 +32,8 @@ pub(crate) struct ToOffer {
     /// After how many microseconds nobody waits for it any longer; without it, never.
     deadline_us: Option<u64>,
     /// The payload that a worker is to know: at most 8 KiB as JSON without spaces.
-    payload: Option<Value>,
+    #[schemars(with = "Option<Value>")]
+    payload: Option<Payload>,
     txn: Option<Uuid>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct ToTake {
     most: u32,
     /// The number of microseconds after which they wait again.
     visible_us: u64,
-    /// The worker that takes them; the name of the token, if nothing is said.
+    /// The worker of the token that takes them, known as `TOKEN/WORKER`; the token itself, if nothing is said.
     worker: Option<String>,
 }
 
@@ -160,7 +161,7 @@ pub(crate) async fn offer(
     caller.may_claim(band)?;
     let offer = Offer::new(zone, queue).cost(cost).band(band);
     let offer = deadline_us.into_iter().map(Duration::from_micros).fold(offer, Offer::deadline);
-    let offer = payload.iter().fold(offer, Offer::payload);
+    let offer = payload.iter().fold(offer, |offer, payload| offer.payload(payload));
     let offer = same(txn, header)?.into_iter().fold(offer, Offer::txn);
     Ok(Json(app.limiter().queues().offer(offer).await?))
 }
@@ -172,8 +173,8 @@ pub(crate) async fn take(
 ) -> Result<Json<Taken>, Problem> {
     caller.within(&asked.zone)?;
     let ToTake { zone, queue, most, visible_us, worker } = asked;
-    let worker = worker.unwrap_or_else(|| caller.name().to_owned());
-    let take = Take::new(zone, queue, Duration::from_micros(visible_us)).most(most).worker(worker);
+    let take =
+        Take::new(zone, queue, Duration::from_micros(visible_us)).most(most).worker(caller.of(worker)?);
     Ok(Json(app.limiter().queues().take(take).await?))
 }
 
@@ -185,7 +186,7 @@ pub(crate) async fn extend(
     let ToExtend { zone, queue, receipt, visible_us } = asked;
     caller.within(&zone)?;
     let visible = Duration::from_micros(visible_us);
-    Ok(Json(app.limiter().queues().extend(&zone, &queue, receipt, visible).await?))
+    Ok(Json(app.limiter().queues().of(caller.name()).extend(&zone, &queue, receipt, visible).await?))
 }
 
 pub(crate) async fn done(
@@ -194,7 +195,7 @@ pub(crate) async fn done(
     Asked(WorkedOff { zone, queue, receipt }): Asked<WorkedOff>,
 ) -> Result<Json<Noted>, Problem> {
     caller.within(&zone)?;
-    Ok(Json(app.limiter().queues().done(&zone, &queue, receipt).await?))
+    Ok(Json(app.limiter().queues().of(caller.name()).done(&zone, &queue, receipt).await?))
 }
 
 pub(crate) async fn release(
@@ -205,7 +206,7 @@ pub(crate) async fn release(
     let ToRelease { zone, queue, receipt, delay_us } = asked;
     caller.within(&zone)?;
     let delay = Duration::from_micros(delay_us);
-    Ok(Json(app.limiter().queues().release(&zone, &queue, receipt, delay).await?))
+    Ok(Json(app.limiter().queues().of(caller.name()).release(&zone, &queue, receipt, delay).await?))
 }
 
 pub(crate) async fn redrive(

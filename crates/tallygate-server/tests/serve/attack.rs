@@ -43,6 +43,9 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1099511627777}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"ttl_us\":18446744073709551615}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"ttl_us\":0}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"deadline_us\":0}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"deadline_us\":60000001}", 400),
+        (b"{\"zone\":\"login\",\"key\":\"a\",\"deadline_us\":18446744073709551615}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":1e3}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":-1}", 400),
         (b"{\"zone\":\"login\",\"key\":\"a\",\"cost\":99999999999999999999}", 400),
@@ -91,6 +94,8 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         ("/v1/history?since=yesterday", 400),
         ("/v1/buckets?key=%00", 400),
         ("/v1/buckets?key=", 400),
+        ("/v1/buckets?key=+49123", 400),
+        ("/v1/buckets?key=%2B49123", 200),
         ("/v1/transactions/42", 400),
         ("/v1/zones/login/buckets/%FF", 400),
         ("/v1/zones/login/buckets/%00", 400),
@@ -105,7 +110,8 @@ async fn bad_input_gets_one_answer_and_writes_nothing() {
         ("/V1/zones", 404),
         ("*", 404),
     ] {
-        assert_eq!(serving.get(path).await.problem().0, status, "{path}");
+        let answer = serving.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
     }
     for checks in [json!([]), json!([login("a"), login("a")]), json!([["login", "a"]]), json!({})] {
         let answer = serving.post("/v1/check-all", json!({ "checks": checks })).await;
@@ -202,6 +208,32 @@ async fn whoever_is_slow_is_let_go_and_delays_no_other() {
     // Bodies that do not come are told so; of heads that do not come nobody asked anything.
     assert!(told >= 90 && closed >= 50, "{told} were told, {closed} closed");
     assert_eq!(serving.get("/v1/history").await.json()["rows"].as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn whoever_takes_no_answer_is_let_go_and_asks_no_more() {
+    let serving = Serving::start("limits = { connections = 2, write_s = 1 }").await;
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(2_048).unwrap();
+        let mut stream = socket.connect(serving.at).await.unwrap();
+        // More answers than there is room for on the way.
+        stream
+            .write_all(&b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200))
+            .await
+            .unwrap();
+        slow.push(stream);
+    }
+    let answer = timeout(Duration::from_secs(120), serving.get("/livez")).await;
+    assert_eq!(answer.expect("the places of the slow are given back").status, 200);
+    for mut stream in slow {
+        let mut bytes = Vec::new();
+        let ended = timeout(Duration::from_secs(120), stream.read_to_end(&mut bytes)).await;
+        ended.expect("it is let go").ok();
+        let answers = String::from_utf8_lossy(&bytes).matches("HTTP/1.1 200 OK").count();
+        assert!(answers < 200, "{answers} were answered");
+    }
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn it_takes_a_token_to_check_in_every_zone() {
 
 #[tokio::test]
 async fn it_is_told_that_the_server_ends_and_then_nothing_more_is_accepted() {
-    let serving = Serving::start("").await;
+    let serving = Serving::start("stopping = { drain_s = 3600 }").await;
     let channel = channel(&serving).await;
     let mut health = HealthClient::new(channel.clone());
     let service = String::new();
@@ -110,8 +110,8 @@ async fn it_is_told_that_the_server_ends_and_then_nothing_more_is_accepted() {
     let at = serving.grpc_at();
     let (_folder, served) = serving.stop();
     assert_eq!(told.message().await.unwrap().unwrap().status, 2);
-    drop((told, health, channel));
-    served.await.unwrap().unwrap();
+    // A watcher does not hold it up.
+    tokio::time::timeout(Duration::from_secs(120), served).await.expect("it ends").unwrap().unwrap();
     assert!(TcpStream::connect(at).await.is_err());
 }
 

@@ -1,11 +1,13 @@
 //! Decisions, and what is told of them.
 
+use std::os::unix::fs::PermissionsExt;
+
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tallygate_server::Right;
 use uuid::Uuid;
 
-use crate::client::{Answer, Serving, login};
+use crate::client::{Answer, Serving, login, request};
 
 #[tokio::test]
 async fn a_check_is_decided_recorded_and_explained() {
@@ -66,6 +68,14 @@ async fn who_wants_a_status_gets_429_and_the_time_to_wait() {
     assert!(blocked.head.contains(&format!("\r\nretry-after: {wait_s}\r\n")), "{}", blocked.head);
     assert!(blocked.head.contains("cache-control: no-store"));
     assert_eq!(serving.post("/v1/check", login("a")).await.status, 200);
+
+    // The wait of what is told again was true when it was decided: the same key is never let in by waiting.
+    let again = json!({ "zone": "login", "key": "a", "txn": blocked.json()["txn_id"] });
+    let one = serving.post("/v1/check?status", again.clone()).await;
+    let all = serving.post("/v1/check-all?status", json!({ "checks": [again] })).await;
+    for told in [one, all] {
+        assert!(told.status == 429 && !told.head.contains("retry-after"), "{}", told.head);
+    }
 }
 
 #[tokio::test]
@@ -96,6 +106,8 @@ async fn what_is_sent_again_is_charged_once() {
     assert_eq!(again["txn_id"], txn.to_string());
     assert_eq!((&again["seq"], &again["remaining"]), (&first["seq"], &first["remaining"]));
     // In the body it is the same name.
+    let quoted = format!("Idempotency-Key: \"{txn}\"");
+    assert_eq!(serving.check_with(&quoted, &login("a")).await.json()["replayed"], true);
     let named = json!({ "zone": "login", "key": "a", "txn": txn });
     assert_eq!(serving.post("/v1/check", named.clone()).await.json()["replayed"], true);
     assert_eq!(serving.check_with(&header, &named).await.json()["replayed"], true);
@@ -272,7 +284,7 @@ async fn a_lease_is_taken_refreshed_and_given_back() {
     let txn = second["txn_id"].as_str().unwrap();
     let why = serving.ask("GET", &format!("/v1/transactions/{txn}/explanation"), token, None).await.json();
     let leased = &why["rows"][0]["leased"];
-    assert_eq!((&leased["share"], &leased["others"][0]["client"]), (&json!(66), &json!("a")));
+    assert_eq!((&leased["share"], &leased["others"][0]["client"]), (&json!(66), &json!("ops/a")));
     assert_eq!(why["rows"][0]["reproduced"], true);
 }
 
@@ -355,6 +367,14 @@ async fn an_item_is_offered_taken_and_worked_off() {
     assert_eq!((&item["state"], &item["takes"]), (&json!("done"), &json!(2)));
     let nobody = format!("/v1/queue/mail/out/{}", uuid::Uuid::now_v7());
     assert_eq!(serving.ask("GET", &nobody, token, None).await.status, 404);
+    for payload in [r#"{"a":1,"a":2}"#, r#"{"n":[18446744073709551616]}"#] {
+        let body = format!(r#"{{"zone":"mail","queue":"out","payload":{payload}}}"#);
+        let offer = request("POST", "/v1/queue/offer", token, None).replace(
+            "Content-Length: 0\r\n\r\n",
+            &format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
+        );
+        assert_eq!(serving.send(offer).await.problem().0, 400, "{payload} would change");
+    }
     let long = "x".repeat(9_000);
     for (what, wrong) in [
         ("offer", json!({ "cost": -1 })),
@@ -385,6 +405,8 @@ async fn what_is_decided_locally_has_its_line_in_the_local_journal() {
         }
     };
     assert_eq!((&local["allowed"], &local["seq"]), (&json!(true), &Value::Null));
+    let mode = std::fs::metadata(&journal).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "keys are in it");
     let lines = std::fs::read_to_string(journal).unwrap();
     let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!((&line["zone"], &line["key"], &line["txn"]), (&json!("busy"), &json!("a"), &local["txn_id"]));

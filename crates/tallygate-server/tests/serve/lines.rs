@@ -1,12 +1,15 @@
 //! Checks as lines.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use tallygate_server::Right;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tallygate_server::{Right, Tokens};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use crate::client::{Serving, read};
 
@@ -40,31 +43,100 @@ async fn each_line_gets_its_answer_in_its_place() {
     assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 1_500);
 }
 
+/// A body that goes on.
+struct Open {
+    answers: Lines<BufReader<OwnedReadHalf>>,
+    writing: OwnedWriteHalf,
+}
+
+impl Open {
+    async fn begin(serving: &Serving, token: &str) -> Self {
+        let (reading, mut writing) = TcpStream::connect(serving.at).await.unwrap().into_split();
+        let head = format!(
+            "POST /v1/checks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n{token}Transfer-Encoding: chunked\r\n\r\n"
+        );
+        writing.write_all(head.as_bytes()).await.unwrap();
+        Self { answers: BufReader::new(reading).lines(), writing }
+    }
+
+    async fn ask(&mut self) -> Value {
+        let line = "{\"zone\":\"login\",\"key\":\"a\"}\n";
+        self.writing.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).await.unwrap();
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Value {
+        loop {
+            let line = timeout(Duration::from_secs(120), self.answers.next_line()).await;
+            match line.expect("it is answered").unwrap().unwrap() {
+                line if line.starts_with('{') => return serde_json::from_str(&line).unwrap(),
+                _ => {}
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_line_is_answered_before_the_next_one_comes() {
     let serving = Serving::start("").await;
-    let mut stream = TcpStream::connect(serving.at).await.unwrap();
-    stream
-        .write_all(
-            b"POST /v1/checks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n",
-        )
-        .await
-        .unwrap();
-    let (reading, mut writing) = stream.into_split();
-    let mut lines = BufReader::new(reading).lines();
+    let mut open = Open::begin(&serving, "").await;
     for n in 1..=4 {
-        let line = "{\"zone\":\"login\",\"key\":\"a\"}\n";
-        writing.write_all(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes()).await.unwrap();
-        let answer = loop {
-            let line = timeout(Duration::from_secs(20), lines.next_line()).await.expect("it is answered");
-            match line.unwrap().unwrap() {
-                line if line.starts_with('{') => break line,
-                _ => {}
-            }
-        };
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let answer = open.ask().await;
         assert_eq!((&answer["seq"], &answer["allowed"]), (&n.into(), &(n < 4).into()));
     }
+}
+
+#[tokio::test]
+async fn a_token_that_was_taken_away_asks_no_more_by_what_it_has_open() {
+    let (serving, tokens) =
+        Serving::start_with(&[("web", &[Right::App], "*"), ("other", &[Right::App], "*")]).await;
+    let mut open = Open::begin(&serving, &format!("Authorization: Bearer {}\r\n", tokens[0])).await;
+    assert_eq!(open.ask().await["allowed"], true);
+    let file = serving.file("tokens.toml");
+    let rest = Tokens::remove(&std::fs::read_to_string(&file).unwrap(), "web").unwrap();
+    std::fs::write(&file, rest).unwrap();
+    serving.reload.files().await.unwrap();
+    assert_eq!(open.ask().await["code"], "unknown_caller");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_waits_for_no_further_line() {
+    let serving = Serving::start("limits = { body_s = 3600 }\nstopping = { drain_s = 3600 }").await;
+    let mut open = Open::begin(&serving, "").await;
+    assert_eq!(open.ask().await["allowed"], true);
+    let (_folder, served) = serving.stop();
+    let last = open.answer().await;
+    assert_eq!((&last["line"], &last["code"]), (&2.into(), &"leaving".into()));
+    timeout(Duration::from_secs(120), served).await.expect("it ends").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn lines_that_are_sent_again_under_their_key_are_charged_once() {
+    let serving = Serving::start("").await;
+    let own = Uuid::now_v7();
+    let body = format!(
+        "{{\"zone\":\"login\",\"key\":\"a\"}}\n\n{{\"zone\":\"login\",\"key\":\"a\"}}\n{{\"zone\":\"login\",\"key\":\"b\",\"txn\":\"{own}\"}}"
+    );
+    let ask = async |key: Uuid| {
+        let head = format!("{HEAD}Idempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let answer = serving.send(head).await;
+        answer.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let key = Uuid::new_v4();
+    let (first, again, other) = (ask(key).await, ask(key).await, ask(Uuid::new_v4()).await);
+    let told = |answers: &[Value], field: &str| {
+        answers.iter().map(|answer| answer[field].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&first, "replayed"), [false, false, false]);
+    assert_eq!(told(&again, "replayed"), [true, true, true]);
+    assert_eq!(told(&first, "txn_id"), told(&again, "txn_id"));
+    assert_eq!(
+        told(&other, "replayed"),
+        [false, false, true],
+        "a line that names its transaction is that one"
+    );
+    let seqs: BTreeSet<_> = told(&first[..2], "seq").iter().map(|seq| seq.as_i64().unwrap()).collect();
+    assert_eq!(seqs, BTreeSet::from([1, 2]), "two lines of one bucket are two checks");
 }
 
 #[tokio::test]

@@ -75,11 +75,12 @@ fn routes() -> Vec<(&'static str, String, Option<Value>, Right)> {
 
 #[tokio::test]
 async fn each_route_takes_its_right_and_no_other() {
-    let rights = [Right::App, Right::Auditor, Right::Operator];
+    let rights = [Right::App, Right::Auditor, Right::Operator, Right::Metrics];
     let (serving, tokens) = Serving::start_with(&[
         ("app", &rights[..1], "*"),
         ("auditor", &rights[1..2], "*"),
-        ("operator", &rights[2..], "*"),
+        ("operator", &rights[2..3], "*"),
+        ("scraper", &rights[3..], "*"),
     ])
     .await;
     let routes = routes();
@@ -108,11 +109,91 @@ async fn each_route_takes_its_right_and_no_other() {
         }
     }
     assert_eq!(serving.get("/metrics").await.status, 401);
+    assert_eq!(serving.ask("GET", "/metrics", Some(&tokens[3]), None).await.status, 200);
     assert_eq!((serving.get("/livez").await.status, serving.get("/readyz").await.status), (200, 200));
     let twice = format!("Authorization: Bearer {0}\r\nAuthorization: Bearer {0}", tokens[0]);
     assert_eq!(serving.check_with(&twice, &login("a")).await.problem().0, 401);
     let basic = format!("Authorization: Basic {}", tokens[0]);
     assert_eq!(serving.check_with(&basic, &login("a")).await.problem().0, 401);
+}
+
+/// Each that could be charged twice honours it; no other keeps quiet about it.
+#[tokio::test]
+async fn no_route_ignores_the_key_of_what_is_posted() {
+    let (serving, tokens) = Serving::start_with(&[("app", &[Right::App], "*")]).await;
+    for (method, path, body, _) in routes().into_iter().filter(|(method, ..)| *method == "POST") {
+        let asked = request(method, &path, Some(&tokens[0]), body);
+        let asked = asked.replacen("\r\n", "\r\nIdempotency-Key: 42\r\n", 1);
+        assert_eq!(serving.send(asked).await.problem(), (400, "invalid".to_owned()), "{path}");
+    }
+    let lines =
+        "POST /v1/checks HTTP/1.0\r\nContent-Type: application/x-ndjson\r\nIdempotency-Key: 42\r\n\r\n";
+    let lines = lines.replacen("\r\n", &format!("\r\nAuthorization: Bearer {}\r\n", tokens[0]), 1);
+    assert_eq!(serving.send(lines).await.problem().0, 400);
+    // The end of a charge is named by the charge.
+    let charged = serving.ask("POST", "/v1/check", Some(&tokens[0]), Some(login("a"))).await.json();
+    let (txn, other) = (charged["txn_id"].as_str().unwrap(), Uuid::now_v7().to_string());
+    let refund = json!({ "txn": txn, "zone": "login", "key": "a" });
+    let refund = request("POST", "/v1/refund", Some(&tokens[0]), Some(refund));
+    for (key, status) in [(other.as_str(), 400), (txn, 200)] {
+        let refund = refund.replacen("\r\n", &format!("\r\nIdempotency-Key: {key}\r\n"), 1);
+        assert_eq!(serving.send(refund).await.status, status, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_has_no_say_in_what_another_took() {
+    let everything = [Right::App, Right::Auditor, Right::Operator];
+    let app = [Right::App];
+    let (serving, tokens) =
+        Serving::start_with(&[("one", &everything, "*"), ("two", &app, "*"), ("on", &app, "*")]).await;
+    let ask = async |token: usize, method: &str, path: &str, body: Value| {
+        serving.ask(method, path, Some(&tokens[token]), Some(body)).await
+    };
+    let gpu = json!({ "rate": 100, "per": "60s", "algorithm": "capacity" });
+    let mail = json!({ "rate": 100, "per": "1s", "algorithm": "queue", "backlog": 5 });
+    for (path, terms) in [("/v1/zones/gpu", gpu), ("/v1/zones/mail", mail)] {
+        let made = ask(0, "PUT", path, terms).await;
+        assert_eq!(made.status, 200, "{}", made.body);
+    }
+    let lease = async |token: usize, client: Option<&str>, wants: i64| {
+        let wanted = json!({ "zone": "gpu", "resource": "h100", "wants": wants, "client": client });
+        let lease = ask(token, "POST", "/v1/lease", wanted).await.json();
+        (lease["client"].as_str().unwrap().to_owned(), lease["has"].as_i64().unwrap())
+    };
+    assert_eq!(lease(0, Some("host:1"), 60).await, ("one/host:1".to_owned(), 60));
+    assert_eq!(lease(0, None, 10).await, ("one".to_owned(), 10));
+    // Another's clients are not given back by their names.
+    for client in ["one/host:1", "one", "host:1"] {
+        assert_eq!(lease(1, Some(client), 0).await, (format!("two/{client}"), 0));
+    }
+    assert_eq!(lease(1, None, 100).await, ("two".to_owned(), 30));
+
+    let of = |more: Value| {
+        let mut said = json!({ "zone": "mail", "queue": "out" });
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        said
+    };
+    ask(0, "POST", "/v1/queue/offer", of(json!({}))).await;
+    let taken =
+        ask(0, "POST", "/v1/queue/take", of(json!({ "visible_us": 60_000_000, "worker": "w" }))).await;
+    let receipt = &taken.json()["items"][0]["receipt"];
+    for (path, more) in [
+        ("/v1/queue/extend", json!({ "receipt": receipt, "visible_us": 60_000_000 })),
+        ("/v1/queue/release", json!({ "receipt": receipt })),
+        ("/v1/queue/done", json!({ "receipt": receipt })),
+    ] {
+        // Nor is the word of one believed whose name begins like the other's.
+        for other in [1, 2] {
+            let told = ask(other, "POST", path, of(more.clone())).await;
+            assert_eq!(told.problem(), (409, "conflict".to_owned()), "{path}");
+        }
+    }
+    let done = ask(0, "POST", "/v1/queue/done", of(json!({ "receipt": receipt }))).await;
+    assert_eq!(done.json()["state"], "done", "{}", done.body);
+    let rows = serving.ask("GET", "/v1/history?zone=mail", Some(&tokens[0]), None).await.json();
+    let take = rows["rows"].as_array().unwrap().iter().find(|row| row["kind"] == "take").unwrap();
+    assert_eq!(take["member"], "one/w", "its row says who");
 }
 
 #[tokio::test]

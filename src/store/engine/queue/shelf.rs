@@ -2,20 +2,34 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use async_trait::async_trait;
+
+use super::super::bucket::Bucket;
 use super::super::{Name, Session};
 use crate::decide::{Item, Load, Place, Shelf};
 use crate::error::Result;
 use crate::item::payload_hash;
+use crate::store::Kept;
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 use crate::store::list::List;
 
 /// Items that are read at a time.
 const PAGE: u32 = 256;
 
+/// Items that become something else by themselves in one transaction.
+pub(in crate::store) const STEP: u16 = 1_000;
+
+/// The time when an item is due, and the row of its offer.
+pub(in crate::store) type Behind = (i64, i64);
+
+/// Behind nothing.
+const FIRST: Behind = (0, 0);
+
 /// A database as queues use it, for one call.
+#[async_trait]
 pub(in crate::store) trait Shelving: Session {
-    /// The load of a queue when it last changed, and the items that are due by a time.
-    async fn queue(&mut self, name: Name<'_>, now_us: i64) -> Result<(Load, Vec<Item>)>;
+    /// The load of a queue when it last changed, and the next [`STEP`] items that are due by a time, behind one of them.
+    async fn queue(&mut self, name: Name<'_>, now_us: i64, after: Behind) -> Result<(Kept, Vec<Item>)>;
 
     /// Items of a queue.
     async fn items(&mut self, name: Name<'_>, which: Which) -> Result<Vec<Item>>;
@@ -87,11 +101,13 @@ pub(in crate::store) struct Putting<'p> {
     pub gone: Vec<i64>,
     /// The load of the queue then.
     pub load: Load,
+    /// By when items have become something else without a row.
+    pub settled_us: Option<i64>,
 }
 
 impl<'p> Putting<'p> {
     pub fn new(load: Load) -> Self {
-        Self { items: Vec::new(), payload: None, gone: Vec::new(), load }
+        Self { items: Vec::new(), payload: None, gone: Vec::new(), load, settled_us: None }
     }
 
     pub fn change(&mut self, before: &Item, after: Option<Item>) {
@@ -111,18 +127,33 @@ impl<'p> Putting<'p> {
     }
 }
 
-/// The items that became something else by themselves, and what they became. They are put down with a row only: the clock may
-/// go back, and then a row behind must follow from the rows before it.
+/// The items that became something else by themselves, and what they became. They are put down with a row: the clock may go
+/// back, and then a row behind must follow from the rows before it. Where they are too many for one transaction, some are put
+/// down alone, and the queue remembers by when, so that no row comes before that.
 pub(super) struct Due {
     putting: Putting<'static>,
 }
 
 impl Due {
-    pub async fn of(session: &mut impl Shelving, name: Name<'_>, now_us: i64) -> Result<Self> {
-        let (load, due) = session.queue(name, now_us).await?;
-        let mut putting = Putting::new(load);
-        due.iter().for_each(|item| putting.change(item, item.at(now_us)));
-        Ok(Self { putting })
+    /// None where there are more, and a part of them was put down: commit, and come again.
+    pub async fn of(
+        session: &mut dyn Shelving,
+        name: Name<'_>,
+        bucket: &mut Bucket<'_>,
+    ) -> Result<Option<Self>> {
+        let (mut kept, mut due) = session.queue(name, bucket.now_us(), FIRST).await?;
+        if let Some(settled_us) = kept.settled_us.filter(|us| *us > bucket.now_us()) {
+            bucket.not_before(settled_us);
+            (kept, due) = session.queue(name, settled_us, FIRST).await?;
+        }
+        let mut putting = Putting::new(kept.load);
+        due.iter().for_each(|item| putting.change(item, item.at(bucket.now_us())));
+        if due.len() < usize::from(STEP) {
+            return Ok(Some(Self { putting }));
+        }
+        putting.settled_us = Some(bucket.now_us());
+        session.put(name, &putting).await?;
+        Ok(None)
     }
 
     /// The load of the queue then.
@@ -133,7 +164,7 @@ impl Due {
     /// The items that are taken next, at most so many, before it is put down.
     pub async fn front(
         &self,
-        session: &mut impl Shelving,
+        session: &mut dyn Shelving,
         name: Name<'_>,
         most: u32,
     ) -> Result<VecDeque<Item>> {
@@ -148,10 +179,30 @@ impl Due {
         Ok(front.into())
     }
 
-    pub async fn put(&self, session: &mut impl Shelving, name: Name<'_>) -> Result<()> {
+    pub async fn put(&self, session: &mut dyn Shelving, name: Name<'_>) -> Result<()> {
         let Putting { items, gone, .. } = &self.putting;
         if items.is_empty() && gone.is_empty() { Ok(()) } else { session.put(name, &self.putting).await }
     }
+}
+
+/// The load of a queue at a time, and what has died in it by then and nobody has put down as dead.
+pub(super) async fn looked_at(
+    session: &mut dyn Shelving,
+    name: Name<'_>,
+    now_us: i64,
+) -> Result<(Load, Vec<Item>)> {
+    let (kept, mut due) = session.queue(name, now_us, FIRST).await?;
+    let (mut load, mut died) = (kept.load, Vec::new());
+    while let Some(last) = due.last() {
+        let behind = (last.due_us.unwrap_or(now_us), last.seq);
+        for item in &due {
+            let after = item.at(now_us);
+            load = after.iter().fold(load.without(item), |load, item| load.with(item));
+            died.extend(after.filter(|item| item.place == Place::Dead));
+        }
+        due = session.queue(name, now_us, behind).await?.1;
+    }
+    Ok((load, died))
 }
 
 /// The part of a queue that a call looks at.
@@ -169,7 +220,7 @@ impl Loaded {
     /// Reads what waits and is less important than a band, until it comes to so many units.
     pub async fn read_back(
         &mut self,
-        session: &mut impl Shelving,
+        session: &mut dyn Shelving,
         name: Name<'_>,
         band: u8,
         units: i64,
@@ -185,12 +236,7 @@ impl Loaded {
     }
 
     /// Reads what is taken next, until it comes to as much of some units as cannot make room.
-    pub async fn read_front(
-        &mut self,
-        session: &mut impl Shelving,
-        name: Name<'_>,
-        units: i64,
-    ) -> Result<()> {
+    pub async fn read_front(&mut self, session: &mut dyn Shelving, name: Name<'_>, units: i64) -> Result<()> {
         let units = units.saturating_sub(cost(self.back.iter()));
         let mut after = None;
         while cost(self.front.iter()) < units {

@@ -1,3 +1,4 @@
+-- The time, twice.
 select z.id,
     (
         select max(o.window_us)
@@ -8,12 +9,12 @@ select z.id,
     (
         select min(h.charged_at)
         from zone_hold h
-        where h.zone_id = z.id and h.ends_at > utc_timestamp(6)
+        where h.zone_id = z.id and h.ends_at > ?
     ) as open,
     (
         select min(i.offered_at)
         from zone_item i
-        where i.zone_id = z.id and (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > utc_timestamp(6), true)))
+        where i.zone_id = z.id and (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > ?, true)))
     ) as offered
 from zone_master z
 order by z.id

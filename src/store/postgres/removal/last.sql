@@ -1,5 +1,5 @@
--- The last removal of a zone, the time of the next, and who is logged in. $1 the zone.
-select r.seq, r.row_hash, greatest(pg_catalog.clock_timestamp(), r.removed_at) as removed_at, session_user::text as login
+-- The last removal of a zone, the time of the next, and who is logged in. $1 the zone, $2 now.
+select r.seq, r.row_hash, greatest($2, r.removed_at) as removed_at, session_user::text as login
 from (values (1)) o
 left join (
     select l.seq, l.row_hash, l.removed_at

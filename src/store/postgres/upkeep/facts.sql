@@ -1,3 +1,4 @@
+-- $1 is the time.
 select z.id, o.override_us, h.open, i.offered
 from zone_master z
 left join (
@@ -9,13 +10,13 @@ left join (
 left join (
     select h.zone_id, min(h.charged_at) as open
     from zone_hold h
-    where h.ends_at > pg_catalog.clock_timestamp()
+    where h.ends_at > $1
     group by h.zone_id
 ) h on h.zone_id = z.id
 left join (
     select i.zone_id, min(i.offered_at) as offered
     from zone_item i
-    where (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > pg_catalog.clock_timestamp(), true)))
+    where (i.place in ('away', 'dead') or (i.place = 'waiting' and coalesce(i.due_at > $1, true)))
     group by i.zone_id
 ) i on i.zone_id = z.id
 order by z.id

@@ -29,8 +29,14 @@ and a later check names the buckets that were changed, not only their zone. The 
 from its check to its commit. Neither file holds personal data. A check compares the ends of the chains; \
 audit verify tells whether rows are what their hashes say.
 
-Exit codes: 0 unaltered, 5 something was changed, 2 it could not be compared, 3 it cannot be told: rows were dropped by upkeep, \
+At most 20 buckets are printed; JSON names 1,000. With --heads it is told when rows are missing and nothing else differs, as \
+after an older backup was restored.
+
+Exit codes: 0 unaltered, 5 something was changed or is missing, 2 it could not be compared, 3 it cannot be told: rows were dropped by upkeep, \
 or the database does not answer now.";
+
+/// The most buckets that are printed for people.
+const PRINTED: u64 = 20;
 
 /// Writes down the state of the ledger, to find out later whether it was altered
 #[derive(clap::Args)]
@@ -62,6 +68,8 @@ pub struct Compared {
     unaltered: bool,
     /// True when it was changed. Where rows were dropped, it may be neither.
     altered: bool,
+    /// True when rows are missing at the end, and nothing else differs.
+    ends_earlier: bool,
     checkpoint: String,
     cut_at: String,
     buckets: u64,
@@ -70,6 +78,8 @@ pub struct Compared {
     rows_dropped: u64,
     rows_dropped_since: u64,
     differences: Vec<HeadDifference>,
+    /// The number of buckets that differ and are not among them.
+    unnamed: u64,
     #[serde(skip)]
     cut: DateTime<Utc>,
 }
@@ -109,11 +119,12 @@ impl Compared {
         let bar = files::counter("buckets");
         let compared = auditor.compare(&checkpoint, heads, |read| bar.set_position(read)).await;
         bar.finish_and_clear();
-        let Comparison { differences, dropped, dropped_since, .. } = compared?;
+        let Comparison { differences, unnamed, ends_earlier, dropped, dropped_since, .. } = compared?;
         let Checkpoint { digest, cut_at, buckets, rows, .. } = checkpoint;
         Ok(Self {
             unaltered: differences.is_empty(),
             altered: differences.iter().any(|found| found.changed != Changed::BucketsDropped),
+            ends_earlier,
             checkpoint: digest,
             cut_at: cut_at.to_rfc3339_opts(chrono::SecondsFormat::Micros, true),
             buckets,
@@ -121,6 +132,7 @@ impl Compared {
             rows_dropped: dropped,
             rows_dropped_since: dropped_since,
             differences,
+            unnamed,
             cut: cut_at,
         })
     }
@@ -150,9 +162,23 @@ impl Compared {
                 ),
             };
         }
-        let lines =
-            self.differences.iter().map(|difference| format!("  {}\n", plain(&difference.to_string())));
-        let told = if self.altered {
+        let (mut lines, mut buckets) = (String::new(), 0);
+        for difference in &self.differences {
+            buckets += u64::from(difference.bucket.is_some());
+            if difference.bucket.is_none() || buckets <= PRINTED {
+                lines += &format!("  {}\n", plain(&difference.to_string()));
+            }
+        }
+        let more = (buckets + self.unnamed).saturating_sub(PRINTED);
+        if more > 0 {
+            lines += &format!("  and {more} more buckets\n");
+        }
+        let told = if self.ends_earlier {
+            format!(
+                "ENDS EARLIER: the ledger up to {at} lacks rows of the checkpoint, and nothing else differs; was an older backup \
+                 restored?"
+            )
+        } else if self.altered {
             format!("ALTERED: the ledger up to {at} is not what it was at the checkpoint")
         } else {
             format!(
@@ -160,6 +186,6 @@ impl Compared {
                      as can be seen"
             )
         };
-        format!("{told}\n{}", lines.collect::<String>())
+        format!("{told}\n{lines}")
     }
 }

@@ -40,6 +40,9 @@ pub fn sentence(explained: &Explained, clock: Clock) -> String {
         Reason::Banned => {
             format!("{made} was declined, since requests like it are not accepted for the time being{again}.")
         }
+        Reason::ExceedsLimit if row.limit == 0 => {
+            format!("{made} was declined, since requests like it are not accepted.")
+        }
         Reason::ExceedsLimit => {
             format!("{made} was declined, since it asks for more than can be accepted at once.")
         }

@@ -15,7 +15,7 @@ use super::words::Words;
 use crate::cli::clock::{Clock, Typed};
 use crate::cli::exit::Exit;
 use crate::cli::output::{Answer, bold, by, dim, green, paragraph, plain, red, render, table};
-use crate::cli::{Failure, Result, open};
+use crate::cli::{Failure, Result, open, txn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +35,7 @@ database's. Exit code 5 when a row cannot be derived again from the rows before 
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The transaction
-    #[arg(value_name = "TXN", required_unless_present = "key", conflicts_with = "key")]
+    #[arg(value_name = "TXN", required_unless_present = "key", conflicts_with = "key", value_parser = txn::parse)]
     txn: Option<Uuid>,
     /// The key whose last block is explained, of all zones or of --zone
     #[arg(long)]

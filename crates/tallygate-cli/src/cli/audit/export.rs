@@ -10,7 +10,7 @@ use tallygate::audit::export::{Export, ExportFormat};
 
 use super::files;
 use crate::cli::output::Answer;
-use crate::cli::{Result, moment, open};
+use crate::cli::{Result, duration, moment, open};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,9 +75,17 @@ pub async fn run(url: &str, args: Args) -> Result {
     match args.format {
         Answer::Text => {
             let (rows, files) = (manifest.rows, manifest.parts.len());
+            let left_out = match export.until {
+                Some(_) => String::new(),
+                None => format!(
+                    "; rows of the last 15 minutes, from {} on, are left out: some may not be committed yet (--until names another \
+                     time)",
+                    duration::show_micros(manifest.until)
+                ),
+            };
             writeln!(
                 stdout(),
-                "{rows} rows in {files} files, removals.jsonl and manifest.json in {}",
+                "{rows} rows in {files} files, removals.jsonl and manifest.json in {}{left_out}",
                 export.to.display()
             )?;
         }

@@ -17,7 +17,10 @@ pub fn read(path: &Path) -> Result<String> {
 
 /// A checkpoint, signed by the owner of the public key if one is given.
 pub fn checkpoint(path: &Path, public_key: Option<&str>) -> Result<Checkpoint> {
-    let checkpoint = Checkpoint::parse(&read(path)?).map_err(|error| at(path, &error))?;
+    let checkpoint = Checkpoint::parse(&read(path)?).map_err(|error| {
+        let exit = if error.is_conflict() { Exit::Unproven } else { Exit::Error };
+        at(path, &error).meaning(exit)
+    })?;
     if let Some(public_key) = public_key {
         checkpoint.require_key(public_key).map_err(|error| at(path, &error).meaning(Exit::Unproven))?;
     }

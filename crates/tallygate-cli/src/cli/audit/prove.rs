@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use uuid::Uuid;
 
 use super::files;
-use crate::cli::{Result, open};
+use crate::cli::{Result, open, txn};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ who has these can find out by trying which members, notes and authors the other 
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The transaction
-    #[arg(value_name = "TXN")]
+    #[arg(value_name = "TXN", value_parser = txn::parse)]
     txn: Uuid,
     /// The checkpoint by which it is proven
     #[arg(long, value_name = "FILE")]

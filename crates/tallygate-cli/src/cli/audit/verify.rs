@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use tallygate::Config;
 use tallygate::audit::verify::{Fault, Verified, Verify, Verifying};
+use tallygate::page::second;
 
 use super::super::exit::Exit;
 use super::super::failure::verdict;
@@ -102,9 +103,14 @@ pub async fn run(url: &str, args: Args) -> Result {
     };
     let verified = match verified {
         Err(error) if error.is_transient() => return Err(seen.ended(&error).meaning(Exit::Unknown)),
-        verified => verified?,
+        verified => {
+            seen.bar.finish_and_clear();
+            if verified.is_err() && !seen.found.is_empty() {
+                writeln!(stdout(), "{}", serde_json::json!({ "found": seen.found })).ok();
+            }
+            verified?
+        }
     };
-    seen.bar.finish_and_clear();
     let since = match since {
         Some(checkpoint) => Some(Compared::of(&auditor, checkpoint, args.heads.as_deref()).await?),
         None => None,
@@ -135,29 +141,23 @@ fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Comp
             writeln!(out, "{}", serde_json::to_string(&Shown { verified, found, since })?)?;
         }
         Answer::Text => {
-            let Verified { zones, buckets, rows, faults, not_derivable, .. } = verified;
+            let Verified { zones, buckets, rows, parts, faults, .. } = verified;
             let read = format!(
-                "{} of {} in {}",
+                "{} of {} in {} ({} planned, {} walked)",
                 many(count(rows), "row"),
                 many(count(buckets), "bucket"),
-                many(count(zones), "zone")
+                many(count(zones), "zone"),
+                many(count(parts), "part"),
+                parts
             );
             if faults == 0 {
-                let told = format!(
-                    "{}  {read}: each row is where it was and says what it said, each decision follows from the rows \
-                     before it, and no window held more than its limit",
-                    green("verified")
-                );
+                let told = format!("{}  {read}: {}", green("verified"), proven(&verified));
                 out.write_all(paragraph(&told, 0).as_bytes())?;
             } else {
                 writeln!(out, "{}  {faults} found in {read}", red("faults"))?;
             }
-            if not_derivable > 0 {
-                writeln!(
-                    out,
-                    "not derivable  {}, since rows that they may depend on were dropped",
-                    many(count(not_derivable), "decision")
-                )?;
+            for (name, why) in unproven(&verified) {
+                out.write_all(paragraph(&format!("{name}  {why}"), 0).as_bytes())?;
             }
             if let Some(since) = since {
                 out.write_all(since.text().as_bytes())?;
@@ -165,6 +165,48 @@ fn tell(format: Answer, verified: Verified, found: &[Fault], since: &Option<Comp
         }
     }
     Ok(())
+}
+
+/// The claim about the rows that were read, no further than they were derived.
+fn proven(verified: &Verified) -> String {
+    let hashed = "each row is where it was and says what it said";
+    if verified.not_derivable == 0 {
+        return format!(
+            "{hashed}, each decision follows from the rows before it, and no window held more than its limit"
+        );
+    }
+    format!(
+        "{hashed}, and each decision but {} follows from the rows before it; in {} no window held more than its limit",
+        verified.not_derivable,
+        many(count(verified.buckets.saturating_sub(verified.not_derivable_buckets)), "bucket")
+    )
+}
+
+/// The rest, of which nothing is claimed, and why.
+fn unproven(verified: &Verified) -> impl Iterator<Item = (&'static str, String)> {
+    let Verified { dropped, not_derivable, not_derivable_buckets, test_clock, .. } = *verified;
+    let not_derivable = (not_derivable > 0).then(|| {
+        let why = format!(
+            "{} in {}, since rows that they may depend on were dropped; of the windows of these buckets nothing is said",
+            many(count(not_derivable), "decision"),
+            many(count(not_derivable_buckets), "bucket")
+        );
+        ("not derivable", why)
+    });
+    let dropped = (dropped > 0).then(|| {
+        (
+            "dropped",
+            format!("{} by upkeep before; of their windows nothing is said", many(count(dropped), "row")),
+        )
+    });
+    let test_clock = test_clock.then(|| {
+        (
+            "test clock",
+            "a database of tests: its clock is set by hand, so the times of its rows prove nothing"
+                .to_owned(),
+        )
+    });
+    not_derivable.into_iter().chain(dropped).chain(test_clock)
 }
 
 /// The file of an embedded database; nothing of a server's URL, which may hold a password.
@@ -195,6 +237,16 @@ impl Seen {
                 self.rows += rows;
                 self.bar.set_position(self.rows);
             }
+            Verifying::Ahead(zone, at) if self.format == Answer::Text => {
+                let line = format!(
+                    "{}  {}: its rows go up to {} UTC, for which it is not time yet: a clock was ahead, and such buckets wait until \
+                     it is",
+                    red("ahead"),
+                    plain(&zone),
+                    second(at)
+                );
+                self.bar.suspend(|| writeln!(stdout(), "{line}").ok());
+            }
             Verifying::Passed(zone, key) => self.passed = Some((zone, key)),
             // The end tells the numbers of everything else.
             _ => {}
@@ -224,4 +276,28 @@ fn line(fault: &Fault) -> String {
 fn bucket(text: &str) -> Result<(String, String), String> {
     let (zone, key) = text.split_once('=').ok_or("a bucket is ZONE=KEY, as it was told at the interrupt")?;
     Ok((zone.to_owned(), key.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_windows_no_more_is_said_than_was_derived() {
+        let mut verified = Verified::default();
+        (verified.buckets, verified.rows) = (5, 40);
+        assert!(proven(&verified).ends_with("before it, and no window held more than its limit"));
+        assert_eq!(unproven(&verified).count(), 0);
+        (verified.dropped, verified.not_derivable, verified.not_derivable_buckets) = (9, 3, 2);
+        let told = proven(&verified);
+        assert!(
+            told.contains("each decision but 3 ")
+                && told.ends_with("in 3 buckets no window held more than its limit")
+        );
+        let told: Vec<_> = unproven(&verified).map(|(name, why)| format!("{name}: {why}")).collect();
+        assert!(told[0].starts_with("not derivable: 3 decisions in 2 buckets, since rows"), "{told:?}");
+        assert!(told[1].starts_with("dropped: 9 rows by upkeep"), "{told:?}");
+        verified.test_clock = true;
+        assert!(unproven(&verified).any(|(name, _)| name == "test clock"));
+    }
 }

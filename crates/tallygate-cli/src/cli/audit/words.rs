@@ -107,6 +107,9 @@ impl Words<'_> {
             ),
             Reason::OverLimit if told.kind == Kind::Coalesced => "The limit was reached.".to_owned(),
             Reason::OverLimit => format!("It was blocked, since {only}{left}.{}", counted_anyway(row)),
+            Reason::ExceedsLimit if row.limit == 0 => {
+                "It was blocked, since the limit is 0: nothing passes.".to_owned()
+            }
             Reason::ExceedsLimit => format!(
                 "It was blocked, since {} is more than the whole limit of {}: it can never pass.",
                 told.cost, row.limit

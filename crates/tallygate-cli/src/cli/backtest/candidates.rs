@@ -97,13 +97,14 @@ pub fn all(Options { terms, policy, zones, sweep }: Options) -> Result<Vec<Candi
         Series { name: None, shown, blamed: None, terms }
     });
     let mut series: Vec<_> = first.chain(policy.into_iter().map(Written::series)).collect();
-    let zones = zones.as_deref().map(apply::zones).transpose()?.unwrap_or_default();
-    series.extend(zones.into_iter().map(|(name, terms)| Series {
-        shown: name.clone(),
-        blamed: Some(name.clone()),
-        name: Some(name),
-        terms,
-    }));
+    if let Some(path) = &zones {
+        series.extend(apply::zones(path)?.into_iter().map(|(name, terms)| Series {
+            shown: name.clone(),
+            blamed: Some(format!("{}: {name}", path.display())),
+            name: Some(name),
+            terms,
+        }));
+    }
     let mut candidates = Vec::new();
     for series in &series {
         match &sweep {

@@ -21,7 +21,7 @@ const LOOKED_BACK: i64 = 5;
 #[derive(clap::Args)]
 pub struct Part {
     /// Play the recorded checks of this zone instead of a file, beside the policy that was in force
-    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column", "shape_column", "outcome_column"])]
+    #[arg(long, value_name = "ZONE", conflicts_with_all = ["events", "at_column", "key_column", "cost_column", "member_column", "critical_column", "shape_column", "outcome_column", "strict", "sorted", "any_time"])]
     pub from_ledger: Option<String>,
     /// Play only the ledger's checks of this key
     #[arg(long)]

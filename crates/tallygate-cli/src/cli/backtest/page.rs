@@ -6,7 +6,7 @@ use tallygate::backtest::Outcomes;
 use tallygate::page::Column::{Number, Text, Word};
 use tallygate::page::{Column, Page};
 
-use super::told::{CHANGES, Told, changes, judged, moment, recorded, span};
+use super::told::{CHANGES, Told, changes, judged, moment, recorded};
 use super::{charts, judge, suggest};
 use crate::cli::output::plain;
 
@@ -56,13 +56,14 @@ pub fn front(source: &str, tried: &[Outcomes], front: &[Told]) -> String {
         "{} policies were tried. No other stops more of these attacks for as few legitimate attempts as those of the table.",
         tried.len()
     ));
+    suggest::few(front).into_iter().for_each(|warning| page.paragraph(&warning));
     page.plot(&charts::front(tried, front));
     page.table(&suggest::HEADER.map(column), &suggest::rows(front));
     end(page)
 }
 
 fn begin(title: &str, source: &str, told: &[Told]) -> Page {
-    let facts = told.first().map(|first| span(&first.report)).unwrap_or_default();
+    let facts = told.first().map(Told::span).unwrap_or_default();
     // The folder of the file is nobody else's concern.
     let name = Path::new(source).file_name().map_or(source.into(), |name| name.to_string_lossy());
     Page::new(&format!("{title} {}", plain(&name)), &facts)

@@ -12,7 +12,7 @@ use tallygate::policy::{Algorithm, parse_units};
 use super::candidates::{CANDIDATES_MAX, Candidate, values};
 use super::events::{self, Columns};
 use super::judge::{JUDGED, Judging};
-use super::told::{Told, span};
+use super::told::Told;
 use super::{Trials, can_be_written, page, write_page};
 use crate::cli::output::{Answer, plain, render, table};
 use crate::cli::{Failure, Result, duration};
@@ -29,6 +29,9 @@ legitimate attempts that they hit. The answer is the policies to which no other 
 number and at least as good in the other.
 
 The suggestions fit this traffic. Try them on other traffic, or in shadow mode, before they are in force.";
+
+/// With fewer attempts of a kind, a share of them is chance.
+const FEW: u64 = 30;
 
 /// Suggests policies for traffic whose outcomes are known: those that stop most attacks for the legitimate attempts that they hit
 #[derive(clap::Args)]
@@ -71,9 +74,9 @@ pub fn run(mut args: Args) -> Result {
     };
     let candidates = policies.into_iter().map(Candidate::of).collect();
     let mut trials = Trials::new(None, candidates, None, false, Some(judge))?;
-    events::read(&args.events, &args.columns, |event| trials.play(event))?;
+    let skipped = events::read(&args.events, &args.columns, |event| trials.play(event))?;
     trials.have_seen_all()?;
-    let (told, _) = trials.told(0);
+    let (told, _) = trials.told(0, &skipped);
     let outcomes: Vec<Outcomes> =
         told.iter().filter_map(|told| Some(told.outcomes.as_ref()?.outcomes)).collect();
     let places = front(&outcomes);
@@ -123,11 +126,23 @@ fn policies(args: &Args) -> Result<Vec<Policy>> {
 fn text(tried: usize, front: &[Told]) -> String {
     let mut policies = table(&HEADER);
     policies.add_rows(rows(front));
-    let span = front.first().map(|first| span(&first.report)).unwrap_or_default();
+    let span = front.first().map(Told::span).unwrap_or_default();
     format!(
-        "{}\n{span}\nOf {tried} policies no other stops more of these attacks for as few legitimate attempts.\n",
-        render(&policies, 0)
+        "{}\n{span}\nOf {tried} policies no other stops more of these attacks for as few legitimate attempts.\n{}",
+        render(&policies, 0),
+        few(front).map(|warning| warning + "\n").unwrap_or_default()
     )
+}
+
+/// A warning where there are too few attempts of one kind for their shares to say much.
+pub fn few(front: &[Told]) -> Option<String> {
+    let Outcomes { legitimate, attacks, .. } = front.first()?.outcomes.as_ref()?.outcomes;
+    (legitimate.min(attacks) < FEW).then(|| {
+        format!(
+            "These numbers say little: of {legitimate} legitimate attempts and {attacks} attacks one kind is below {FEW}. Try more \
+             traffic before a policy is chosen by them."
+        )
+    })
 }
 
 /// The names of the columns of [`rows`].

@@ -5,6 +5,7 @@ use serde::Serialize;
 use tallygate::backtest::{BacktestReport, Changed, ChangedKey};
 use tallygate::page::second;
 
+use super::events::Skipped;
 use super::judge::{self, JUDGED, Judged};
 use crate::cli::output::{Table, bold, plain, render, table};
 
@@ -26,6 +27,7 @@ pub struct Told {
     pub recorded_blocked: Option<u64>,
     #[serde(flatten)]
     pub report: BacktestReport,
+    pub skipped: Skipped,
     /// The checks that pass by the baseline, and not by this.
     pub newly_blocked: Option<Changed>,
     /// The checks that pass by this, and not by the baseline.
@@ -46,7 +48,7 @@ pub struct Most {
 pub fn text(told: &[Told], most: &Most) -> String {
     let mut text = render(&policies(told), 0);
     if let Some(first) = told.first() {
-        text += &format!("\n{}\n", span(&first.report));
+        text += &format!("\n{}\n", first.span());
         text += &recorded(first).map(|sentence| sentence + "\n").unwrap_or_default();
     }
     let judged = judged(told);
@@ -100,6 +102,23 @@ impl Told {
             report.keys.to_string(),
             report.blocked_keys.to_string(),
         ]
+    }
+
+    /// `528 events from … to … (UTC); 3 of them late; 1 line that …`.
+    pub fn span(&self) -> String {
+        let report = &self.report;
+        if report.events == 0 {
+            return "no events".to_owned();
+        }
+        let late = match report.late {
+            0 => String::new(),
+            late => {
+                format!("; {late} came late and were decided at the time of the one before them of their key")
+            }
+        };
+        let [first, last] = [report.first_at, report.last_at].map(moment);
+        let events = if report.events == 1 { "event" } else { "events" };
+        format!("{} {events} from {first} to {last} (UTC){late}{}", report.events, self.skipped.told())
     }
 
     /// The cells of the columns `newly blocked` and `freed`.
@@ -181,22 +200,6 @@ pub fn recorded(told: &Told) -> Option<String> {
         "When they were recorded, {recorded} were blocked: refunds, bans by people and limits of a bucket's own are not \
          played, nor is what was long before --since."
     ))
-}
-
-/// `528 events from … to … (UTC), 3 of them late`.
-pub fn span(report: &BacktestReport) -> String {
-    if report.events == 0 {
-        return "no events".to_owned();
-    }
-    let late = match report.late {
-        0 => String::new(),
-        late => {
-            format!("; {late} came late and were decided at the time of the one before them of their key")
-        }
-    };
-    let [first, last] = [report.first_at, report.last_at].map(moment);
-    let events = if report.events == 1 { "event" } else { "events" };
-    format!("{} {events} from {first} to {last} (UTC){late}", report.events)
 }
 
 /// The blocked part of all events, in percent.

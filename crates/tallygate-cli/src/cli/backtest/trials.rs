@@ -5,6 +5,7 @@ use tallygate::decide::Ask;
 
 use super::Event;
 use super::candidates::Candidate;
+use super::events::Skipped;
 use super::judge::{Judge, Judged};
 use super::told::{Most, Told};
 use crate::cli::Result;
@@ -112,7 +113,7 @@ impl Trials {
     }
 
     /// The findings about each, with `top` keys, and the keys that were blocked most.
-    pub fn told(self, top: usize) -> (Vec<Told>, Most) {
+    pub fn told(self, top: usize, skipped: &Skipped) -> (Vec<Told>, Most) {
         let reports: Vec<_> = self.trials.iter().map(|trial| trial.test.report(top)).collect();
         let most = self.most(&reports, top);
         let changed = |trial: &Trial, of: fn(&Difference, &Backtest, &Backtest, usize) -> Changed| {
@@ -134,6 +135,7 @@ impl Trials {
                 versions: versions.map(|versions| versions.iter().map(|version| version.version).collect()),
                 recorded_blocked: None,
                 report,
+                skipped: skipped.clone(),
                 newly_blocked: changed(trial, Difference::newly_blocked),
                 freed: changed(trial, Difference::freed),
                 outcomes: self.judge.as_ref().map(|_| Judged::from(trial.outcomes)),

@@ -8,6 +8,7 @@ use super::proof::Ledger;
 use super::told::Told;
 use crate::cli::exit::Exit;
 use crate::cli::output::{bold, dim, green, plain, red};
+use crate::cli::terminal::tell;
 use crate::cli::{Result, duration};
 
 #[derive(Serialize)]
@@ -123,7 +124,7 @@ impl<'a> Report<'a> {
         match &self.ledger.fault {
             None => Exit::Good,
             Some(fault) => {
-                eprintln!("the proof failed: {}; please report this", plain(fault));
+                tell(format_args!("the proof failed: {}; please report this", plain(fault)));
                 Exit::Disagrees
             }
         }

@@ -19,8 +19,8 @@ use crate::cli::terminal::quoted;
 pub fn play(file: &Path, args: &Args, policy: Policy) -> Result {
     let columns = Columns::named(&args.at_column, &args.key_column);
     let mut trials = Trials::new(None, vec![Candidate::of(policy)], None, false, None)?;
-    events::read(file, &columns, |event| trials.play(event))?;
-    let (told, most) = trials.told(KEYS_SHOWN);
+    let skipped = events::read(file, &columns, |event| trials.play(event))?;
+    let (told, most) = trials.told(KEYS_SHOWN, &skipped);
     let mut out = stdout().lock();
     if args.format == Answer::Json {
         writeln!(out, "{}", serde_json::to_string(&told)?)?;

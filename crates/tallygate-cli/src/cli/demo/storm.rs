@@ -10,7 +10,8 @@ use tallygate::{Check, Limiter};
 use super::CLIENTS;
 use crate::cli::output::{green, red};
 use crate::cli::progress::progress;
-use crate::cli::{Failure, Result, terminal};
+use crate::cli::terminal::{self, tell};
+use crate::cli::{Failure, Result};
 
 /// The users, and how often each tries. The attacker guesses; the office is many people behind one address;
 /// the others mistype at most a few times.
@@ -57,7 +58,7 @@ pub async fn send(limiter: &Limiter, zone: &'static str, keys: Vec<String>) -> R
     }
     storm.bar.abandon();
     if watched {
-        eprintln!();
+        tell("");
     }
     Ok(())
 }
@@ -93,7 +94,7 @@ impl Storm {
             && !terminal::is_quiet()
             && (done.is_multiple_of(quarter) || done == self.keys.len())
         {
-            eprintln!("  {done:>4}/{}  {}", self.keys.len(), self.tally());
+            tell(format_args!("  {done:>4}/{}  {}", self.keys.len(), self.tally()));
         }
     }
 

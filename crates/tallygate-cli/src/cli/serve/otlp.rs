@@ -13,6 +13,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::cli::logs::Logged;
+use crate::cli::terminal::tell;
 use crate::cli::{Failure, Result};
 
 /// The sender of traces, if they are sent.
@@ -56,7 +57,7 @@ impl Traces {
         let Some(provider) = self.0 else { return };
         let sent = tokio::task::spawn_blocking(move || provider.shutdown()).await;
         if !matches!(sent, Ok(Ok(()))) {
-            eprintln!("not every trace was sent: the collector did not take it");
+            tell("not every trace was sent: the collector did not take it");
         }
     }
 }
