@@ -220,7 +220,7 @@ impl Limiter {
                 store.guess_no_time();
             }
             let batch = if in_time(until, store.is_distributed()).await? { None } else { config.batch };
-            Ok(Config { batch, ..config })
+            Ok(Config { batch, deadline: config.deadline.min(DEADLINE_MAX), ..config })
         })
     }
 

@@ -12,7 +12,7 @@ pub struct Config {
     pub isolation: Isolation,
     /// The longest that a call may take, retries included, before it ends with a transient error. MySQL and
     /// MariaDB count lock waits in whole seconds, so there the server may hold on for up to a second more.
-    /// Default: 5 s.
+    /// More than a day counts as a day. Default: 5 s.
     pub deadline: Duration,
     /// The number of times that a decision is tried when the database reports a conflict, a deadlock or a
     /// broken connection. Default: 64; the deadline usually comes first.

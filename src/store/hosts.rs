@@ -147,7 +147,7 @@ impl<DB: Database> Hosts<DB> {
             }
             sleep(PAUSE).await;
             // They may all have much to do.
-            silent *= 2;
+            silent = (silent * 2).min(until.saturating_duration_since(began));
         }
     }
 

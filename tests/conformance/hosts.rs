@@ -93,7 +93,8 @@ pub async fn calls_go_on_at_another_server_and_return_to_the_first(db: Db) {
 
 pub async fn that_no_server_is_what_is_wanted_is_told(db: Db) {
     let url = db.url_as(Role::App);
-    let config = Config { deadline: Duration::from_secs(5), ..Config::default() };
+    // For more looks than a time to wait can be doubled.
+    let config = Config { deadline: Duration::from_secs(10), ..Config::default() };
     let connect = async |url: &str| match Limiter::connect_with(url, config).await {
         Ok(_) => panic!("connected"),
         Err(error) => error,

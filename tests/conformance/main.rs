@@ -348,6 +348,7 @@ fn main() -> std::process::ExitCode {
         moving::each_change_of_what_was_moved_is_found,
         moving::what_cannot_be_moved_is_refused,
         patience::a_held_bucket_and_a_short_deadline_are_no_outage,
+        patience::no_deadline_is_too_long,
         patience::a_leaky_queue_tells_each_caller_when_its_turn_is,
         patience::those_who_wait_pass_in_the_order_of_their_coming,
         patience::what_the_ledger_refuses_for_good_is_kept_aside,

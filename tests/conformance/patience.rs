@@ -266,6 +266,21 @@ async fn rows_of(db: &Db, txns: &BTreeSet<Uuid>) -> Vec<(Uuid, String, Kind)> {
     }
 }
 
+pub async fn no_deadline_is_too_long(db: Db) {
+    let limiter = db.limiter_with(Config { deadline: Duration::MAX, ..Config::default() }).await;
+    limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    for deadline in [None, Some(Duration::MAX)] {
+        let check = Check::new("login", "42");
+        let check = deadline.into_iter().fold(check, Check::deadline);
+        assert!(limiter.check(check).await.unwrap().is_allowed());
+    }
+    assert!(limiter.check_until(Check::new("login", "7"), Duration::MAX).await.unwrap().is_allowed());
+    assert_eq!(limiter.peek("login", "42").await.unwrap().remaining, 0);
+    let txn = limiter.auditor().history(&History::default()).await.unwrap().rows[0].txn_id;
+    limiter.auditor().explain(txn, 10).await.unwrap();
+    limiter.refund(txn).await.unwrap();
+}
+
 /// A client that can make a bucket slow must not be able to open it.
 pub async fn a_held_bucket_and_a_short_deadline_are_no_outage(db: Db) {
     let (journal, limiter, _folder) = with_journal(&db, &db.url_as(tallygate::schema::Role::App)).await;
