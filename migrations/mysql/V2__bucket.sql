@@ -85,7 +85,7 @@ create table if not exists zone_item (
     payload     varbinary(8192) null comment 'what was given with it, as JSON in UTF-8',
     constraint zone_item_pk primary key (zone_id, bucket_key, seq),
     constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
-    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
+    constraint zone_item_cost_ck check (cost between 1 and 1099511627776 and band between 0 and 255 and takes >= 0),
     -- The order in which items are taken, and, backwards, in which they make room.
     index zone_item_order (zone_id, bucket_key, place, band, seq),
     -- The items that change by themselves: read by every call.

@@ -57,6 +57,15 @@ create table if not exists zone_txn (
     )),
     constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost),
+    -- No program counts beyond these. The role engine appends rows that it made by itself.
+    constraint zone_txn_numbers_ck check (
+        remaining >= 0
+        and zone_limit between 0 and 1099511627776
+        and (retry_after_us is null or retry_after_us >= 0)
+        and (delay_us is null or delay_us >= 0)
+        and (level is null or level >= -9223372036854775807)
+        and (band is null or band between 0 and 255)
+    ),
     -- Idempotency: was this transaction decided in this bucket? Read by checks whose id the caller chose, and
     -- by second attempts. Costs 24 %.
     index zone_txn_bucket_txn (zone_id, bucket_key, txn_id),

@@ -155,7 +155,7 @@ create table zone_item (
     payload     text,
     constraint zone_item_pk primary key (zone_id, bucket_key, seq),
     constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
-    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0),
+    constraint zone_item_cost_ck check (cost between 1 and 1099511627776 and band between 0 and 255 and takes >= 0),
     constraint zone_item_payload_ck check (octet_length(payload) <= 8192)
 ) with (
     -- Items come and go. Those that have gone are cleared before they add up in front of those that wait.

@@ -91,7 +91,7 @@ create table zone_item (
     payload     text,             -- what was given with it, as JSON
     constraint zone_item_pk primary key (zone_id, bucket_key, seq),
     constraint zone_item_place_ck check (place in ('waiting', 'away', 'dead')),
-    constraint zone_item_cost_ck check (cost >= 1 and band between 0 and 255 and takes >= 0 and is_last in (0, 1)),
+    constraint zone_item_cost_ck check (cost between 1 and 1099511627776 and band between 0 and 255 and takes >= 0 and is_last in (0, 1)),
     constraint zone_item_payload_ck check (length(cast(payload as blob)) <= 8192)
 ) strict;
 

@@ -105,7 +105,12 @@ begin
                 and (v_row.kind <> 'ban' or (v_row.txn_id = v_before.txn_id and v_before.kind <> 'ban'))
                 and (v_row.checks = 1 or v_row.kind in ('coalesced', 'lease', 'take', 'extend', 'done', 'requeue'))
                 and (v_row.band is null) = (v_row.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
+                and coalesce(v_row.band between 0 and 255, true)
                 and v_row.cost between 0 and 1099511627776
+                -- Numbers that programs count.
+                and v_row.zone_limit between 0 and 1099511627776
+                and least(v_row.remaining, v_row.retry_after_us, v_row.delay_us) >= 0
+                and coalesce(v_row.level > -9223372036854775808, true)
                 and octet_length(v_row.row_hash) = 32
                 and (v_row.salt is null or v_row.seq = 1)
                 and v_row.txn_id <> '00000000-0000-0000-0000-000000000000'
@@ -138,6 +143,13 @@ begin
             v_before.seq = v_head.seq and v_before.spent_total = v_head.spent_total
             and v_before.level is not distinct from v_head.level and v_before.strikes = v_head.strikes
             and v_before.row_hash = v_head.row_hash
+            -- It was carried, banned and excepted by then.
+            and v_head.ban_strikes between 0 and v_head.strikes
+            and coalesce(v_head.carried between 0 and 4398046511104, true)
+            and coalesce(v_head.carried_total between 0 and v_head.spent_total, true)
+            and coalesce(v_head.carried_seq between 0 and v_head.seq, true)
+            and coalesce(v_head.override_seq between 1 and v_head.seq, true)
+            and v_head.bans >= 0
             and coalesce(least(v_head.banned_until, v_head.carried_at) > c_after, true)
             and coalesce(greatest(v_head.banned_until, v_head.carried_at) < c_before, true)
         ) is not true then
@@ -160,9 +172,26 @@ begin
             and (
                 (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
                 -- The amount that a settlement gives back is of an earlier row.
-                or (v_settles and p.seq <= (h.moves).was_seq and p.charged_at <= (h.moves).was_at and p.ends_at = (h.moves).last_at)
+                or (v_settles and p.seq <= (h.moves).was_seq and p.ends_at = (h.moves).last_at
+                    and p.amount <= (
+                        select t.spent
+                        from zone_txn t
+                        where t.zone_id = p.zone_id and t.bucket_key = p.bucket_key and t.created_at = p.charged_at
+                            and t.seq = p.seq
+                        offset 0
+                    ))
             )
         ) is not true
+        limit 1;
+        -- No more ends than was charged.
+        perform zone_error('append', h.zone_id::text, h.seq::text)
+        from (
+            select p.head, sum(p.amount) filter (where p.seq > p_heads[p.head].was_seq) as amount
+            from unnest(p_parts) as p
+            group by p.head
+        ) p
+        cross join lateral (select (p_heads[p.head]).* offset 0) h
+        where p.amount > h.spent_total - h.was_total
         limit 1;
     end if;
 

@@ -92,10 +92,11 @@ fn append(others: &[(&str, &str)]) -> String {
         "select coalesce(a.fates[1], -1)::bigint
         from zone_engine_hold(array[1], array['42'], 0, false, null, '{{}}', '{{}}', '{{}}') b,
         lateral zone_engine_append(
-            array[row({})::zone_engine_head], array[row({})::zone_engine_row], '{{}}', false, false, null, false
+            array[row({})::zone_engine_head], array[row({})::zone_engine_row], {}, false, false, null, false
         ) a",
         list("head", &head),
-        list("row", &row)
+        list("row", &row),
+        others.get("parts").unwrap_or(&"'{}'")
     )
 }
 
@@ -123,6 +124,27 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         vec![("head.last_at".to_owned(), value.to_owned()), ("row.created_at".to_owned(), value.to_owned())]
     };
     let row = |column: &str, value: &str| vec![(format!("row.{column}"), value.to_owned())];
+    let head = |column: &str, value: &str| vec![(format!("head.{column}"), value.to_owned())];
+    let carried = |amount: &str, total: &str, seq: &str| {
+        [("carried", amount), ("carried_at", "b.now"), ("carried_total", total), ("carried_seq", seq)]
+            .map(|(column, value)| head(column, value).remove(0))
+            .to_vec()
+    };
+    let part = |seq: &str, charged_at: &str, amount: i64, ends_at: &str| {
+        let part = format!(
+            "array[row(1, 1, '42', {seq}, {charged_at}, {amount}, {ends_at}, null)::zone_engine_part]"
+        );
+        vec![("parts".to_owned(), part)]
+    };
+    let settled = |amount: i64| {
+        let mut of = both("spent_total", "b.spent_total");
+        of.extend(
+            [("kind", "'settle'"), ("reason", "'recorded'"), ("spent", "0")]
+                .map(|(c, v)| row(c, v).remove(0)),
+        );
+        of.extend(part("b.seq", "b.last_at", amount, "b.now"));
+        of
+    };
     let forged = [
         // The order.
         both("seq", "b.seq + 2"),
@@ -145,18 +167,42 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         row("ends_at", "'infinity'"),
         row("target_at", "'294000-01-01'"),
         row("target_at", "'-infinity'"),
-        vec![("head.banned_until".to_owned(), "'infinity'".to_owned())],
-        vec![("head.banned_until".to_owned(), "'294000-01-01'".to_owned())],
-        vec![("head.carried_at".to_owned(), "'infinity'".to_owned())],
-        vec![("head.carried_at".to_owned(), "'-infinity'".to_owned())],
+        head("banned_until", "'infinity'"),
+        head("banned_until", "'294000-01-01'"),
+        head("carried_at", "'infinity'"),
+        head("carried_at", "'-infinity'"),
+        part("b.seq + 1", "b.now", 1, "'infinity'"),
+        // Numbers that no program counts.
+        both("level", "'-9223372036854775808'"),
+        both("strikes", "-1"),
+        row("remaining", "-1"),
+        row("zone_limit", "-1"),
+        row("zone_limit", "1099511627777"),
+        row("retry_after_us", "-1"),
+        row("delay_us", "-1"),
+        head("ban_strikes", "-1"),
+        head("bans", "-1"),
+        carried("-1", "0", "0"),
+        carried("4398046511105", "0", "0"),
+        carried("0", "-1", "0"),
+        carried("0", "0", "-1"),
+        head("override_seq", "0"),
+        // It was carried, banned and excepted later than now.
+        head("ban_strikes", "1"),
+        carried("0", "b.spent_total + 2", "0"),
+        carried("0", "0", "b.seq + 2"),
+        head("override_seq", "b.seq + 2"),
+        // More ends than was charged.
+        part("b.seq + 1", "b.now", 2, "b.now + interval '1 hour'"),
+        settled(2),
         // Somebody else's chain, and no chain.
         row("bucket_key", "'other'"),
         row("zone_id", "2"),
         both("bucket_key", "'other'"),
         both("row_hash", "''"),
         row("row_hash", "sha256('another')"),
-        vec![("head.was_hash".to_owned(), "sha256('another')".to_owned())],
-        vec![("head.is_new".to_owned(), "true".to_owned())],
+        head("was_hash", "sha256('another')"),
+        head("is_new", "true"),
         // Kinds and reasons.
         row("kind", "'refund'"),
         row("kind", "'override'"),
@@ -217,13 +263,6 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
     let error = forger.try_number(&shifted).await.unwrap_err();
     assert!(error.to_string().contains("heads are not those of"), "{error}");
     assert_eq!(db.rows().await, 2);
-    // A part that ends when no program can read it.
-    let part = "row(1, 1, '42', b.seq + 1, b.now, 1, 'infinity', null)::zone_engine_part";
-    let error = forger
-        .try_number(&honest.replace("], '{}', false", &format!("], array[{part}], false")))
-        .await
-        .unwrap_err();
-    assert!(error.to_string().contains("does not follow"), "{error}");
     // Neither may an item's time, or that of a queue.
     let none = ["'{}'"; 6].join(", ");
     for times in [
@@ -302,6 +341,22 @@ async fn forged_in_json(db: Db) {
         vec![(format!("/0/{head}"), value.clone()), (format!("/0/17/0/{column}"), value)]
     };
     let of_the_head = |column: usize, value: Value| vec![(format!("/0/{column}"), value)];
+    let besides = |place: usize, number: i64| {
+        let mut besides = json!([null, 0, null, null, null, null, null, 0, 0, 0]);
+        besides[place] = json!(number);
+        of_the_head(11, json!([besides]))
+    };
+    let carried = |amount: i64, total: i64, seq: i64| {
+        of_the_head(11, json!([[null, 0, amount, was_us, total, seq, null, 0, 0, 0]]))
+    };
+    let settled = |amount: i64| {
+        let mut of =
+            [of_the_row(15, json!("settle")), of_the_row(16, json!("recorded")), of_the_row(6, json!(0))]
+                .concat();
+        of.extend(both(7, 7, json!(1)));
+        of.extend(of_the_head(12, json!([[1, amount, was_us, none, was_us]])));
+        of
+    };
     let now_us = format!("select {us}utc_timestamp(6))");
     let forged = [
         // The order.
@@ -314,6 +369,30 @@ async fn forged_in_json(db: Db) {
         of_the_row(6, json!(2)),
         of_the_row(6, json!(-1)),
         of_the_row(5, json!(1_099_511_627_777_i64)),
+        // Numbers that no program counts.
+        both(8, 12, json!(i64::MIN)),
+        both(9, 13, json!(-1)),
+        of_the_row(8, json!(-1)),
+        of_the_row(9, json!(-1)),
+        of_the_row(9, json!(1_099_511_627_777_i64)),
+        of_the_row(10, json!(-1)),
+        of_the_row(11, json!(-1)),
+        besides(1, -1),
+        besides(7, -1),
+        carried(-1, 0, 0),
+        carried(4_398_046_511_105, 0, 0),
+        carried(0, -1, 0),
+        carried(0, 0, -1),
+        besides(6, 0),
+        besides(4, 0),
+        // It was carried, banned and excepted later than now.
+        besides(1, 1),
+        carried(0, 3, 0),
+        carried(0, 0, 3),
+        besides(6, 3),
+        // More ends than was charged.
+        of_the_head(12, json!([[2, 2, was_us + 2 * day_us, none]])),
+        settled(2),
         // Times.
         of_the_head(6, json!(owner.number(&now_us).await + 60_000_000)),
         of_the_head(6, json!(owner.number(&now_us).await - 60_000_000)),
@@ -365,7 +444,8 @@ async fn forged_in_json(db: Db) {
         }
         if let Err(error) = append(&heads).await {
             let told = error.to_string();
-            assert!(["TG003", "TG009", "TG010"].iter().any(|code| told.contains(code)), "{others:?}: {told}");
+            let told_by = ["TG003", "TG009", "TG010", "zone_txn_numbers_ck"];
+            assert!(told_by.iter().any(|code| told.contains(code)), "{others:?}: {told}");
         }
         assert_eq!(db.rows().await, 2, "{others:?}");
     }
