@@ -399,7 +399,7 @@ pub async fn an_old_snapshot_is_decided_exactly_or_must_be_retried(db: Db) {
 
 /// Joined checks under REPEATABLE READ lock their own bucket and nothing beside it.
 pub async fn an_old_snapshot_locks_no_unrelated_bucket(db: Db) {
-    let config = Config { attempts: 1, deadline: Duration::from_secs(3), ..Config::default() };
+    let config = Config { attempts: 1, ..db.config() };
     let limiter = db.limiter_with(config).await;
     limiter.operator().set_zone("login", &log(3, 3600), None, "test").await.unwrap();
     for key in ["k3", "k5", "k7"] {
@@ -474,7 +474,7 @@ pub async fn an_old_snapshot_of_what_is_held_must_be_retried(db: Db) {
 
 /// As for logs: what is held, given back and cleared away locks nothing beside its bucket.
 pub async fn what_is_held_locks_no_unrelated_bucket(db: Db) {
-    let config = Config { attempts: 1, deadline: Duration::from_secs(3), ..Config::default() };
+    let config = Config { attempts: 1, ..db.config() };
     let limiter = db.limiter_with(config).await;
     let slots = Policy::concurrency(3, Duration::from_micros(1)).unwrap();
     let bans = BanRule::new(1, Duration::from_secs(60), Duration::from_secs(60));

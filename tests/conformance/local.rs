@@ -24,6 +24,7 @@ use crate::db::{Db, Engine, connected};
 use crate::engine::sql_check;
 use crate::moving::Two;
 use crate::rounds;
+use crate::server::PATIENCE;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -70,7 +71,7 @@ pub async fn a_hot_key_is_decided_by_its_process_and_adds_up(db: Db) {
         let decision = check(&limiter).await;
         assert!(decision.is_allowed() && decision.seq.is_none() == decision.local.is_some());
         (checks, local) = (checks + 1, local + i64::from(decision.local.is_some()));
-        assert!(began.elapsed() < Duration::from_secs(60), "{local} of {checks} were decided here");
+        assert!(began.elapsed() < PATIENCE, "{local} of {checks} were decided here");
     }
     // A check that needs a row of its own has one.
     let needs = || Check::new("api", "key");
@@ -506,7 +507,7 @@ pub async fn each_local_decision_has_its_line(db: Db) {
     let journal = folder.path().join("local.jsonl");
     let limiter = limiter.with_local_journal(LocalJournal::open(&journal).unwrap());
     let (mut local, began) = (0, Instant::now());
-    while local < 500 && began.elapsed() < Duration::from_secs(60) {
+    while local < 500 && began.elapsed() < PATIENCE {
         local += usize::from(check(&limiter).await.local.is_some());
     }
     let lines = read(&journal);

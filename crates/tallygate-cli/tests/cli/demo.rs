@@ -1,5 +1,4 @@
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::program::Program;
 
@@ -8,9 +7,7 @@ const LOGINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/ssh_
 #[test]
 fn the_demo_shows_a_storm_a_decision_explained_a_report_and_commands_that_work() {
     let program = Program::new().env("COLUMNS", "80");
-    let began = Instant::now();
     let ran = program.run(&["demo"]);
-    assert!(began.elapsed() < Duration::from_secs(10));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("362/362  31 allowed  331 blocked"), "{}", ran.err);
     for part in [
