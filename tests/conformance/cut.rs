@@ -23,11 +23,17 @@ const PART: Duration = Duration::from_micros(100);
 /// The cuts of a small round, or a few more.
 const CUTS: usize = 12;
 
+const ERASED: &str = "42";
+
 /// An owner's work.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Task {
     Upkeep,
     Migration,
+    /// Of the bucket [`ERASED`].
+    Erasure,
+    /// Of the policy of a zone, to another one each time.
+    Change,
 }
 
 impl Task {
@@ -38,6 +44,17 @@ impl Task {
                 connected(url).await.owner().maintain(upkeep).await.map(drop)
             }
             Self::Migration => Migrator::new(url)?.apply().await.map(drop),
+            Self::Erasure => {
+                match connected(url).await.owner().erase("log", ERASED, "request", "privacy").await {
+                    // It was done to its end before.
+                    Err(error) if error.is_invalid() => Ok(()),
+                    erased => erased.map(drop),
+                }
+            }
+            Self::Change => {
+                let policy = log(fastrand::i64(1_000..1_000_000_000), 60);
+                connected(url).await.operator().set_zone("log", &policy, None, "test").await.map(drop)
+            }
         }
     }
 
@@ -168,6 +185,55 @@ pub async fn a_migration_of_what_is_gone_that_was_cut_off_anywhere_is_ended_by_t
                 check().await;
                 Task::Migration.end(db).await;
                 limiter.refund(Charged::by(check().await)).await.unwrap();
+                assert_clean(db).await;
+            },
+        )
+        .await;
+}
+
+/// It is done whole or not at all.
+pub async fn an_erasure_that_was_cut_off_anywhere_is_ended_by_the_next(db: Db) {
+    let limiter = db.limiter().await;
+    set_zones(&limiter).await;
+    let rows = format!("select count(*) from zone_txn where bucket_key = '{ERASED}'");
+    Task::Erasure
+        .cut(
+            async || {
+                for _ in 0..3 {
+                    let charge = limiter.check(Check::new("log", ERASED)).await.unwrap().txn_id;
+                    limiter.refund(Charged::by(charge)).await.unwrap();
+                }
+                db.elsewhere(db.url.clone())
+            },
+            async |db| {
+                let left = db.number(&rows).await;
+                assert!(left == 0 || left == 6, "{left} rows are left");
+                limiter.check(Check::new("log", "other")).await.unwrap();
+                Task::Erasure.end(db).await;
+                assert_eq!(db.number(&rows).await, 0);
+                assert_clean(db).await;
+            },
+        )
+        .await;
+}
+
+/// As above, and checks go on by the policy before or by the one after.
+pub async fn a_change_of_a_zone_that_was_cut_off_anywhere_is_ended_by_the_next(db: Db) {
+    let limiter = db.limiter().await;
+    set_zones(&limiter).await;
+    let versions =
+        "select max(v.version) * 1000 + count(*) from zone_version v join zone_master z on z.id = v.zone_id
+        where z.name = 'log'";
+    Task::Change
+        .cut(
+            async || db.elsewhere(db.url.clone()),
+            async |db| {
+                let before = db.number(versions).await;
+                assert_eq!(before / 1000, before % 1000, "as many versions as the last one says");
+                limiter.check(Check::new("log", "42")).await.unwrap();
+                Task::Change.end(db).await;
+                assert_eq!(db.number(versions).await, before + 1001);
+                limiter.check(Check::new("log", "42")).await.unwrap();
                 assert_clean(db).await;
             },
         )
