@@ -248,7 +248,8 @@ impl<'w> Walking<'w> {
         self.fault(&dropped.key, seq, what, detail).await
     }
 
-    /// The columns by which something is in force in a bucket without rows. There is nothing in force that has no row.
+    /// The columns by which something is in force in a bucket without rows, or that name an override which is not there. There is
+    /// nothing in force that has no row.
     async fn in_force(&self, head: &StoredHead, own: &[Exception]) -> Result<Vec<&'static str>> {
         let (bucket, at_us) = ((self.zone.id, head.key.clone()), self.now_us.max(head.head.last_us));
         let lasts = |us: i64| us > at_us;
@@ -257,8 +258,8 @@ impl<'w> Walking<'w> {
             return Ok(wrong);
         }
         wrong.extend(head.head.banned_until_us.is_some_and(lasts).then_some("banned_until"));
-        let own = own.iter().find(|own| Some(own.seq) == head.override_seq);
-        wrong.extend(own.is_some_and(|own| own.until_us.is_none_or(lasts)).then_some("override_seq"));
+        let ended = |seq| own.iter().any(|own| own.seq == seq && own.until_us.is_some_and(|us| !lasts(us)));
+        wrong.extend(head.override_seq.is_some_and(|seq| !ended(seq)).then_some("override_seq"));
         if head.holding {
             let (_, holds) = self.auditor.read(|store| store.bucket_holds(&bucket)).await?;
             wrong.extend(holds.iter().any(|hold| lasts(hold.ends_us)).then_some("holding"));
