@@ -184,14 +184,11 @@ begin
         ) is not true
         limit 1;
         -- No more ends than was charged.
-        perform zone_error('append', h.zone_id::text, h.seq::text)
-        from (
-            select p.head, sum(p.amount) filter (where p.seq > p_heads[p.head].was_seq) as amount
-            from unnest(p_parts) as p
-            group by p.head
-        ) p
-        cross join lateral (select (p_heads[p.head]).* offset 0) h
-        where p.amount > h.spent_total - h.was_total
+        perform zone_error('append', p_heads[p.head].zone_id::text, p_heads[p.head].seq::text)
+        from unnest(p_parts) as p
+        where p.seq > p_heads[p.head].was_seq
+        group by p.head
+        having sum(p.amount) > p_heads[p.head].spent_total - p_heads[p.head].was_total
         limit 1;
     end if;
 

@@ -57,7 +57,7 @@ pub async fn a_killed_server_keeps_what_was_durable_and_loses_only_the_last_of_w
     let config = Config { deadline: Duration::from_secs(2), ..Config::default() };
     let mut lost = 0;
     for round in 0.. {
-        // How much is lost is up to the server, and to when it is killed.
+        // The server decides how much is lost, and the moment of its end.
         if round >= rounds(3, 20) && lost > 0 {
             break;
         }

@@ -332,7 +332,7 @@ async fn called_with(
     }
 }
 
-/// What makes a session of PostgreSQL read an argument, or name a thing, in another way than the owner meant.
+/// Sessions of PostgreSQL that read an argument, or name a thing, in another way than the owner meant.
 fn modes(schema: &str) -> [String; 4] {
     let own = format!(
         "create schema own_{schema};
