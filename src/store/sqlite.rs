@@ -421,7 +421,9 @@ pub(super) async fn is_in_transaction(connection: &mut SqliteConnection) -> Resu
 
 /// None where there is no schema.
 pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<Schema>> {
-    let ask = "select max(version), max(iif(name glob 'breaking_*', version, null)), (select name from tallygate_shard),
+    // A number that no program has is that of one that is newer than all.
+    let ask = "select min(max(version), 2147483647),
+            min(max(iif(name glob 'breaking_*', version, null)), 2147483647), (select name from tallygate_shard),
             (select among from tallygate_shard), (select will from tallygate_shard), false
         from tallygate_schema_history";
     Schema::told(sqlx::query_as(ask).fetch_one(connection).await.map_err(error))

@@ -7,15 +7,18 @@ use std::time::Duration;
 use chrono::DateTime;
 use fastrand::Rng;
 use tallygate::audit::explain::{Explained, ExplainedRow};
+use tallygate::audit::report::ReportOn;
+use tallygate::audit::verify::Verify;
 use tallygate::decide::{Ask, Override};
 use tallygate::ledger::{History, Kind};
 use tallygate::policy::{Algorithm, BanRule, CalendarUnit, Durability};
 use tallygate::{Charged, Check, Policy};
 use uuid::Uuid;
 
-use crate::db::{Clocked, Db, Engine, log};
+use crate::db::{Clocked, Db, Engine, bucket, log};
 use crate::naive::{Naive, Parts};
 use crate::rounds;
+use crate::verify::verify;
 
 const START_US: i64 = 1_767_225_600_000_000; // 2026-01-01
 const MINUTE_US: i64 = 60_000_000;
@@ -177,6 +180,25 @@ fn assert_counted(found: &ExplainedRow, policy: &Policy, naive: &Naive, now_us: 
 }
 
 /// Somebody changes a row: it is not what the rows before it lead to, and the explanation says what differs.
+/// A token in ten years: what asks for all of them may pass after the last year that a calendar knows.
+pub async fn a_wait_beyond_the_calendar_is_told(db: Db) {
+    let limiter = db.limiter().await;
+    let rare = bucket(1, 315_576_000, 29_000);
+    limiter.operator().set_zone("rare", &rare, None, "test").await.unwrap();
+    let all = || Check::new("rare", "42").cost(29_000);
+    assert!(limiter.check(all()).await.unwrap().is_allowed());
+    let blocked = limiter.check(all()).await.unwrap();
+    let years = blocked.retry_after().unwrap().as_secs() / 31_557_600;
+    assert!(blocked.blocked && (289_990..=290_000).contains(&years), "{years}");
+    let auditor = limiter.auditor();
+    let explained = auditor.explain(blocked.txn_id, 10).await.unwrap();
+    assert_eq!((explained.rows[0].passes_at, explained.rows[0].reproduced), (None, Some(true)));
+    auditor.bucket("rare", "42").await.unwrap();
+    auditor.history(&History::default()).await.unwrap();
+    auditor.report(&ReportOn::default(), |_| ()).await.unwrap();
+    assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+}
+
 pub async fn a_row_that_was_changed_is_not_reproduced(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();

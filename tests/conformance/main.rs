@@ -283,6 +283,7 @@ fn main() -> std::process::ExitCode {
         explain::a_ban_is_explained_by_the_checks_that_brought_it_about,
         explain::a_decision_is_found_by_its_key_and_a_time,
         explain::a_row_that_was_changed_is_not_reproduced,
+        explain::a_wait_beyond_the_calendar_is_told,
         explain::what_counted_is_what_a_plain_count_finds,
         export::what_is_exported_is_the_ledger_and_its_chain_in_every_format,
         export::what_was_interrupted_is_gone_on_with_to_the_same_bytes,

@@ -1,5 +1,7 @@
 //! A bucket, from its first row to the rows that are explained.
 
+use chrono::{DateTime, Utc};
+
 use super::counted::level;
 use super::{Bar, ExplainedRow, Explaining, PAGE, Queued, failed, time};
 use crate::audit::Auditor;
@@ -118,7 +120,7 @@ impl<'s> Explaining<'s> {
             predicted: None,
             queued: None,
             left_before: None,
-            passes_at: passes_us(row).map(time).transpose()?,
+            passes_at: passes_at(row),
             reproduced: None,
             differences: Vec::new(),
             missing: None,
@@ -187,10 +189,10 @@ impl<'s> Explaining<'s> {
     }
 }
 
-/// The time when the same would have passed. A client asks for its lease again whether it got all of it or not.
-fn passes_us(row: &LedgerRow) -> Option<i64> {
-    let wait_us = row.retry_after_us.filter(|_| row.kind != Kind::Lease);
-    wait_us.map(|us| row.at_us.saturating_add(us))
+/// The time when the same would have passed; none after the last year of the calendar, 262142. A client asks for its lease again whether it got all of it or not.
+fn passes_at(row: &LedgerRow) -> Option<DateTime<Utc>> {
+    let wait_us = row.retry_after_us.filter(|_| row.kind != Kind::Lease)?;
+    DateTime::from_timestamp_micros(row.at_us.saturating_add(wait_us))
 }
 
 impl ExplainedRow {
