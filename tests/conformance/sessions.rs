@@ -138,6 +138,26 @@ pub async fn settings_of_the_server_leave_no_transaction_open(db: Db) {
 /// spent a unit there where the last word says so.
 type Routine = (&'static str, &'static [&'static str], Before);
 
+/// The arguments that are alike on all of them: a wait for a lock is of milliseconds on PostgreSQL, of seconds elsewhere.
+const UNDO: &[&str] = &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "1000"];
+const UNCHECKED: &[&str] = &["'open'", "'{key}'", "{txn}", "1", "'when'", "1000"];
+const MARK: &[&str] = &[
+    "'plain'",
+    "'{key}'",
+    "{txn}",
+    "'override'",
+    "null",
+    "60000000",
+    "5",
+    "60000000",
+    "null",
+    "5",
+    "false",
+    "'why'",
+    "'who'",
+    "1000",
+];
+
 /// Those of PostgreSQL.
 const FUNCTIONS: [Routine; 8] = {
     use Before::{Charged, Nothing};
@@ -168,30 +188,14 @@ const FUNCTIONS: [Routine; 8] = {
         "array[null]",
         "array[60000000]",
     ];
-    const MARK: &[&str] = &[
-        "'plain'",
-        "'{key}'",
-        "{txn}",
-        "'override'",
-        "null",
-        "60000000",
-        "5",
-        "60000000",
-        "null",
-        "5",
-        "false",
-        "'why'",
-        "'who'",
-        "5000",
-    ];
     [
         ("check_velocity", &["'plain'", "'{key}'"], Nothing),
         ("rate_limiting_request", &["'{key}'", "10", "10"], Nothing),
         ("zone_check", CHECK, Nothing),
         ("zone_check_many", MANY, Nothing),
         ("zone_check_all", ALL, Nothing),
-        ("zone_undo", &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "5000"], Charged),
-        ("zone_unchecked", &["'open'", "'{key}'", "{txn}", "1", "'when'", "5000"], Nothing),
+        ("zone_undo", UNDO, Charged),
+        ("zone_unchecked", UNCHECKED, Nothing),
         ("zone_mark", MARK, Nothing),
     ]
 };
@@ -203,24 +207,6 @@ const PROCEDURES: [Routine; 17] = {
         &["'plain'", "'{key}'", "{txn}", "1", "false", "5", "null", "false", "null", "60000000"];
     const MANY: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5", "false"];
     const ALL: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5"];
-    const UNDO: &[&str] = &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "5"];
-    const MARK: &[&str] = &[
-        "'plain'",
-        "'{key}'",
-        "{txn}",
-        "'override'",
-        "null",
-        "60000000",
-        "5",
-        "60000000",
-        "null",
-        "5",
-        "false",
-        "'why'",
-        "'who'",
-        "5",
-    ];
-    const UNCHECKED: &[&str] = &["'open'", "'{key}'", "{txn}", "1", "'when'", "5"];
     [
         ("check_velocity", &["'plain'", "'{key}'"], Nothing),
         ("check_velocity_in", &["'plain'", "'{key}'"], Nothing),

@@ -189,7 +189,8 @@ impl<'s> Explaining<'s> {
     }
 }
 
-/// The time when the same would have passed; none after the last year of the calendar, 262142. A client asks for its lease again whether it got all of it or not.
+/// The time when the same would have passed; none after the last year of the calendar, 262142. A client asks for its lease again
+/// whether it got all of it or not.
 fn passes_at(row: &LedgerRow) -> Option<DateTime<Utc>> {
     let wait_us = row.retry_after_us.filter(|_| row.kind != Kind::Lease)?;
     DateTime::from_timestamp_micros(row.at_us.saturating_add(wait_us))
