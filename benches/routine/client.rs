@@ -8,6 +8,7 @@ use tallygate::{Check, Limiter};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::measure::Keys;
 use crate::server::Engine;
 use crate::site::{Site, ZONE};
 
@@ -17,26 +18,33 @@ pub enum Way {
     Bare,
     /// A locked row and a count over the window.
     Seed,
-    /// The statement that the limiter sends.
+    /// The routine of the seed's signature, as callers in SQL have it.
+    Velocity,
+    /// The routine of a check by itself.
     Routine,
     /// The limiter, over a pool of 64 connections.
     Limiter,
 }
 
 impl Way {
-    pub const ALL: [Self; 4] = [Self::Bare, Self::Seed, Self::Routine, Self::Limiter];
+    pub const ALL: [Self; 5] = [Self::Bare, Self::Seed, Self::Velocity, Self::Routine, Self::Limiter];
 
-    /// The embedded engine has no routine: there the limiter decides.
-    pub fn exists_on(self, engine: Engine) -> bool {
-        self != Self::Routine || engine != Engine::Sqlite
+    /// The embedded engine has no routine: there the limiter decides. The bare statements make no bucket.
+    pub fn exists_on(self, engine: Engine, keys: Keys) -> bool {
+        match self {
+            Self::Velocity | Self::Routine => engine != Engine::Sqlite,
+            Self::Bare => keys != Keys::New,
+            Self::Seed | Self::Limiter => true,
+        }
     }
 
     pub fn describe(self) -> &'static str {
         match self {
             Self::Bare => "bare two statements",
             Self::Seed => "seed's counting",
-            Self::Routine => "tallygate, one call",
-            Self::Limiter => "tallygate, Limiter",
+            Self::Velocity => "check_velocity",
+            Self::Routine => "zone_check",
+            Self::Limiter => "Limiter",
         }
     }
 }
@@ -90,12 +98,13 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
     let sql = match way {
         Way::Bare => "select bare_write($1, $2, $3, $4)",
         Way::Seed => "select blocked, id from seed_check($1, $2)",
+        Way::Velocity => "select blocked, id from check_velocity($1, $2)",
         _ => include_str!("../../src/store/postgres/check.sql"),
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key);
     match way {
         Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
-        Way::Seed => {}
+        Way::Seed | Way::Velocity => {}
         // Fresh, not a peek, with the deadline that the limiter has when nothing else is said.
         _ => {
             query = query
@@ -117,12 +126,13 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
     let sql = match way {
         Way::Bare => "call bare_write(?, ?, ?, ?)",
         Way::Seed => "call seed_check(?, ?)",
+        Way::Velocity => "call check_velocity(?, ?)",
         _ => "call zone_check_own(?, ?, ?, ?, ?, ?, null, 0, null, null)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
     match way {
         Way::Bare => query = query.bind(Uuid::now_v7()).bind(n),
-        Way::Seed => {}
+        Way::Seed | Way::Velocity => {}
         _ => query = query.bind(Uuid::now_v7()).bind(1_i64).bind(false).bind(5),
     }
     query.fetch_all(connection).await.map(drop)

@@ -8,6 +8,7 @@ mod client;
 mod local;
 mod measure;
 mod options;
+mod processor;
 mod report;
 mod server;
 mod site;
@@ -60,5 +61,6 @@ async fn table(site: &Site, time: Duration) -> Table {
             table.columns.push(measure::column(site, keys, clients, time).await);
         }
     }
+    table.columns.push(measure::column(site, Keys::New, 1, time).await);
     table
 }

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, Way};
+use crate::processor::Processor;
 use crate::site::{BUCKETS, Site, bucket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     Distinct,
     Hot,
+    /// Each of a bucket that is not there.
+    New,
 }
 
 pub struct Column {
@@ -24,6 +27,8 @@ pub struct Column {
 pub struct Rate {
     pub per_s: f64,
     pub median: Duration,
+    /// Processor time that the server's sessions spent on one, where the server tells it.
+    pub server_us: Option<f64>,
 }
 
 /// The ways take turns this often, so that what else happens on the machine meets them alike.
@@ -35,7 +40,7 @@ pub const WARM_UP: usize = 10;
 /// The rate of each way is the median of its turns.
 pub async fn column(site: &Site, keys: Keys, clients: usize, time: Duration) -> Column {
     let callers = Callers::new(keys, clients);
-    let ways = Way::ALL.into_iter().filter(|way| way.exists_on(site.engine)).collect::<Vec<_>>();
+    let ways = Way::ALL.into_iter().filter(|way| way.exists_on(site.engine, keys)).collect::<Vec<_>>();
     let mut team = Vec::new();
     for _ in 0..clients {
         team.push(Client::connect(site).await);
@@ -45,17 +50,31 @@ pub async fn column(site: &Site, keys: Keys, clients: usize, time: Duration) -> 
     }
     let mut turns = vec![Vec::new(); ways.len()];
     let mut took = vec![Vec::new(); ways.len()];
+    let mut spent = vec![Vec::new(); ways.len()];
+    let mut clock = Processor::of(site).await;
     for _ in 0..TURNS {
         for (index, &way) in ways.iter().enumerate() {
+            let before_us = clock.spent_us().await;
             let begin = Instant::now();
             let this;
             (team, this) = callers.run(team, way, move |_, elapsed| elapsed >= time / TURNS).await;
             turns[index].push(this.len() as f64 / begin.elapsed().as_secs_f64());
+            let spent_us = clock.spent_us().await.zip(before_us).map(|(after, before)| after - before);
+            spent[index].extend(spent_us.map(|us| us / this.len() as f64));
             took[index].extend(this);
         }
     }
-    let rate = |(turns, took)| Rate { per_s: median(turns, f64::total_cmp), median: median(took, Ord::cmp) };
-    let rates = ways.into_iter().zip(turns.into_iter().zip(took).map(rate)).collect();
+    let mut rates = Vec::new();
+    for (((way, turns), took), spent) in ways.into_iter().zip(turns).zip(took).zip(spent) {
+        rates.push((
+            way,
+            Rate {
+                per_s: median(turns, f64::total_cmp),
+                median: median(took, Ord::cmp),
+                server_us: (!spent.is_empty()).then(|| median(spent, f64::total_cmp)),
+            },
+        ));
+    }
     Column { keys, clients, rates }
 }
 
@@ -90,6 +109,7 @@ impl Callers {
                     let key = match keys {
                         Keys::Distinct => bucket(usize::try_from(n).expect("a number") % BUCKETS),
                         Keys::Hot => bucket(BUCKETS + number),
+                        Keys::New => format!("new:{n}"),
                     };
                     let before = Instant::now();
                     client.decide(way, key, n).await;

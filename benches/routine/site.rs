@@ -16,8 +16,10 @@ use crate::server::{Engine, Server};
 pub const BUCKETS: usize = 10_000;
 const HOT_BUCKETS: usize = 100;
 
-/// The zone that the limiter decides by, and the one whose rows the bare statements write.
+/// The zone that the limiter decides by, that of the routines, and the one whose rows the bare statements write: what the
+/// limiter remembers of a bucket no other way makes old.
 pub const ZONE: &str = "login";
+const ROUTINES_ZONE: &str = "routines";
 const BARE_ZONE: &str = "bare";
 
 /// 100 in 60 s: most checks of distinct buckets pass, and a hot one is blocked most of the time.
@@ -59,22 +61,22 @@ impl Site {
         Migrator::new(&url).expect("a URL").apply().await.expect("migrations");
         let limiter = Limiter::connect_with(&url, config).await.expect("a limiter");
         let policy = Policy::sliding_log(RATE, WINDOW).expect("a policy");
-        let mut ids = [0; 2];
-        for (id, zone) in ids.iter_mut().zip([ZONE, BARE_ZONE]) {
+        let mut ids = [0; 3];
+        for (id, zone) in ids.iter_mut().zip([ZONE, ROUTINES_ZONE, BARE_ZONE]) {
             *id = limiter.operator().set_zone(zone, &policy, None, "benchmark").await.expect("a zone").id;
         }
-        let [zone_id, bare_zone_id] = ids;
+        let [limiter_zone_id, zone_id, bare_zone_id] = ids;
         let file = match engine {
             Engine::Sqlite => Some(Arc::new(Mutex::new(open(&url).await))),
             _ => None,
         };
         let site = Self { engine, url, limiter, zone_id, bare_zone_id, file, server, name };
-        site.fill().await;
+        site.fill([limiter_zone_id, zone_id, bare_zone_id]).await;
         site
     }
 
     /// The seed's tables and routine, the floor's routine, and the buckets of all.
-    async fn fill(&self) {
+    async fn fill(&self, zones: [i32; 3]) {
         match self.engine {
             Engine::Postgres => {
                 self.execute(include_str!("postgres/seed.sql")).await;
@@ -97,7 +99,7 @@ impl Site {
             };
             let seed = rows(|_, key| format!("('{key}')"), 0);
             self.execute(&format!("insert into seed_bucket_lock (bucket_key) values {seed}")).await;
-            for zone_id in [self.zone_id, self.bare_zone_id] {
+            for zone_id in zones {
                 // On SQLite a head is made by its first decision.
                 let (columns, row): (_, fn(i32, String) -> String) = match self.engine {
                     Engine::Sqlite => {

@@ -48,6 +48,7 @@
 -- install sql/mysql/zone_unchecked.sql
 -- install sql/mysql/zone_unchecked_own.sql
 -- install sql/mysql/zone_engine_hold.sql
+-- install sql/mysql/zone_engine_hold_one.sql
 -- install sql/mysql/zone_engine_versions.sql
 -- install sql/mysql/zone_engine_ask.sql
 -- install sql/mysql/zone_engine_charges.sql
@@ -58,6 +59,7 @@
 -- install sql/mysql/zone_engine_payloads.sql
 -- install sql/mysql/zone_engine_items_set.sql
 -- install sql/mysql/zone_engine_append.sql
+-- install sql/mysql/zone_engine_append_one.sql
 -- install sql/mysql/check_velocity.sql
 -- install sql/mysql/check_velocity_in.sql
 -- install sql/mysql/zone_token_bucket_make.sql

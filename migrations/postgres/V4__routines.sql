@@ -90,3 +90,4 @@
 -- install sql/postgres/zone_engine_payloads.sql
 -- install sql/postgres/zone_engine_items_set.sql
 -- install sql/postgres/zone_engine_append.sql
+-- install sql/postgres/zone_engine_append_one.sql

@@ -132,7 +132,8 @@ create table zone_master (
             )
         )
     ),
-    constraint zone_master_version_ck check (version >= 1)
+    -- Of 32 bits, as on servers: programs read no others.
+    constraint zone_master_version_ck check (id between 1 and 2147483647 and version between 1 and 2147483647)
 ) strict;
 
 -- Ledger rows name the version that decided them.

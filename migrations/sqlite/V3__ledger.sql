@@ -38,6 +38,7 @@ create table zone_txn (
         'unban', 'override', 'override_end', 'unchecked',
         'offer', 'take', 'extend', 'done', 'requeue', 'evict'
     )),
+    constraint zone_txn_zone_ck check (zone_id between 1 and 2147483647),
     constraint zone_txn_checks_ck check (checks >= 1),
     constraint zone_txn_blocked_ck check (blocked in (0, 1)),
     constraint zone_txn_spent_ck check (spent >= 0 and spent <= cost)

@@ -14,11 +14,11 @@
 --                           has no row in the ledger; rows], where new is 1 for a bucket that is not in the database. Everything
 --                           that has changed besides, in an array of none or one: [banned until, strikes at the ban, carried
 --                           amount, time, total and seq, override, bans, holding, 1 where what has ended is of no more
---                           use]. A part is what of a charge ends by itself: [seq, amount, end, member, and when
---                           it was charged, where that is a row of before, of which a settlement gives back]. A row of the
---                           ledger: [1 where its transaction may have been decided before, seq, checks, blocked, critical,
---                           cost, spent, total, remaining, limit, wait, delay, level, strikes, end, kind, reason, member,
---                           transaction, hash, null in the last: it is the head's; band, target]. A long
+--                           use, what a settlement taught of shapes]. A part is what of a charge ends by itself: [seq,
+--                           amount, end, member, and when it was charged, where that is a row of before, of which something
+--                           is given back]. A row of the ledger: [1 where its transaction may have been decided before, seq,
+--                           checks, blocked, critical, cost, spent, total, remaining, limit, wait, delay, level, strikes, end,
+--                           kind, reason, member, transaction, hash, null in the last: it is the head's; band, target]. A long
 --                           value comes last, since MariaDB reads from the front for each value
 --            p_skip_locked  leave out the buckets that have moved on, and those that another transaction holds instead of
 --                           waiting for them; else all buckets move, or none
@@ -61,7 +61,7 @@ begin
     declare v_locked       json;
     declare v_waited       boolean default false;
     declare v_leases       boolean default false;
-    declare v_settles      boolean default false;
+    declare v_ends         boolean default false;
     declare v_lock_wait_s  int default @@session.innodb_lock_wait_timeout;
     declare v_safe_updates boolean default @@session.sql_safe_updates;
     if p_own then
@@ -92,9 +92,9 @@ begin
         select max(s.place), sum(s.is_unordered), sum(s.is_late), max(if(s.is_wrong, s.place, null)),
             max(if(s.is_wrong_key, s.place, null)), sum(s.is_new and s.is_first),
             coalesce(max(s.named and s.seq > 1), false), sum(s.is_run), coalesce(max(s.kind = 'lease'), false),
-            coalesce(max(s.kind = 'settle'), false),
+            coalesce(max(s.kind in ('refund', 'settle', 'cancel', 'release')), false),
             json_array(json_array(min(s.zone_id), min(s.zone_version)))
-        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named, v_runs, v_leases, v_settles, v_zones
+        into v_heads, v_unordered, v_late, v_wrong, v_wrong_key, v_new, v_named, v_runs, v_leases, v_ends, v_zones
         from (
             select r.place, r.zone_id, r.zone_version, r.is_new, r.is_first, r.named, r.seq, r.kind,
                 not (r.zone_id <=> r.last_zone_id and r.zone_version <=> r.last_zone_version) as is_run,
@@ -115,12 +115,17 @@ begin
                 ) is not true as is_wrong_key,
                 (
                     r.is_new in (0, 1)
-                    and r.kind in ('check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'settle', 'offer', 'take', 'extend', 'done', 'requeue', 'evict')
+                    and r.kind in (
+                        'check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'refund', 'settle', 'cancel', 'release',
+                        'offer', 'take', 'extend', 'done', 'requeue', 'evict'
+                    )
                     and (
                         r.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
                         or (not r.blocked and r.reason in ('within_limit', 'soft', 'off', 'recorded'))
                     )
-                    and (r.kind in ('ban', 'settle', 'extend', 'done', 'requeue', 'evict')) = (r.reason = 'recorded')
+                    and (r.reason = 'recorded') = (
+                        r.kind in ('ban', 'refund', 'settle', 'cancel', 'release', 'extend', 'done', 'requeue', 'evict')
+                    )
                     and (r.kind <> 'ban' or (not r.is_first and r.txn = r.last_txn and r.last_kind <> 'ban'))
                     and (r.checks = 1 or r.kind in ('coalesced', 'lease', 'take', 'extend', 'done', 'requeue'))
                     and (r.band is null) = (r.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
@@ -255,8 +260,8 @@ begin
                 select j.place, max(j.total - j.was_total) as spent, sum(if(j.seq > j.was_seq, j.amount, 0)) as amount,
                     max((
                         (j.seq > j.was_seq and j.seq <= j.head_seq and j.charged_us is null)
-                        -- The amount that a settlement gives back is of an earlier row.
-                        or (v_settles and j.seq <= j.was_seq and j.amount <= t.spent)
+                        -- The amount that is given back is of an earlier row.
+                        or (v_ends and j.seq <= j.was_seq and j.amount <= t.spent)
                     ) is not true) as is_wrong
                 from json_table(p_heads, '$[*]' columns (
                     place     for ordinality,
@@ -274,7 +279,7 @@ begin
                     )
                 )) j
                 left join zone_txn t force index (zone_txn_bucket_uq)
-                    on v_settles and t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
+                    on v_ends and t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
                         and t.created_at = date_add(v_epoch, interval j.charged_us microsecond) and t.seq = j.seq
                         and t.sealed
                 where j.nth is not null
@@ -552,6 +557,7 @@ begin
                 override_seq  bigint path '$[11][0][6]',
                 bans          int path '$[11][0][7]',
                 holding       boolean path '$[11][0][8]',
+                shapes        text character set utf8mb4 path '$[11][0][10]',
                 key_text      varchar(255) character set utf8mb4 path '$[13]'
             )) j
             straight_join zone_bucket_lock b force index (primary)
@@ -564,7 +570,8 @@ begin
                 b.carried_seq = j.carried_seq,
                 b.override_seq = j.override_seq,
                 b.bans = j.bans,
-                b.holding = j.holding
+                b.holding = j.holding,
+                b.shapes = coalesce(j.shapes, b.shapes)
             where j.bans is not null and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
         end if;
 
@@ -697,7 +704,12 @@ begin
                     charged_us bigint path '$[4]'
                 )
             )) j
-            where j.seq is not null and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
+            where j.seq is not null and not coalesce(json_contains(v_stale, cast(j.place as char)), false)
+            on duplicate key update
+                charged_at = date_add(v_epoch, interval coalesce(j.charged_us, j.at_us) microsecond),
+                amount = j.amount,
+                ends_at = date_add(v_epoch, interval least(j.ends_us, v_last_us) microsecond),
+                member = cast(j.member as binary);
         end if;
         if p_own then
             commit and no chain no release;

@@ -7,7 +7,7 @@
 --
 -- Arguments  p_heads        the buckets, in the byte order of (zone_id, bucket_key)
 --            p_rows         the rows, those of a bucket in their order: checks, and bans that these brought about; leases; what
---                           is taken for local decisions, and settlements of it
+--                           is taken for local decisions; ends of charges
 --            p_parts        what of their charges ends by itself
 --            p_together     all buckets move, or none
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
@@ -52,7 +52,7 @@ declare
     v_made     int;
     v_named    boolean := false;
     v_leases   boolean := false;
-    v_settles  boolean := false;
+    v_ends     boolean := false;
     v_opened   boolean := false;
     v_current  boolean;
     v_durable  boolean;
@@ -96,12 +96,17 @@ begin
         while p_rows[v_next].head = v_place loop
             v_row := p_rows[v_next];
             if (
-                v_row.kind in ('check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'settle', 'offer', 'take', 'extend', 'done', 'requeue', 'evict')
+                v_row.kind in (
+                    'check', 'reserve', 'coalesced', 'ban', 'lease', 'local', 'refund', 'settle', 'cancel', 'release', 'offer',
+                    'take', 'extend', 'done', 'requeue', 'evict'
+                )
                 and (
                     v_row.reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
                     or (not v_row.blocked and v_row.reason in ('within_limit', 'soft', 'off', 'recorded'))
                 )
-                and (v_row.kind in ('ban', 'settle', 'extend', 'done', 'requeue', 'evict')) = (v_row.reason = 'recorded')
+                and (v_row.reason = 'recorded') = (
+                    v_row.kind in ('ban', 'refund', 'settle', 'cancel', 'release', 'extend', 'done', 'requeue', 'evict')
+                )
                 and (v_row.kind <> 'ban' or (v_row.txn_id = v_before.txn_id and v_before.kind <> 'ban'))
                 and (v_row.checks = 1 or v_row.kind in ('coalesced', 'lease', 'take', 'extend', 'done', 'requeue'))
                 and (v_row.band is null) = (v_row.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
@@ -131,7 +136,7 @@ begin
                 perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
             end if;
             v_leases := v_leases or v_row.kind = 'lease';
-            v_settles := v_settles or v_row.kind = 'settle';
+            v_ends := v_ends or v_row.kind in ('refund', 'settle', 'cancel', 'release');
             v_named := v_named or coalesce(v_row.named and v_row.seq > 1, true);
             v_before := v_row;
             v_next := v_next + 1;
@@ -171,8 +176,8 @@ begin
             and least(p.charged_at, p.ends_at) > c_after and p.ends_at < c_before
             and (
                 (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
-                -- The amount that a settlement gives back is of an earlier row.
-                or (v_settles and p.seq <= (h.moves).was_seq and p.ends_at = (h.moves).last_at
+                -- The amount that is given back is of an earlier row.
+                or (v_ends and p.seq <= (h.moves).was_seq and p.ends_at = (h.moves).last_at
                     and p.amount <= (
                         select t.spent
                         from zone_txn t
@@ -313,15 +318,15 @@ begin
             select r.head
             from unnest(p_rows) as r
             cross join lateral ( -- as in zone_engine_hold
-                select t.zone_id, t.bucket_key, t.txn_id
+                select
                 from zone_txn t
                 where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
+                    and (t.zone_id, t.bucket_key, t.txn_id) <= (r.zone_id, r.bucket_key, r.txn_id)
                     and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
                 order by t.zone_id, t.bucket_key, t.txn_id
                 limit 1
             ) t
             where r.named and r.seq > 1
-                and t.zone_id = r.zone_id and t.bucket_key = r.bucket_key and t.txn_id = r.txn_id
         loop
             fates[v_place] := 1;
         end loop;
@@ -377,6 +382,7 @@ begin
         zone_version = h.zone_version,
         bans = h.bans,
         holding = h.holding,
+        shapes = coalesce(h.shapes, b.shapes),
         row_hash = h.row_hash
     from unnest(p_heads) with ordinality as h
     where not h.is_new and fates[h.ordinality] = 0 and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
@@ -395,7 +401,12 @@ begin
         insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
         select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
         from unnest(p_parts) as p
-        where fates[p.head] = 0;
+        where fates[p.head] = 0
+        on conflict (zone_id, bucket_key, seq) do update
+        set charged_at = excluded.charged_at,
+            amount = excluded.amount,
+            ends_at = excluded.ends_at,
+            member = excluded.member;
     end if;
 end
 $$;

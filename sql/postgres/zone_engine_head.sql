@@ -23,6 +23,7 @@ create type zone_engine_head as (
     bans          int,
     holding       boolean,
     ended         boolean,     -- what has ended by last_at is of no more use to it
+    shapes        text,        -- what a settlement taught of them all; null where none did
     salt          bytea,
     row_hash      bytea
 );

@@ -73,6 +73,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+    v_one   boolean := cardinality(p_zone_ids) = 1 and not p_lock;
+    v_head  zone_bucket_lock;
     v_heads zone_bucket_lock[];
     v_past  int[];
     v_now   timestamptz;
@@ -80,9 +82,22 @@ begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    v_heads := zone_bucket_hold(
-        p_zone_ids, p_bucket_keys, array_fill(p_lock, array[cardinality(p_zone_ids)]), false
-    );
+    if v_one then
+        v_heads := array(
+            select b from zone_bucket_lock b where b.zone_id = p_zone_ids[1] and b.bucket_key = p_bucket_keys[1]
+        );
+        v_head := v_heads[1];
+        v_one := case
+            when cardinality(v_heads) = 1 then v_head.moved_to is null
+            else not exists (select from zone_bucket_removed r where r.zone_id = p_zone_ids[1])
+                and not exists (select from tallygate_shard)
+        end;
+    end if;
+    if not v_one then
+        v_heads := zone_bucket_hold(
+            p_zone_ids, p_bucket_keys, array_fill(p_lock, array[cardinality(p_zone_ids)]), false
+        );
+    end if;
     if p_lock then
         perform zone_error('no zone', k.zone_id::text)
         from unnest(p_zone_ids) as k (zone_id)
@@ -95,16 +110,43 @@ begin
         into v_past
         from unnest(p_txn_zone_ids, p_txn_bucket_keys, p_txn_ids) with ordinality
             as c (zone_id, bucket_key, txn_id, position)
-        -- The first row from there on: in this order there is one index only to read it by. Asked for the row itself, a
-        -- plan that was made while the ledger was small may go by zone or by bucket alone.
+        -- From there to there: in this order there is one index only to read it by. Asked for the row itself, a plan that was
+        -- made while the ledger was small may go by zone or by bucket alone.
         cross join lateral (
-            select t.zone_id, t.bucket_key, t.txn_id
+            select
             from zone_txn t
             where (t.zone_id, t.bucket_key, t.txn_id) >= (c.zone_id, c.bucket_key, c.txn_id)
+                and (t.zone_id, t.bucket_key, t.txn_id) <= (c.zone_id, c.bucket_key, c.txn_id)
             order by t.zone_id, t.bucket_key, t.txn_id
             limit 1
-        ) t
-        where t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id;
+        ) t;
+    end if;
+    -- One bucket of which its row says all, as most checks find theirs: half of the time of the statement over arrays.
+    if v_one and coalesce(v_head.banned_until, v_head.carried_at) is null and v_head.override_seq is null
+        and coalesce(v_head.bans + v_head.ban_strikes, 0) = 0 and v_head.holding is not true
+    then
+        return query
+        select v_now, z.version, v_head.seq::bigint, v_head.last_at, v_head.spent_total::bigint, v_head.level, v_head.strikes,
+            v_head.zone_version, false, null::timestamptz, null::int, null::bigint, null::bigint, null::timestamptz, null::bigint,
+            null::bigint, false, null::bigint, null::bigint, null::bigint, null::bigint, null::bigint, null::boolean,
+            null::timestamptz, null::bigint[], null::timestamptz[], null::bigint[], null::timestamptz[], null::text[],
+            case when w.total is not null then z.total_at end, w.total, v_head.salt, v_head.row_hash, v_past
+        from (select greatest(v_now, v_head.last_at) as at) c
+        left join lateral (
+            select z.version, z.algorithm, c.at - (z.window_us - 1) * interval '1 microsecond' as total_at
+            from zone_master z
+            where z.id = p_zone_ids[1]
+            offset 0
+        ) z on true
+        left join lateral (
+            select t.spent_total - t.spent as total
+            from zone_txn t
+            where z.algorithm = 'sliding-log' and v_head.last_at >= z.total_at
+                and t.zone_id = p_zone_ids[1] and t.bucket_key = p_bucket_keys[1] and t.created_at >= z.total_at
+            order by t.created_at, t.seq
+            limit 1
+        ) w on true;
+        return;
     end if;
     return query
     select v_now, z.version, k.seq, k.last_at, k.spent_total, k.level, k.strikes,

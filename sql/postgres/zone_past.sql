@@ -16,25 +16,21 @@ declare
     v_other boolean;
     v_taken boolean;
 begin
-    -- The first row from there on: in this order there is one index only to read it by. A charge that was ended and a
-    -- check that brought a ban about have other rows of the same transaction.
+    -- From there to there: in this order there is one index only to read it by. A charge that was ended and a check that brought a
+    -- ban about have other rows of the same transaction.
     select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
         t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, true,
         t.kind <> 'unchecked' and t.member is distinct from p_member, t.kind = 'local'
     into v_past.id, v_past.txn_id, v_past.zone_id, v_past.zone_version, v_past.bucket_key, v_past.seq, v_past.blocked,
         v_past.reason, v_past.cost, v_past.zone_limit, v_past.remaining, v_past.retry_after_us, v_past.delay_us,
         v_past.ends_at, v_past.created_at, v_past.replayed, v_other, v_taken
-    from (
-        select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.blocked, t.reason, t.cost,
-            t.zone_limit, t.remaining, t.retry_after_us, t.delay_us, t.ends_at, t.created_at, t.kind, t.member
-        from zone_txn t
-        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
-            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-            and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
-        order by t.zone_id, t.bucket_key, t.txn_id
-        limit 1
-    ) t
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id;
+    from zone_txn t
+    where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+        and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+        and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
+    order by t.zone_id, t.bucket_key, t.txn_id
+    limit 1;
     if v_taken then
         perform zone_error('taken');
     end if;

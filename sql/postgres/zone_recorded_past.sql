@@ -13,20 +13,16 @@ as $$
 declare
     v_past zone_recorded;
 begin
-    -- In this order there is one index only to read by, and a transaction has no more rows in a bucket than kinds.
+    -- In this order there is one index only to read by.
     select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t.cost, t.spent, t.remaining,
         t.ends_at, t.created_at, true
     into v_past
-    from (
-        select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t.cost, t.spent, t.remaining,
-            t.ends_at, t.created_at
-        from zone_txn t
-        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
-            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-        order by t.zone_id, t.bucket_key, t.txn_id
-        limit 12
-    ) t
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id and t.kind = any (p_kinds)
+    from zone_txn t
+    where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+        and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+        and t.kind = any (p_kinds)
+    order by t.zone_id, t.bucket_key, t.txn_id
     limit 1;
     return v_past;
 end

@@ -75,16 +75,13 @@ begin
     -- 5. What is the charge, and what is left of it?
     select t.seq, t.kind, t.blocked, t.spent, t.member, t.ends_at, t.created_at
     into v_charge
-    from (
-        select t.zone_id, t.bucket_key, t.txn_id, t.seq, t.kind, t.blocked, t.spent, t.member, t.ends_at, t.created_at
-        from zone_txn t
-        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
-            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-            and t.kind in ('check', 'reserve', 'unchecked', 'local')
-        order by t.zone_id, t.bucket_key, t.txn_id
-        limit 1
-    ) t
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.txn_id = p_txn_id;
+    from zone_txn t
+    where t.bucket_key = p_bucket_key -- finds the shard, where there are several
+        and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
+        and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+        and t.kind in ('check', 'reserve', 'unchecked', 'local')
+    order by t.zone_id, t.bucket_key, t.txn_id
+    limit 1;
     if not found then
         perform zone_error('no charge', p_txn_id::text);
     end if;

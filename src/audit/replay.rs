@@ -192,7 +192,8 @@ impl Replay {
             let of_theirs = row.target_us.is_some_and(|us| us <= dropped.last_us);
             let taught = row.is_predicted() && row.at_us.saturating_sub(dropped.last_us) < SHAPE_AGE_US;
             let before = row.at_us <= dropped.until_us || (of_theirs && row.at_us <= dropped.run_us);
-            dropped.unsettled || before || taught || (dropped.escalated && row.kind == Kind::Ban)
+            let unsettled = dropped.unsettled && row.at_us <= dropped.run_us;
+            unsettled || before || taught || (dropped.escalated && row.kind == Kind::Ban)
         })
     }
 
@@ -358,7 +359,7 @@ impl Replay {
     fn go_on(&mut self, row: &LedgerRow, derived: Result<Derived, String>, replayed: &Replayed) {
         if let Some(dropped) = &mut self.dropped {
             let shows = *replayed == Replayed::Same && row.kind.is_check() && row.at_us > dropped.until_us;
-            dropped.unsettled &= row.at_us <= dropped.run_us && (dropped.stays || !shows);
+            dropped.unsettled &= dropped.stays || !shows;
             dropped.escalated &= row.kind != Kind::Unban;
         }
         if *replayed != Replayed::Same {

@@ -205,6 +205,18 @@ pub(super) enum Fate {
     Locked,
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl Fate {
+    /// By its number, as routines tell it.
+    pub fn told(number: i32) -> Self {
+        match number {
+            0 => Self::Appended,
+            1 => Self::Stale,
+            _ => Self::Locked,
+        }
+    }
+}
+
 /// Each bucket once, in order, and which of them each name is.
 fn distinct<'n>(all: impl Iterator<Item = Name<'n>>) -> (Vec<Name<'n>>, Vec<usize>) {
     let all: Vec<_> = all.collect();

@@ -134,17 +134,20 @@ impl<DB: Database> Hosts<DB> {
             return Ok((0, connection));
         }
         let mut silent = SILENT;
+        let mut earlier = None;
         loop {
             let began = Instant::now();
             let failures = match self.look(until.min(began + silent)).await {
                 Ok(found) => return Ok(found),
-                Err(failures) => failures,
+                // A look that the deadline cut off tells less than the one before it.
+                Err(failures) => earlier.take().filter(|_| Instant::now() >= until).unwrap_or(failures),
             };
             let passes = failures.iter().any(|(_, error)| error.is_transient());
             // Another look takes as long as this one did, and is not cut shorter than that.
             if !passes || Instant::now() + PAUSE + began.elapsed() >= until {
                 return Err(self.none(failures, passes));
             }
+            earlier = Some(failures);
             sleep(PAUSE).await;
             // They may all have much to do.
             silent = (silent * 2).min(until.saturating_duration_since(began));

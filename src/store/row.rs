@@ -252,6 +252,54 @@ macro_rules! bind_policy {
     }};
 }
 
+/// Binds a check of one bucket to the routine that appends it, but for how it goes about others; `at` makes a time of
+/// microseconds.
+macro_rules! bind_append_one {
+    ($query:expr, $moved:expr, $written:expr, $at:expr) => {{
+        let Moved { name, is_new, before, before_hash, head, holding, end, .. } = $moved;
+        let Written { row, named, before_us, .. } = $written;
+        let (carried, at) = (head.carried, $at);
+        $query
+            .bind(name.0)
+            .bind(name.1)
+            .bind(is_new)
+            .bind(before.seq)
+            .bind(&before_hash[..])
+            .bind(before_us.map(at).transpose()?)
+            .bind(before.spent_total)
+            .bind(head.zone_version)
+            .bind(row.txn)
+            .bind(named)
+            .bind(row.kind)
+            .bind(row.checks)
+            .bind(row.blocked)
+            .bind(row.reason)
+            .bind(row.critical)
+            .bind(row.cost)
+            .bind(row.spent)
+            .bind(row.remaining)
+            .bind(row.limit)
+            .bind(row.retry_after_us)
+            .bind(row.delay_us)
+            .bind(row.ends_us.map(at).transpose()?)
+            .bind(row.member)
+            .bind(at(head.last_us)?)
+            .bind(head.level)
+            .bind(head.strikes)
+            .bind(head.banned_until_us.map(at).transpose()?)
+            .bind(head.ban_strikes)
+            .bind(carried.map(|carried| carried.amount))
+            .bind(carried.map(|carried| at(carried.at_us)).transpose()?)
+            .bind(carried.map(|carried| carried.total))
+            .bind(carried.map(|carried| carried.seq))
+            .bind(head.exception.map(|exception| exception.seq))
+            .bind(head.bans)
+            .bind(holding)
+            .bind(end.salt.as_ref().map(|salt| &salt[..]))
+            .bind(&end.hash[..])
+    }};
+}
+
 /// Binds an action to the routine that lets it happen, but for how long to wait for locks.
 macro_rules! bind_action {
     ($query:expr, $action:expr) => {{

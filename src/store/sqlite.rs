@@ -447,6 +447,8 @@ pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
 fn pool(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
     PoolOptions::new()
         .max_connections(connections)
+        // A caller who goes away while the pool tests a connection takes it along, and what is in memory is gone with it.
+        .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(options)

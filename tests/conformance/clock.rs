@@ -349,13 +349,13 @@ pub async fn a_database_of_tests_stays_one(db: Db) {
     }
     let migrator = || Migrator::new(&tests.url).unwrap();
     assert!(migrator().with_test_clock().unwrap().apply().await.unwrap().is_empty());
-    assert_eq!(upgrade::next(&tests).apply().await.unwrap().len(), 1);
+    assert_eq!(upgrade::next(tests.engine, &tests.url).apply().await.unwrap().len(), 1);
     let routines = match db.engine {
         Engine::Postgres => "drop function zone_txn_id_make",
         _ => "drop procedure tallygate_schema_version; drop procedure zone_clock",
     };
     tests.execute(&format!("drop view zone_clock_view; {routines}")).await;
-    assert_eq!(upgrade::next(&tests).apply().await.unwrap().len(), 2, "routines and views");
+    assert_eq!(upgrade::next(tests.engine, &tests.url).apply().await.unwrap().len(), 2, "routines and views");
     assert!(Migrator::new(&tests.url_as(Role::App)).unwrap().has_test_clock().await.unwrap());
     let refused = migrator().distribute().await.unwrap_err();
     let reason = if db.engine == Engine::Postgres { "its clock is one row" } else { "only PostgreSQL" };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use tallygate::audit::verify::Verify;
+use tallygate::ledger::History;
 use tallygate::policy::Override;
 use tallygate::schema::{Migrator, Role, Upkeep};
 use tallygate::{Charged, Check, Limiter, Result};
@@ -14,14 +15,14 @@ use crate::child::{Child, Work};
 use crate::db::{Clocked, Db, Engine, bucket, connected, log};
 use crate::maintain::{DAY, age};
 use crate::proxy::Proxy;
-use crate::rounds;
 use crate::verify::verify;
+use crate::{rounds, server, upgrade};
 
 /// The part of a second in which the time is told at which a process is killed.
 const PART: Duration = Duration::from_micros(100);
 
 /// The cuts of a small round, or a few more.
-const CUTS: usize = 12;
+const CUTS: usize = 6;
 
 const ERASED: &str = "42";
 
@@ -34,6 +35,10 @@ pub enum Task {
     Erasure,
     /// Of the policy of a zone, to another one each time.
     Change,
+    /// Of the role auditor, to the application's user.
+    Grant,
+    /// The migration to the next release.
+    Release(Engine),
 }
 
 impl Task {
@@ -55,6 +60,8 @@ impl Task {
                 let policy = log(fastrand::i64(1_000..1_000_000_000), 60);
                 connected(url).await.operator().set_zone("log", &policy, None, "test").await.map(drop)
             }
+            Self::Grant => Migrator::new(url)?.grant(Role::Auditor, &server::user(Role::App)).await.map(drop),
+            Self::Release(engine) => upgrade::next(engine, url).apply().await.map(drop),
         }
     }
 
@@ -99,7 +106,8 @@ impl Task {
     /// Cuts it off once in each of the databases that are made, here and there, or everywhere in a soak.
     async fn cut(self, make: impl AsyncFn() -> Db, mut judge: impl AsyncFnMut(&Db)) {
         let length = self.length(&make().await).await;
-        let lengths = (0..).step_by(rounds(length.div_ceil(CUTS).max(1), 1));
+        let step = rounds(length.div_ceil(CUTS).max(1), 1);
+        let lengths = (fastrand::usize(..step)..).step_by(step);
         for (cuts, length) in lengths.enumerate() {
             let db = make().await;
             let is_done = self.ends_within(length, &db).await;
@@ -156,8 +164,8 @@ pub async fn a_first_migration_that_was_cut_off_anywhere_is_ended_by_the_next(db
         .cut(
             async || db.create_empty_beside("cut").await,
             async |db| {
-                let unfinished = Limiter::connect(&db.url).await.err();
-                assert!(unfinished.is_none_or(|error| error.is_schema()));
+                let unfinished = Limiter::connect_with(&db.url, db.config()).await.err();
+                assert!(unfinished.as_ref().is_none_or(|error| error.is_schema()), "{unfinished:?}");
                 Task::Migration.end(db).await;
                 db.migrate().await;
                 assert!(Migrator::new(&db.url).unwrap().pending().await.unwrap().is_empty());
@@ -240,6 +248,55 @@ pub async fn a_change_of_a_zone_that_was_cut_off_anywhere_is_ended_by_the_next(d
         .await;
 }
 
+/// A user of another role decides on, and has all of the new one after the next run.
+pub async fn a_grant_that_was_cut_off_anywhere_is_ended_by_the_next(db: Db) {
+    let read = async |limiter: &Limiter| limiter.auditor().history(&History::default()).await;
+    Task::Grant
+        .cut(
+            async || beside_with_zones(&db).await,
+            async |db| {
+                let app = app(db).await;
+                app.check(Check::new("log", "42")).await.unwrap();
+                Task::Grant.end(db).await;
+                assert_eq!(read(&app).await.unwrap().rows.len(), 1);
+                app.check(Check::new("log", "42")).await.unwrap();
+                assert_clean(db).await;
+            },
+        )
+        .await;
+    let without = app(&beside(&db).await).await;
+    assert!(read(&without).await.is_err(), "it needs the role");
+}
+
+/// Programs of this release decide on, whatever there is of the next one.
+pub async fn a_next_release_that_was_cut_off_anywhere_is_ended_by_the_next(db: Db) {
+    let task = Task::Release(db.engine);
+    task.cut(
+        async || beside_with_zones(&db).await,
+        async |db| {
+            let app = app(db).await;
+            let charge = app.check(Check::new("log", "42")).await.unwrap().txn_id;
+            task.end(db).await;
+            assert_eq!(upgrade::routines_of_next(db).await, 5);
+            app.refund(Charged::by(charge)).await.unwrap();
+            app.check_many(vec![Check::new("log", "42"); 2]).await.unwrap();
+            assert_clean(db).await;
+        },
+    )
+    .await;
+}
+
+async fn beside_with_zones(db: &Db) -> Db {
+    let db = beside(db).await;
+    set_zones(&db.limiter().await).await;
+    db
+}
+
+/// The application's user alone.
+async fn app(db: &Db) -> Limiter {
+    Limiter::connect_with(&db.url_as(Role::App), db.config()).await.unwrap()
+}
+
 async fn set_zones(limiter: &Limiter) {
     for (zone, policy) in [("log", log(1_000, 60)), ("level", bucket(1_000, 60, 1_000))] {
         limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
@@ -279,7 +336,7 @@ async fn lay_by(db: &Db) {
     }
 }
 
-/// A migrated database beside it, for [`copy`].
+/// A migrated database beside it.
 async fn beside(world: &Db) -> Db {
     let mut db = Db::create(world.engine, "cut").await;
     if world.by_engine {

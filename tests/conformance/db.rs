@@ -51,14 +51,34 @@ impl fmt::Display for Engine {
 }
 
 /// The routines of PostgreSQL that read its clock, each in one place.
-const CLOCK_READERS: [&str; 6] =
-    ["zone_check", "zone_check_all", "zone_undo", "zone_mark", "zone_engine_hold", "zone_engine_append"];
+const CLOCK_READERS: [&str; 7] = [
+    "zone_check",
+    "zone_check_all",
+    "zone_undo",
+    "zone_mark",
+    "zone_engine_hold",
+    "zone_engine_append",
+    "zone_engine_append_one",
+];
 
 /// The schema of PostgreSQL's that a test's database has, which is not the one that every database has.
 const SCHEMA: &str = "limits";
 
 /// On PostgreSQL a migrated database is copied in a tenth of the time that it takes to make one.
 static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+
+/// Begins again what a slow machine did not let in, as who runs it would.
+macro_rules! let_in {
+    ($begin:expr) => {{
+        let mut again = 0..60;
+        loop {
+            match $begin {
+                Err(error) if error.is_transient() && again.next().is_some() => {}
+                begun => break begun.unwrap(),
+            }
+        }
+    }};
+}
 
 /// A fresh database (a file on SQLite), migrated; gone when the test ends well.
 pub struct Db {
@@ -189,10 +209,10 @@ impl Db {
 
     pub async fn migrate(&self) {
         let migrator = Migrator::new(&self.url).unwrap();
-        migrator.apply().await.unwrap();
+        let_in!(migrator.apply().await);
         if self.engine != Engine::Sqlite {
             for role in [Role::App, Role::Auditor, Role::Operator] {
-                migrator.grant(role, &server::user(role)).await.unwrap();
+                let_in!(migrator.grant(role, &server::user(role)).await);
             }
         }
     }
@@ -201,7 +221,7 @@ impl Db {
     pub async fn grant_engine(&mut self) {
         self.by_engine = true;
         let migrator = Migrator::new(&self.url).unwrap();
-        migrator.grant(Role::Engine, &server::user(Role::App)).await.unwrap();
+        let_in!(migrator.grant(Role::Engine, &server::user(Role::App)).await);
     }
 
     /// As the user of a role; on SQLite there are none.
@@ -222,14 +242,8 @@ impl Db {
 
     pub async fn limiter_with(&self, config: Config) -> Limiter {
         let url = self.url_as(Role::App);
-        for _ in 0..60 {
-            match Limiter::connect_with(&url, config).await {
-                // A deadline is of checks: a slow machine may take longer to let a connection in.
-                Err(error) if error.is_transient() => {}
-                app => return self.with_staff(app.unwrap()).await,
-            }
-        }
-        panic!("the server lets no connection in");
+        let app = let_in!(Limiter::connect_with(&url, config).await);
+        self.with_staff(app).await
     }
 
     pub async fn with_staff(&self, app: Limiter) -> Limiter {
@@ -828,7 +842,8 @@ impl Clocked {
 
 /// A limiter that waits as long as a slow machine takes.
 pub async fn connected(url: &str) -> Limiter {
-    Limiter::connect_with(url, Config { deadline: PATIENCE, ..Config::default() }).await.unwrap()
+    let config = Config { deadline: PATIENCE, ..Config::default() };
+    let_in!(Limiter::connect_with(url, config).await)
 }
 
 /// `rate` per `window_s` seconds by sliding log.

@@ -95,6 +95,50 @@ pub async fn a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones(db: D
     }
 }
 
+/// An id is looked for in its bucket: the buckets that follow it in an index cost nothing, however many rows they have.
+pub async fn an_id_is_looked_for_in_its_bucket_alone(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(1_000_000, 3600), None, "test").await.unwrap();
+    let mut session = db.connect().await;
+    let Connected::Postgres(_) = session else {
+        limiter.check(Check::new("login", "a")).await.unwrap();
+        let few = rows_read(&mut session, "login", "a", 1).await;
+        for _ in 0..4 {
+            limiter.check_many(vec![Check::new("login", "b"); 500]).await.unwrap();
+        }
+        let many = rows_read(&mut session, "login", "a", 1).await;
+        assert!(0 < few && many <= few + 10, "{few} rows were read alone, {many} before 2,000 others");
+        return;
+    };
+    // Each id is of the last millisecond, and so comes after all others of its bucket.
+    let calls = [
+        "select zone_check(1, 'a', zone_txn_id_make(), 1)",
+        "select zone_engine_hold(array[1], array['a'], 0, false, null, array[1], array['a'], array[zone_txn_id_make()])",
+        "select zone_undo(1, 'a', zone_txn_id_make(), 'refund')",
+    ];
+    let mut read = [[0; 3]; 3];
+    // The session makes its plans while there is little to read, and keeps them. Then an index is as deep as later.
+    for (times, filled) in [10, 2_000, 10_000].into_iter().zip(&mut read) {
+        let others = format!("select count(zone_check(1, 'b', null, 1)) from generate_series(1, {times})");
+        session.execute(&others).await.unwrap();
+        for (call, pages) in calls.into_iter().zip(filled) {
+            for _ in 0..10 {
+                let before = pages_read(&mut session).await;
+                // Nothing was charged that could be given back.
+                session.execute(call).await.ok();
+                *pages = pages_read(&mut session).await - before;
+            }
+        }
+    }
+    for (n, call) in calls.into_iter().enumerate() {
+        let (few, many) = (read[1][n], read[2][n]);
+        assert!(
+            0 < few && many <= few + 5,
+            "{call}: {few} pages were read at 2,000 others, {many} at 12,000"
+        );
+    }
+}
+
 /// The part of the charges in a window that ends is looked at again for each halving of the search for the exact
 /// wait, not for each other such piece.
 pub async fn a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much(db: Db) {
@@ -238,6 +282,17 @@ async fn handlers_read(session: &mut Connected, call: &str) -> i64 {
     session.execute(call).await.unwrap();
     // To look at the counters is counted too.
     counters(session).await - before - (before - first)
+}
+
+/// The pages of the ledger's indexes that were read on PostgreSQL: of a row that an index turns away by itself nothing else tells.
+async fn pages_read(session: &mut Connected) -> i64 {
+    session.execute("select pg_stat_force_next_flush()").await.unwrap();
+    session
+        .number(
+            "select sum(idx_blks_hit + idx_blks_read)::bigint from pg_statio_user_indexes
+            where relname like 'zone_txn%'",
+        )
+        .await
 }
 
 /// The reads of PostgreSQL in the transaction that is open.

@@ -293,7 +293,8 @@ pub async fn a_move_that_was_killed_anywhere_is_finished_by_the_next(db: Db) {
         let proxy = Proxy::before(&killed.url_of_own_sessions(Role::Owner)).await;
         let mut killer = killed.connect().await;
         let mut kills = 0;
-        for answers in (0..).step_by(rounds(9, 1)) {
+        let step = rounds(9, 1);
+        for answers in (fastrand::usize(..step)..).step_by(step) {
             let key = format!("{} {answers}", killed.engine);
             let check = || Check::new("login", &key);
             for _ in 0..3 {

@@ -293,6 +293,9 @@ pub async fn what_is_in_force_keeps_its_row(db: Db) {
         ("plain", vec![own("plain", 5)]),
         ("nobody", vec![own("nobody", 2)]),
         ("nobody", vec![hold.replace("'plain'", "'nobody'")]),
+        // Of a row that was dropped, and was none of an override.
+        ("plain", head("plain", "override_seq = 2")),
+        ("quiet", head("quiet", "override_seq = 2")),
         ("vip", head("vip", "override_seq = null")),
         ("banned", head("banned", "banned_until = null, bans = 0, ban_strikes = 0")),
         ("plain", head("plain", &format!("banned_until = {later}"))),
@@ -319,6 +322,28 @@ pub async fn what_is_in_force_keeps_its_row(db: Db) {
         }
     }
     assert_eq!(verify(&limiter, &Verify::default()).await.1, []);
+
+    // Crimes for the first checks behind the run, which are undone before anybody looks.
+    let of_year = "select override_seq from zone_bucket_lock where bucket_key = 'year'";
+    let of_year = format!("override_seq = {}", connection.number(of_year).await);
+    let no_more = "delete from zone_override where bucket_key = 'quiet'".to_owned();
+    let crimes = [
+        ("quiet", secret("quiet"), [vec![no_more], head("quiet", "override_seq = null")].concat()),
+        ("year", head("year", "override_seq = null"), head("year", &of_year)),
+    ];
+    for (key, crime, undo) in crimes {
+        for sql in &crime {
+            connection.execute(sql).await.unwrap();
+        }
+        db.limiter().await.check_many(vec![Check::new("login", key); 4]).await.unwrap();
+        for sql in &undo {
+            connection.execute(sql).await.unwrap();
+        }
+        let found = verify(&limiter, &Verify::default()).await.1;
+        let is_it =
+            |fault: &Fault| fault.key.as_deref() == Some(key) && fault.what == FaultKind::NotReproducible;
+        assert!(found.iter().any(is_it), "{crime:?}: {found:#?}");
+    }
 }
 
 /// With the document of the chain alone.

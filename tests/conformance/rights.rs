@@ -667,7 +667,7 @@ pub async fn who_is_no_more_is_forgotten_and_the_others_keep_their_rights(db: Db
     }
     owner.execute(&format!("drop role {gone}")).await.unwrap();
 
-    upgrade::next(&db).apply().await.unwrap();
+    upgrade::next(db.engine, &db.url).apply().await.unwrap();
     // Only PostgreSQL lets an owner see what rights others have.
     let remembered = if db.engine == Engine::Postgres { before } else { before + 1 };
     assert_eq!(owner.number("select count(*) from tallygate_grant").await, remembered);

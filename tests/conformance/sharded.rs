@@ -439,9 +439,22 @@ pub async fn a_bucket_that_is_open_twice_or_that_no_mark_leads_to_is_found(db: D
     let (what, _, of, detail) = found().await.pop().unwrap();
     assert_eq!((what, of), (FaultKind::WrongPlace, Some(key)));
     assert!(detail.starts_with("eu-1 and eu-2 have it open"), "{detail}");
-    let key = three.keys(&limiter, "eu-1", 1).await.remove(0);
-    limiter.check(Check::new("login", &key)).await.unwrap();
-    three.owner_of(&NAMES).await.owner().move_to("login", &key, "eu-3").await.unwrap();
+    let [forked, key] = three.keys(&limiter, "eu-1", 2).await.try_into().unwrap();
+    for key in [&forked, &key] {
+        limiter.check(Check::new("login", key)).await.unwrap();
+        three.owner_of(&NAMES).await.owner().move_to("login", key, "eu-3").await.unwrap();
+    }
+    // The mark is taken away, and the head is again what it was before.
+    let hash =
+        format!("select row_hash from zone_txn where bucket_key = '{forked}' order by seq desc limit 1");
+    let open = format!("moved_to = null, moved_by = null, row_hash = ({hash}) where bucket_key = '{forked}'");
+    three.0[0].execute(&format!("update zone_bucket_lock set {open}")).await;
+    let (what, _, of, detail) =
+        found().await.into_iter().find(|(.., of, _)| *of == Some(forked.clone())).unwrap();
+    assert!(
+        what == FaultKind::WrongPlace && detail.starts_with("eu-1 and eu-3 have it open"),
+        "{of:?}: {detail}"
+    );
     for table in ["zone_txn", "zone_txn_dropped", "zone_bucket_lock"] {
         three.0[2].execute(&format!("delete from {table} where bucket_key = '{key}'")).await;
     }

@@ -259,6 +259,13 @@ impl Edit {
             || told.contains(&self.table)
                 && self.columns.iter().any(|(column, _)| told.contains(&format!("{column:?}")))
     }
+
+    /// Did it put a time of zeros, which drivers of MySQL read as null, in the place of null?
+    async fn is_null_for_null(&self, owner: &mut Connected) -> bool {
+        let Some((_, row)) = self.sql.split_once(" = '0000-00-00' where ") else { return false };
+        let sql = format!("select count(*) from kept_{} where {} is null and {row}", self.table, self.column);
+        owner.number(&sql).await == 1
+    }
 }
 
 /// Numbers that hardly any column can have.
@@ -473,8 +480,11 @@ pub async fn an_owner_who_covers_tracks_is_found(db: Db) {
     let tried = rounds_of_long(120, 15_000).min(all.len());
     rng.shuffle(&mut all);
     let mut missed = BTreeMap::<(String, String), String>::new();
-    let (mut refused, mut seen, mut unnamed) = (0, 0, Vec::new());
-    for edit in all.iter().take(tried) {
+    let (mut refused, mut seen, mut unnamed, mut read) = (0, 0, Vec::new(), BTreeMap::new());
+    for (n, edit) in all.iter().take(tried).enumerate() {
+        if n % 1_000 == 0 {
+            eprintln!("{engine}: {n} of {tried} edits, {seen} seen, {} missed, {unnamed:?}", missed.len());
+        }
         let table = &edit.table;
         let mut taken = true;
         for sql in edit.sql.split("; ") {
@@ -489,23 +499,29 @@ pub async fn an_owner_who_covers_tracks_is_found(db: Db) {
             refused += usize::from(!taken);
             continue;
         }
-        if edit.is_odd {
+        // All that a person may ask for, of a few rows with each such value.
+        let value = edit.sql.split(" where ").next();
+        if edit.is_odd && *read.entry(value).and_modify(|times| *times += 1).or_insert(1) <= 3 {
             unnamed.extend(world.read(edit).await);
         }
-        let is_found = match world.verified().await {
-            Ok(verified) => verified.faults > 0,
-            Err(error) => {
-                if edit.is_odd && !edit.is_named_by(&error) {
-                    unnamed.push(format!("verify: {}: {error}", edit.sql));
+        // The checkpoint is compared in a hundredth of the time of a verification, which must name what is odd.
+        let mut is_found = !world.is_unaltered().await;
+        if edit.is_odd || !is_found {
+            is_found |= match world.verified().await {
+                Ok(verified) => verified.faults > 0,
+                Err(error) => {
+                    if edit.is_odd && !edit.is_named_by(&error) {
+                        unnamed.push(format!("verify: {}: {error}", edit.sql));
+                    }
+                    true
                 }
-                true
-            }
-        };
+            };
+        }
         // Nobody reads an override of a dropped row by which no row was decided that is left.
         let is_read = table != "zone_override" || !edit.sql.contains("bucket_key = 'old'");
-        if is_found || !world.is_unaltered().await {
+        if is_found {
             seen += 1;
-        } else if is_read {
+        } else if is_read && !edit.is_null_for_null(&mut owner).await {
             missed.entry((table.clone(), edit.column.clone())).or_insert_with(|| edit.sql.clone());
         }
         owner.execute(&format!("delete from {table}")).await.unwrap();

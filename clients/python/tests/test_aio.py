@@ -42,6 +42,17 @@ def run(postgres: Db) -> Run[Any]:
     return run
 
 
+def test_what_joins_is_refused_without_a_transaction(run: Run[Any], key: str) -> None:
+    async def test(connection: Any) -> None:
+        await connection.set_autocommit(True)
+        with pytest.raises(tallygate.Invalid, match="joins a transaction"):
+            await aio.check(connection, "login", key)
+        async with connection.transaction():
+            assert (await aio.check(connection, "login", key)).allowed
+
+    run(test)
+
+
 def test_the_twins_have_the_same_names_and_arguments() -> None:
     functions = "check check_all check_many peek reserve settle cancel refund release charges".split()
     for name in functions:

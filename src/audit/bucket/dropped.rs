@@ -104,7 +104,7 @@ impl Checking<'_> {
             return Vec::new();
         }
         let own = self.overrides.iter().find(|own| Some(own.seq) == stored.override_seq);
-        let has_row = |seq| self.set.contains(&seq) || self.is_dropped(seq);
+        let has_row = |seq| own.is_some() && (self.set.contains(&seq) || self.is_dropped(seq));
         let (banned_until, own_seq) = self.in_force();
         let same = [
             ("banned_until", self.not_ended(stored.head.banned_until_us) == banned_until),

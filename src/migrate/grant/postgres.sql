@@ -19,7 +19,8 @@ from (
         ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
         ('{app,engine}', 'execute', '{zone_bucket_place}'),
         ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
-        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_leases,zone_engine_shapes,zone_engine_append}'),
+        ('{engine}', 'execute', '{zone_engine_append,zone_engine_append_one}'),
+        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_leases,zone_engine_shapes}'),
         ('{engine}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
         ('{operator}', 'execute', '{zone_mark}')
     ) g (roles, rights, names)

@@ -67,7 +67,7 @@ pub(in crate::store) async fn act(session: &mut dyn Session, actions: &[Action])
         if let Some((shape, cost)) = lesson {
             let mut shapes = session.shapes(names[place]).await?;
             learn(&mut shapes, shape, cost, mark.happened.at_us);
-            writing.shapes.extend(writing.place(place).map(|place| (place, shapes)));
+            writing.teach(place, shapes);
         }
     }
     if !writing.rows.is_empty() {

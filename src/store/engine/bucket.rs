@@ -119,6 +119,7 @@ impl<'b> Bucket<'b> {
             by_row: by_row == head && holding == loaded.holding,
             end: self.end,
             ended: false,
+            shapes: None,
         })
     }
 

@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use super::{Answered, Fate, Loaded, Memory, Name};
 use crate::decide::Version;
 use crate::decision::Decision;
+use crate::entry::Recorded;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Isolation, Passing, Request};
+use crate::store::{Action, Isolation, Passing, Request, What};
 
 /// The number of times that a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
@@ -55,6 +56,9 @@ pub(in crate::store) trait Server: Send {
 
     /// Decides once.
     async fn once(&mut self, requests: &[Request], passing: Passing, turn: Turn) -> Result<Vec<Answered>>;
+
+    /// Lets actions happen, in a transaction that holds their buckets.
+    async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>>;
 }
 
 /// The way in which a call goes about its buckets in one of its turns.
@@ -78,20 +82,45 @@ impl Process {
         passing: Passing,
         isolation: Isolation,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        let is_foreign = || requests.iter().any(|request| self.policies.is_foreign(request.zone_id));
-        match self.may_append(server).await {
-            Ok(true) if !is_foreign() => {}
-            Ok(_) => return None,
-            Err(error) => return Some(Err(error)),
+        let zones = requests.iter().map(|request| request.zone_id);
+        match self.is_up_to(server, zones.clone()).await {
+            Ok(true) => {
+                let decisions = self.derive(server, requests, passing, isolation).await;
+                self.or_routines(decisions, zones)?.transpose()
+            }
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
         }
-        match self.derive(server, requests, passing, isolation).await {
+    }
+
+    /// Ends charges by the engine. None where the routines must, as in [`decide`](Self::decide), and for any other action.
+    pub async fn act(&self, server: &mut dyn Server, actions: &[Action]) -> Option<Result<Vec<Recorded>>> {
+        if !actions.iter().all(|action| matches!(action.what, What::Undo(_))) {
+            return None;
+        }
+        let zones = actions.iter().map(|action| action.zone_id);
+        match self.is_up_to(server, zones.clone()).await {
+            Ok(true) => self.or_routines(server.act(actions).await, zones),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// May it append, and does it know what may be in force in these zones?
+    async fn is_up_to(&self, server: &mut dyn Server, zones: impl Iterator<Item = i32>) -> Result<bool> {
+        Ok(self.may_append(server).await? && !self.policies.are_foreign(zones))
+    }
+
+    /// None where this fails since it may not append any more, or since a newer program has chosen a policy.
+    fn or_routines<T>(&self, done: Result<T>, zones: impl Iterator<Item = i32>) -> Option<Result<T>> {
+        match done {
             // The right was taken back.
             Err(error) if error.kind() == ErrorKind::Refused => {
                 *self.may() = Some((false, Instant::now()));
                 None
             }
-            Err(_) if is_foreign() => None,
-            decisions => decisions.transpose(),
+            Err(_) if self.policies.are_foreign(zones) => None,
+            done => Some(done),
         }
     }
 
@@ -181,8 +210,9 @@ impl Policies {
         Ok(versions)
     }
 
-    fn is_foreign(&self, zone_id: i32) -> bool {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).contains(&zone_id)
+    fn are_foreign(&self, mut zones: impl Iterator<Item = i32>) -> bool {
+        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        zones.any(|zone_id| foreign.contains(&zone_id))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<i32, Arc<[Version]>>> {

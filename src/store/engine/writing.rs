@@ -21,9 +21,6 @@ pub(in crate::store) struct Writing<'w> {
     /// the same charge.
     pub holds: Vec<(usize, Hold)>,
     pub overrides: Vec<(usize, Exception)>,
-    /// The shapes that settlements taught: all that is known of those of a bucket. Only where `act` decides, on
-    /// SQLite.
-    pub shapes: Vec<(usize, Vec<Shape>)>,
     /// Of each bucket of the call, its place among these.
     places: Vec<Option<usize>>,
 }
@@ -48,6 +45,8 @@ pub(in crate::store) struct Moved<'w> {
     pub end: End,
     /// Its ended holds are of no more use to it.
     pub ended: bool,
+    /// All that is known of the shapes of its requests, where a settlement taught one.
+    pub shapes: Option<Vec<Shape>>,
 }
 
 /// A row of the ledger.
@@ -77,9 +76,17 @@ impl<'w> Writing<'w> {
             rows: Vec::new(),
             holds: Vec::new(),
             overrides: Vec::new(),
-            shapes: Vec::new(),
             places,
         }
+    }
+
+    /// The only row, where it is a check of one bucket of which nothing ends by itself.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn only_check(&self) -> Option<(&Moved<'w>, &Written<'w>)> {
+        let ([moved], [written], []) = (&self.buckets[..], &self.rows[..], &self.holds[..]) else {
+            return None;
+        };
+        (matches!(written.row.kind, "check" | "coalesced") && !moved.ended).then_some((moved, written))
     }
 
     /// The place of a bucket of the call among those that move.
@@ -189,6 +196,13 @@ impl<'w> Writing<'w> {
     pub fn drop_ended(&mut self, bucket: usize) {
         if let Some(place) = self.place(bucket) {
             self.buckets[place].ended = true;
+        }
+    }
+
+    /// Takes down what is known of the shapes of a bucket's requests by now.
+    pub(super) fn teach(&mut self, bucket: usize, shapes: Vec<Shape>) {
+        if let Some(place) = self.place(bucket) {
+            self.buckets[place].shapes = Some(shapes);
         }
     }
 

@@ -3,6 +3,7 @@
 use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
+use super::check::Server;
 use super::engine::Session;
 use super::{MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
 use crate::decide::{Override, Undo};
@@ -51,10 +52,13 @@ macro_rules! looking {
 acts!(MySql);
 
 impl MySql {
-    /// One action alone is one round trip.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let recorded = act_on(&mut lease, actions, lock_wait_s(terms)).await;
+        let mut server = Server { connection: &mut lease, process: &self.process, terms };
+        let recorded = match self.process.act(&mut server, actions).await {
+            Some(recorded) => recorded,
+            None => act_on(&mut lease, actions, lock_wait_s(terms)).await,
+        };
         ended(lease, recorded)
     }
 

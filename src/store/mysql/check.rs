@@ -7,10 +7,11 @@ use sqlx::{Connection, MySqlConnection, Row};
 use super::engine::Session;
 use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
+use crate::entry::Recorded;
 use crate::error::{Error, Result};
 use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
 use crate::store::list::write_text;
-use crate::store::{Held, Isolation, Passing, Request, Terms, all};
+use crate::store::{Action, Held, Isolation, Passing, Request, Terms, all};
 
 impl MySql {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -89,10 +90,10 @@ impl MySql {
 }
 
 /// A call that decides by the engine.
-struct Server<'c> {
-    connection: &'c mut MySqlConnection,
-    process: &'c Process,
-    terms: Terms,
+pub(super) struct Server<'c> {
+    pub connection: &'c mut MySqlConnection,
+    pub process: &'c Process,
+    pub terms: Terms,
 }
 
 #[async_trait]
@@ -128,6 +129,17 @@ impl engine::Server for Server<'_> {
             return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
         }
         end(tx, done).await
+    }
+
+    async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>> {
+        let Self { process, terms, .. } = *self;
+        let begin = "set transaction isolation level read committed; start transaction";
+        let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
+        let (policies, lock_wait_s) = (&process.policies, lock_wait_s(terms));
+        let mut session =
+            Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_s };
+        let recorded = engine::act(&mut session, actions).await;
+        end(tx, recorded).await
     }
 }
 

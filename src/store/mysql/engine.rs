@@ -17,7 +17,7 @@ use crate::store::engine::{
 };
 use crate::store::fault::elsewhere;
 use crate::store::list::{List, Value};
-use crate::store::shapes::shapes_of;
+use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, row_of, rows_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
@@ -36,14 +36,17 @@ pub(super) struct Session<'c> {
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let names = wanted.names;
-        let txns = wanted.txns.iter().map(|(n, txn)| [names[*n].0.into(), names[*n].1.into(), txn.into()]);
-        let call = "call zone_engine_hold(?, ?, ?, ?, ?)";
-        let query = sqlx::query(call)
-            .bind(List::of(names.iter().map(|name| [name.0.into(), name.1.into()])).json())
-            .bind(List::of(txns).json())
-            .bind(wanted.window_us)
-            .bind(self.lock)
-            .bind(self.lock_wait_s);
+        let (call, query) = if let (&[(zone_id, key)], [] | [_]) = (names, wanted.txns) {
+            let call = "call zone_engine_hold_one(?, ?, ?, ?, ?, ?)";
+            (call, sqlx::query(call).bind(zone_id).bind(key).bind(wanted.txns.first().map(|(_, txn)| txn)))
+        } else {
+            let txns =
+                wanted.txns.iter().map(|(n, txn)| [names[*n].0.into(), names[*n].1.into(), txn.into()]);
+            let buckets = List::of(names.iter().map(|name| [name.0.into(), name.1.into()]));
+            let call = "call zone_engine_hold(?, ?, ?, ?, ?)";
+            (call, sqlx::query(call).bind(buckets.json()).bind(List::of(txns).json()))
+        };
+        let query = query.bind(wanted.window_us).bind(self.lock).bind(self.lock_wait_s);
         let rows = whole(self.connection, call, query).await?;
         let (heads, rest) = rows
             .split_at_checked(names.len())
@@ -119,6 +122,9 @@ impl engine::Session for Session<'_> {
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        if let Some((moved, written)) = writing.only_check() {
+            return self.append_one(moved, written).await;
+        }
         let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
         for (bucket, hold) in &writing.holds {
             let part = [hold.seq, hold.amount, hold.ends_us].map(Value::from);
@@ -137,17 +143,10 @@ impl engine::Session for Session<'_> {
             .bind(self.skip_locked)
             .bind(self.lock_wait_s)
             .bind(!self.lock);
-        let refused = |fate| Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] });
-        let rows = match called(self.connection, call, query).await {
-            Err(error) => match number_of_error(&error) {
-                31009 => return refused(Fate::Outdated),
-                // Two that made the same buckets may have waited for each other.
-                31010 | 1213 => return refused(Fate::Stale),
-                _ => return Err(error),
-            },
-            rows => rows?,
+        let row = match told(called(self.connection, call, query).await)? {
+            Ok(row) => row,
+            Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] }),
         };
-        let row = rows.first().ok_or_else(|| Error::database("what was appended got no answer"))?;
         let mut fates = vec![Fate::Appended; writing.buckets.len()];
         for (column, fate) in [("stale", Fate::Stale), ("locked", Fate::Locked)] {
             let places: Option<String> = row.try_get(column).map_err(error)?;
@@ -165,6 +164,20 @@ impl engine::Session for Session<'_> {
 }
 
 impl Session<'_> {
+    async fn append_one(&mut self, moved: &Moved<'_>, written: &Written<'_>) -> Result<Appended> {
+        let call = include_str!("engine_append_one.sql");
+        let query = bind_append_one!(sqlx::query(call), moved, written, Ok::<_, Error>)
+            .bind(self.skip_locked)
+            .bind(self.lock_wait_s)
+            .bind(!self.lock);
+        let row = match told(called(self.connection, call, query).await)? {
+            Ok(row) => row,
+            Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate] }),
+        };
+        let fate = Fate::told(get!(row, "fate"));
+        Ok(Appended { now_us: Some(get!(row, "now_us")), fates: vec![fate] })
+    }
+
     async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
         if let Some(known) = self.policies.known_of(zone_id, range) {
             return Ok(known);
@@ -172,6 +185,20 @@ impl Session<'_> {
         let call = "call zone_engine_versions(?, ?)";
         let rows = called(self.connection, call, sqlx::query(call).bind(zone_id).bind(range.from)).await?;
         self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
+    }
+}
+
+/// The answer of an append; or what has become of all its buckets, where nothing was done.
+fn told(rows: Result<Vec<MySqlRow>>) -> Result<Result<MySqlRow, Fate>> {
+    match rows.map_err(|error| (number_of_error(&error), error)) {
+        Ok(rows) => {
+            let row = rows.into_iter().next();
+            row.map(Ok).ok_or_else(|| Error::database("what was appended got no answer"))
+        }
+        Err((31009, _)) => Ok(Err(Fate::Outdated)),
+        // Two that made the same buckets may have waited for each other.
+        Err((31010 | 1213, _)) => Ok(Err(Fate::Stale)),
+        Err((_, error)) => Err(error),
     }
 }
 
@@ -259,10 +286,11 @@ fn at<'t, T>(all: &'t mut [T], row: &MySqlRow, column: &str) -> Result<&'t mut T
 
 /// A bucket as the procedure reads it.
 fn bucket<'m>(moved: &'m Moved<'_>, parts: List, rows: List) -> [Value<'m>; 18] {
-    let Moved { name, is_new, before, before_hash, head, end, by_row, ended, .. } = moved;
+    let Moved { name, is_new, before, before_hash, head, end, by_row, ended, shapes, .. } = moved;
     let mut more = List::default();
-    if !by_row || *ended {
-        more.push(besides(moved));
+    if !by_row || *ended || shapes.is_some() {
+        let shapes = shapes.as_deref().and_then(text_of);
+        more.push(besides(moved, shapes.as_deref()));
     }
     [
         name.0.into(),
@@ -287,7 +315,7 @@ fn bucket<'m>(moved: &'m Moved<'_>, parts: List, rows: List) -> [Value<'m>; 18] 
 }
 
 /// The columns that are not in its last row.
-fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>) -> [Value<'m>; 10] {
+fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>, shapes: Option<&'m str>) -> [Value<'m>; 11] {
     let carried = |of: fn(Carried) -> i64| head.carried.map(of).into();
     [
         head.banned_until_us.into(),
@@ -300,6 +328,7 @@ fn besides<'m>(Moved { head, holding, ended, .. }: &Moved<'_>) -> [Value<'m>; 10
         head.bans.into(),
         (*holding).into(),
         (*ended).into(),
+        shapes.into(),
     ]
 }
 

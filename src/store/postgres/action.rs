@@ -3,7 +3,7 @@
 use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
-use super::check::lock_wait_ms;
+use super::check::{Server, lock_wait_ms};
 use super::engine::Session;
 use super::{Postgres, clock, end, error, text, time, time_if};
 use crate::decide::{Override, Undo};
@@ -52,10 +52,13 @@ macro_rules! looking {
 acts!(Postgres);
 
 impl Postgres {
-    /// One action alone is one round trip.
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let recorded = act_on(&mut lease, actions, lock_wait_ms(terms)).await;
+        let mut server = Server { connection: &mut lease, process: &self.process, terms };
+        let recorded = match self.process.act(&mut server, actions).await {
+            Some(recorded) => recorded,
+            None => act_on(&mut lease, actions, lock_wait_ms(terms)).await,
+        };
         lease.end(recorded)
     }
 

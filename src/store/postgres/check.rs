@@ -9,9 +9,10 @@ use super::distributed::is_distributed;
 use super::engine::Session;
 use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
+use crate::entry::Recorded;
 use crate::error::{Error, Result};
 use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
-use crate::store::{Held, Isolation, Passing, Request, Terms, all};
+use crate::store::{Action, Held, Isolation, Passing, Request, Terms, all};
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -80,10 +81,10 @@ impl Postgres {
 }
 
 /// A call that decides by the engine.
-struct Server<'c> {
-    connection: &'c mut PgConnection,
-    process: &'c Process,
-    terms: Terms,
+pub(super) struct Server<'c> {
+    pub connection: &'c mut PgConnection,
+    pub process: &'c Process,
+    pub terms: Terms,
 }
 
 #[async_trait]
@@ -129,6 +130,17 @@ impl engine::Server for Server<'_> {
             return Ok(requests.iter().map(|_| Answered::Undone(Fate::Stale)).collect());
         }
         end(tx, done).await
+    }
+
+    async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>> {
+        let Self { process, terms, .. } = *self;
+        let mut tx =
+            self.connection.begin_with("begin isolation level read committed").await.map_err(error)?;
+        let (policies, lock_wait_ms) = (&process.policies, lock_wait_ms(terms));
+        let mut session =
+            Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_ms };
+        let recorded = engine::act(&mut session, actions).await;
+        end(tx, recorded).await
     }
 }
 

@@ -18,7 +18,7 @@ use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, from_us, of_bucket,
 };
-use crate::store::shapes::shapes_of;
+use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, rows_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 
@@ -159,6 +159,9 @@ impl engine::Session for Session<'_> {
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        if let Some((moved, written)) = writing.only_check() {
+            return self.append_one(moved, written).await;
+        }
         let mut rows: Vec<_> = writing.rows.iter().map(|written| LedgerRow { writing, written }).collect();
         rows.sort_by_key(|row| row.written.bucket);
         let appended =
@@ -177,30 +180,21 @@ impl engine::Session for Session<'_> {
                 .bind(self.lock_wait_ms)
                 .fetch_one(&mut *self.connection)
                 .await;
-        let row = &match appended {
-            Err(sqlx::Error::Database(fault))
-                if fault.code().is_some_and(|code| ["TG009", "TG010"].contains(&&*code)) =>
-            {
-                let fate =
-                    if fault.code().as_deref() == Some("TG009") { Fate::Outdated } else { Fate::Stale };
-                return Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] });
-            }
-            appended => appended.map_err(error)?,
-        };
-        let fates: Vec<i32> = get!(row, "fates");
-        let fate = |fate: &i32| match fate {
-            0 => Fate::Appended,
-            1 => Fate::Stale,
-            _ => Fate::Locked,
-        };
-        Ok(Appended {
-            now_us: Some(time(row, "now")?.timestamp_micros()),
-            fates: fates.iter().map(fate).collect(),
-        })
+        told(appended, writing.buckets.len())
     }
 }
 
 impl Session<'_> {
+    async fn append_one(&mut self, moved: &Moved<'_>, written: &Written<'_>) -> Result<Appended> {
+        let query = sqlx::query(include_str!("engine_append_one.sql"));
+        let appended = bind_append_one!(query, moved, written, from_us)
+            .bind(self.skip_locked)
+            .bind(self.lock_wait_ms)
+            .fetch_one(&mut *self.connection)
+            .await;
+        told(appended, 1)
+    }
+
     async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
         if let Some(known) = self.policies.known_of(zone_id, range) {
             return Ok(known);
@@ -209,6 +203,25 @@ impl Session<'_> {
         let rows = versions.fetch_all(&mut *self.connection).await.map_err(error)?;
         self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
     }
+}
+
+/// The answer of an append to so many buckets, which may be that nothing was done.
+fn told(appended: sqlx::Result<PgRow>, buckets: usize) -> Result<Appended> {
+    let nothing = |fate| Ok(Appended { now_us: None, fates: vec![fate; buckets] });
+    let row = &match appended {
+        Err(sqlx::Error::Database(fault)) if fault.code().as_deref() == Some("TG009") => {
+            return nothing(Fate::Outdated);
+        }
+        Err(sqlx::Error::Database(fault)) if fault.code().as_deref() == Some("TG010") => {
+            return nothing(Fate::Stale);
+        }
+        appended => appended.map_err(error)?,
+    };
+    let fates: Vec<i32> = get!(row, "fates");
+    Ok(Appended {
+        now_us: Some(time(row, "now")?.timestamp_micros()),
+        fates: fates.into_iter().map(Fate::told).collect(),
+    })
 }
 
 fn version(row: &PgRow) -> Result<Version> {
@@ -329,7 +342,7 @@ fn place(bucket: usize) -> Result<i32, BoxDynError> {
 
 impl Encode<'_, sqlx::Postgres> for BucketHead<'_> {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        let Moved { name, is_new, before, before_hash, head, holding, end, ended, .. } = self.0;
+        let Moved { name, is_new, before, before_hash, head, holding, end, ended, shapes, .. } = self.0;
         let mut row = PgRecordEncoder::new(buffer);
         row.encode(name.0)?;
         row.encode(name.1)?;
@@ -354,6 +367,7 @@ impl Encode<'_, sqlx::Postgres> for BucketHead<'_> {
         row.encode(head.bans)?;
         row.encode(*holding)?;
         row.encode(*ended)?;
+        row.encode(shapes.as_deref().and_then(text_of))?;
         row.encode(end.salt.as_ref().map(|salt| &salt[..]))?;
         row.encode(&end.hash[..])?;
         row.finish();

@@ -392,9 +392,10 @@ fn leases(writing: &Writing<'_>) -> List {
 }
 
 fn shapes(writing: &Writing<'_>) -> List {
-    writing.shapes.iter().fold(List::default(), |mut list, (bucket, shapes)| {
-        let (zone_id, key) = writing.buckets[*bucket].name;
-        list.push([zone_id.into(), key.into(), text_of(shapes).as_deref().into()]);
+    writing.buckets.iter().fold(List::default(), |mut list, Moved { name, shapes, .. }| {
+        if let Some(shapes) = shapes {
+            list.push([name.0.into(), name.1.into(), text_of(shapes).as_deref().into()]);
+        }
         list
     })
 }

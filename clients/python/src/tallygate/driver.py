@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from . import steps
-from .call import Call, How, Row, Statement
+from .call import Call, Charges, How, Row, Statement
 from .error import Invalid, translate
 from .steps import Steps
 
@@ -51,6 +51,14 @@ class _Postgres:
         finally:
             yield cursor.close()
 
+    def _run_joined(self, call: Call[T], how: How) -> Steps[T]:
+        commits = self._connection.autocommit and _is_idle_postgres(self._connection)
+        if commits and not isinstance(call, Charges):  # which only reads
+            raise Invalid(
+                "the call joins a transaction and none is open; begin one, or call it by a limiter", "31006"
+            )
+        return (yield from self._run(call, how))
+
     def _run_alone(self, call: Call[T], how: How) -> Steps[T]:
         require_idle_postgres(self._connection)
         try:
@@ -71,7 +79,7 @@ class Psycopg(_Postgres):
     _cursor = "Cursor"
 
     def run(self, call: Call[T], how: How) -> T:
-        return steps.run(self._run(call, how))
+        return steps.run(self._run_joined(call, how))
 
     def run_alone(self, call: Call[T], how: How) -> T:
         return steps.run(self._run_alone(call, how))
@@ -93,7 +101,7 @@ class AsyncPsycopg(_Postgres):
 
     async def run(self, call: Call[T], how: How) -> T:
         """As `Driver.run`."""
-        return await steps.run_async(self._run(call, how))
+        return await steps.run_async(self._run_joined(call, how))
 
     async def run_alone(self, call: Call[T], how: How) -> T:
         """As `Driver.run_alone`."""
@@ -201,11 +209,15 @@ def translated() -> Iterator[None]:
 
 def require_idle_postgres(connection: Any) -> None:
     """Refuses a connection that somebody has a transaction on: a limiter would commit it."""
-    if connection.info.transaction_status == _module("psycopg.pq").TransactionStatus.IDLE:
+    if _is_idle_postgres(connection):
         return
     if connection.closed:
         raise _module("psycopg").OperationalError("the connection is closed")
     raise _not_idle()
+
+
+def _is_idle_postgres(connection: Any) -> bool:
+    return bool(connection.info.transaction_status == _module("psycopg.pq").TransactionStatus.IDLE)
 
 
 def _not_idle() -> Invalid:

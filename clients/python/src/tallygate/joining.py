@@ -4,9 +4,9 @@ What they record and spend is committed or taken back together with everything e
 the bucket's row stays locked until it ends. `connection` is a connection or cursor of psycopg 3 or PyMySQL, a
 connection or cursor of Django, or a `Session` or `Connection` of SQLAlchemy.
 
-Without an open transaction PostgreSQL commits each call by itself where the connection is in autocommit;
-MySQL and MariaDB refuse it (`Invalid`, code 31006). After any error roll back, since part of the call may
-have happened on MySQL and MariaDB. Nothing is tried again here: after `Transient` run the whole transaction
+Where no transaction is open, and the connection begins none by itself, a call is refused (`Invalid`, code
+31006), but for `charges`, which only reads. After any error roll back, since part of the call may have
+happened on MySQL and MariaDB. Nothing is tried again here: after `Transient` run the whole transaction
 again, under the same transaction ids.
 
 `lock_wait` is the longest wait for a lock: milliseconds on PostgreSQL, where it holds until the transaction

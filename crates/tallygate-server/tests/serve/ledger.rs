@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tallygate::sqlx::{Connection, SqliteConnection, query};
 use tallygate_server::Right;
 use uuid::Uuid;
 
@@ -411,6 +412,22 @@ async fn what_is_decided_locally_has_its_line_in_the_local_journal() {
     let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!((&line["zone"], &line["key"], &line["txn"]), (&json!("busy"), &json!("a"), &local["txn_id"]));
     assert_eq!(line["take"], local["local"]);
+}
+
+#[tokio::test]
+async fn a_check_is_answered_by_the_deadline_of_the_settings() {
+    let serving = Serving::start("database = { deadline_s = 1 }").await;
+    let ledger = format!("sqlite:{}", serving.file("tallygate.db").display());
+    let mut holder = SqliteConnection::connect(&ledger).await.unwrap();
+    query("begin immediate").execute(&mut holder).await.unwrap();
+    // By the default it would wait for longer than that.
+    let release = async {
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        query("rollback").execute(&mut holder).await.unwrap();
+    };
+    let (held, ()) = tokio::join!(serving.post("/v1/check", login("a")), release);
+    assert_eq!(held.problem(), (503, "transient".to_owned()));
+    assert_eq!(serving.post("/v1/check", login("a")).await.json()["allowed"], true);
 }
 
 #[tokio::test]
