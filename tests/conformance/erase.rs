@@ -127,6 +127,26 @@ pub async fn nothing_of_the_person_is_left_and_every_row_is_still_proven(db: Db)
     assert_eq!(connection.number(kept).await, 4);
 }
 
+/// Upkeep and the next erasure need not wait for the server to notice that a connection is gone.
+pub async fn who_comes_next_may_begin_at_once(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();
+    let owner = connected(&db.url).await;
+    let mut session = db.connect().await;
+    let free = match db.engine {
+        Engine::Postgres => {
+            "select count(*) from (select u.id from zone_upkeep_lock u for update skip locked) u"
+        }
+        _ => "select count(*) from zone_upkeep_lock u for update skip locked",
+    };
+    for n in 0..30 {
+        let key = format!("user:{n}");
+        limiter.check(Check::new("login", &key)).await.unwrap();
+        owner.owner().erase("login", &key, "request 117", "privacy").await.unwrap();
+        assert_eq!(session.number(free).await, 1, "after {n} others");
+    }
+}
+
 pub async fn an_erased_bucket_is_closed_and_its_key_begins_anew(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(2, 3600), None, "test").await.unwrap();

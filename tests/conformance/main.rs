@@ -438,6 +438,7 @@ fn main() -> std::process::ExitCode {
         waiting::the_promised_wait_is_the_least_that_passes,
     );
     on!([Postgres, MySql, MariaDb] =>
+        erase::who_comes_next_may_begin_at_once,
         cut::a_grant_that_was_cut_off_anywhere_is_ended_by_the_next,
         cut::a_next_release_that_was_cut_off_anywhere_is_ended_by_the_next,
         cut::a_migration_of_what_is_gone_that_was_cut_off_anywhere_is_ended_by_the_next,

@@ -44,7 +44,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("engine", &["an_engine_touches_no_table", "what_does_not_follow_is_refused_or_found"]),
     (
         "erase",
-        &["nothing_of_the_person_is_left_and_every_row_is_still_proven"],
+        &["nothing_of_the_person_is_left_and_every_row_is_still_proven", "who_comes_next_may_begin_at_once"],
     ),
     ("exact", &["sixty_four_clients_on_one_key_get_exactly_the_limit"]),
     ("explain", &["a_decision_is_found_by_its_key_and_a_time"]),

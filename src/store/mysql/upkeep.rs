@@ -81,11 +81,13 @@ impl MySql {
         // Old rows go, too, where no partition can be made.
         let made = ahead(connection, plan, &mut done).await;
         let removed = remove(connection, plan, &mut done).await;
-        made.and(removed)?;
-        if !plan.dry_run {
+        let went = made.and(removed);
+        if plan.dry_run || went.is_err() {
+            alone.end().await;
+        } else {
             alone.finish().await?;
         }
-        Ok(done)
+        went.map(|()| done)
     }
 }
 
@@ -112,6 +114,11 @@ impl Alone {
         let finished = sqlx::query(finished).fetch_all(&mut connection).await.map_err(error)?;
         let finished = finished.first().map(|row| time_if(row, "finished_at")).transpose()?;
         Err(elsewhere(finished.flatten()))
+    }
+
+    /// Gives the lock back before it returns. The server notices a connection that is dropped only later, and refuses who comes next.
+    pub async fn end(mut self) {
+        run(&mut self.0, "rollback").await.ok();
     }
 
     async fn finish(mut self) -> Result<()> {

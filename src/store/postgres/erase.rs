@@ -13,7 +13,13 @@ use crate::store::salt_of;
 impl Postgres {
     /// On a connection of its own, and beside no upkeep: that could note of rows what is just being erased.
     pub async fn erase(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
-        let _alone = Alone::begin(self).await?;
+        let alone = Alone::begin(self).await?;
+        let erased = self.erase_alone(erasing).await;
+        alone.end().await;
+        erased
+    }
+
+    async fn erase_alone(&self, erasing: &Erasing<'_>) -> Result<Option<Erased>> {
         let mut connection = self.lease().await?.detach();
         let connection = &mut connection;
         run(connection, LONG_WAIT).await?;

@@ -82,11 +82,13 @@ impl Postgres {
         // Old rows go, too, where no partition can be made.
         let made = ahead(connection, plan, &mut alone, &mut done).await;
         let removed = remove(connection, plan, &mut done).await;
-        made.and(removed)?;
-        if !plan.dry_run {
+        let went = made.and(removed);
+        if plan.dry_run || went.is_err() {
+            alone.end().await;
+        } else {
             alone.finish().await?;
         }
-        Ok(done)
+        went.map(|()| done)
     }
 }
 
@@ -110,6 +112,11 @@ impl Alone {
 
     async fn pid(&mut self) -> Result<i32> {
         sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut self.0).await.map_err(error)
+    }
+
+    /// Gives the lock back before it returns. The server notices a connection that is dropped only later, and refuses who comes next.
+    pub async fn end(mut self) {
+        run(&mut self.0, "rollback").await.ok();
     }
 
     async fn finish(mut self) -> Result<()> {
