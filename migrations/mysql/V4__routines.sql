@@ -43,10 +43,7 @@
 -- install sql/mysql/zone_happen.sql
 -- install sql/mysql/zone_undo.sql
 -- install sql/mysql/zone_undo_own.sql
--- install sql/mysql/zone_mark.sql
--- install sql/mysql/zone_mark_own.sql
--- install sql/mysql/zone_unchecked.sql
--- install sql/mysql/zone_unchecked_own.sql
+-- install sql/mysql/zone_operator_append.sql
 -- install sql/mysql/zone_engine_hold.sql
 -- install sql/mysql/zone_engine_hold_one.sql
 -- install sql/mysql/zone_engine_versions.sql

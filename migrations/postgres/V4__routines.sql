@@ -64,12 +64,10 @@
 -- install sql/postgres/zone_check_many.sql
 -- install sql/postgres/zone_check_all.sql
 -- install sql/postgres/zone_recorded_past.sql
--- install sql/postgres/zone_override_add.sql
 -- install sql/postgres/zone_learn.sql
 -- install sql/postgres/zone_happen.sql
 -- install sql/postgres/zone_undo.sql
--- install sql/postgres/zone_mark.sql
--- install sql/postgres/zone_unchecked.sql
+-- install sql/postgres/zone_operator_append.sql
 -- install sql/postgres/check_velocity.sql
 -- install sql/postgres/rate_limiting_request.sql
 -- install sql/postgres/zone_find.sql

@@ -325,7 +325,7 @@ answer: begin
             call zone_record(
                 p_zone_id, v_key, p_txn_id, v_kind, coalesce(p_checks, 1), o_blocked, o_reason, v_critical, p_cost,
                 v_spent, v_spent_total, o_remaining, o_zone_limit, o_retry_after_us, o_delay_us, v_level, v_strikes,
-                null, null, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us, v_head_version,
+                null, null, null, v_now_us, v_ends_us, v_member, v_ban_us, v_seq, v_last_us, v_head_version,
                 v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total, v_carried_seq,
                 v_override_seq, v_holding, v_salt, v_row_hash, o_id
             );

@@ -250,7 +250,7 @@ begin
             call zone_record(
                 v_zone_id, v_key, v_txn_id, if(v_ttl_us is null, 'check', 'reserve'), 1, v_blocked, v_reason,
                 v_critical, v_cost, v_spent, v_spent_total, v_remaining, v_zone_limit, v_retry_after_us, v_delay_us,
-                v_level, v_strikes, null, null, null, v_now_us, v_ends_us, v_member, null, null, v_ban_us, v_seq, v_last_us,
+                v_level, v_strikes, null, null, null, v_now_us, v_ends_us, v_member, v_ban_us, v_seq, v_last_us,
                 v_head_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
                 v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, v_id
             );

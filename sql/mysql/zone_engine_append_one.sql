@@ -1,5 +1,5 @@
--- zone_engine_append_one: a check that a process has decided by itself goes into the ledger, where its bucket is still where it was
--- derived from: zone_engine_append of one bucket and one row of which nothing ends by itself.
+-- zone_engine_append_one: a check that a process has decided by itself, or that passed unchecked, goes into the ledger, where its
+-- bucket is still where it was derived from: zone_engine_append of one bucket and one row of which nothing ends by itself.
 --
 -- By values: to put arrays together and take them apart costs more than all the rest.
 --
@@ -15,7 +15,8 @@
 -- Result     one row. fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now_us: the
 --            database's clock when the call began
 -- Locks      the bucket's row, and, shared, the zone of a new one, until the transaction ends
--- Errors     TG003 (31003) what does not follow, or a key that cannot be stored; TG006 (31006) without p_own no
+-- Errors     TG003 (31003) what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never
+--            open; TG006 (31006) without p_own no
 --            transaction is open; TG009 (31009) the zone has another version, or the time is not now; TG010 (31010) the bucket
 --            has moved on, without p_skip_locked; TG011 (31011) the key of a new bucket belongs to another database; 1205 the lock
 --            was not had in time; 1213 two callers made the same bucket; 1568 with p_own a transaction is open; it stays as it is
@@ -44,6 +45,7 @@ create procedure zone_engine_append_one(
     in p_delay_us         bigint,
     in p_ends_us          bigint,
     in p_member           varchar(255) character set utf8mb4,
+    in p_note             varchar(8000) character set utf8mb4,
     in p_at_us            bigint,
     in p_level            bigint,
     in p_strikes          bigint,
@@ -114,10 +116,15 @@ begin
             call zone_error('key', length(p_bucket_key), null, null);
         end if;
         if (
-            p_kind in ('check', 'coalesced')
-            and (
-                p_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
-                or (not p_blocked and p_reason in ('within_limit', 'soft', 'off'))
+            (
+                p_kind in ('check', 'coalesced')
+                and (
+                    p_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
+                    or (not p_blocked and p_reason in ('within_limit', 'soft', 'off'))
+                )
+                and p_note is null
+                or p_kind = 'unchecked' and not p_blocked and p_reason = 'unchecked' and p_spent = 0 and p_member is null
+                and coalesce(char_length(p_note), 0) <= 1000
             )
             and (p_checks = 1 or p_kind = 'coalesced')
             and p_cost between 0 and 1099511627776
@@ -143,6 +150,13 @@ begin
             and p_bans >= 0
         ) is not true then
             call zone_error('append', p_zone_id, v_seq, null);
+        end if;
+        if p_kind = 'unchecked' and not exists (
+            select 1
+            from zone_version v
+            where v.zone_id = p_zone_id and v.on_outage = 'open'
+        ) then
+            call zone_error('closed', p_zone_id, null, null);
         end if;
 
         -- 2. A process that did not look whether the transaction was decided before learns it here. One that is decided from now
@@ -287,12 +301,13 @@ begin
         end if;
         insert into zone_txn (
             txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent, spent_total,
-            remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, salt, row_hash
+            remaining, zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, note, salt,
+            row_hash
         )
         values (
             p_txn_id, p_zone_id, p_zone_version, v_key, v_seq, p_kind, p_checks, p_blocked, p_reason, p_critical, p_cost,
             p_spent, v_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level, p_strikes, v_at, v_was_at,
-            date_add(v_epoch, interval least(p_ends_us, v_last_us) microsecond), cast(p_member as binary),
+            date_add(v_epoch, interval least(p_ends_us, v_last_us) microsecond), cast(p_member as binary), p_note,
             if(v_seq = 1, p_salt, null), p_row_hash
         );
         -- MySQL takes 0 too, and does not tell it beforehand.

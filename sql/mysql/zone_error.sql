@@ -72,12 +72,6 @@ begin
         when 'charge over' then
             set v_number = 31002;
             set v_message = 'the transaction''s time is over; it has ended by itself';
-        when 'no ban' then
-            set v_number = 31002;
-            set v_message = 'the bucket is not banned';
-        when 'no override' then
-            set v_number = 31002;
-            set v_message = 'the bucket has no override';
         when 'no charge' then
             set v_number = 31003;
             set v_message = concat('transaction ', v_first, ' was not decided in the bucket; look where it was');
@@ -153,18 +147,6 @@ begin
         when 'reserve' then
             set v_number = 31003;
             set v_message = 'a reservation of cost 0 reserves nothing; use 1 or more';
-        when 'override' then
-            set v_number = 31003;
-            set v_message = 'the override changes nothing; give it a rate, or exempt it from bans';
-        when 'limit' then
-            set v_number = 31003;
-            set v_message = concat(
-                'the limit of the override cannot be counted: rate ', v_first, ', window ',
-                coalesce(p_second, 'null'), ' µs, burst ', p_third
-            );
-        when 'text' then
-            set v_number = 31003;
-            set v_message = concat(v_first, ' of ', p_second, ' characters cannot be stored; use at most 1000');
         when 'cost' then
             set v_number = 31003;
             set v_message = concat('cost ', v_first, ' is out of range; use 0 to 1099511627776');

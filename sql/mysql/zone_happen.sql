@@ -1,13 +1,12 @@
--- zone_happen: records what happens to a bucket besides checks, once: a charge is given back or settled, a ban or an
--- override is set or lifted, a check passed unchecked; not called from outside.
+-- zone_happen: records the end of a charge, once: it is given back, or settled; not called from outside.
 --
 -- It has no say in whether it may: a refund is never refused for want of room.
 --
--- Arguments  p_zone_id … p_actor  as for zone_undo and zone_mark
+-- Arguments  p_zone_id … p_cost  as for zone_undo
 --            p_joined      the transaction is the caller's and may be of any isolation level
 --            o_*           the columns of zone_undo's result
 -- Locks      the bucket's row, until the transaction ends
--- Errors     those of zone_undo and zone_mark, but for TG006
+-- Errors     those of zone_undo, but for TG006
 drop procedure if exists zone_happen;
 create procedure zone_happen(
     in  p_zone_id      int,
@@ -15,14 +14,6 @@ create procedure zone_happen(
     in  p_txn_id       varbinary(100),
     in  p_kind         varchar(20) character set ascii,
     in  p_cost         bigint,
-    in  p_for_us       bigint,
-    in  p_rate         bigint,
-    in  p_window_us    bigint,
-    in  p_burst        bigint,
-    in  p_gcd          bigint,
-    in  p_ban_exempt   boolean,
-    in  p_note         varchar(8000) character set utf8mb4,
-    in  p_actor        varchar(8000) character set utf8mb4,
     in  p_joined       boolean,
     out o_id           bigint,
     out o_zone_version int,
@@ -30,7 +21,6 @@ create procedure zone_happen(
     out o_cost         bigint,
     out o_spent        bigint,
     out o_remaining    bigint,
-    out o_ends_at      datetime(6),
     out o_created_at   datetime(6),
     out o_replayed     boolean
 )
@@ -38,7 +28,6 @@ sql security definer
 happen: begin
     declare v_epoch          datetime default timestamp'1970-01-01 00:00:00';
     declare v_key            varbinary(4000) default cast(p_bucket_key as binary);
-    declare v_undoes         boolean default p_kind in ('refund', 'settle', 'cancel', 'release');
     declare v_now_us         bigint;
     declare v_now            datetime(6);
     -- the bucket's head
@@ -84,17 +73,13 @@ happen: begin
     declare v_zone_limit     bigint;
     declare v_retry_after_us bigint;
     declare v_delay_us       bigint;
-    declare v_ends_us        bigint;
     declare v_ban_us         bigint;
     declare v_member         varbinary(255);
-    declare v_open           boolean;
     declare v_peek_level     bigint;
     declare v_peek_spent     bigint;
     declare v_row_ends_us    bigint;
-    declare v_override_was   bigint;
     declare v_given          decimal(65);
     declare v_brought        boolean;
-    declare v_uncounted      boolean default false;
 
     -- A session that keeps no warning would keep from every handler that nothing was found.
     if @@session.max_error_count = 0 then
@@ -106,20 +91,8 @@ happen: begin
     elseif p_txn_id is null or p_txn_id = repeat(x'00', 16) then
         call zone_error('no txn', null, null, null);
     end if;
-    if (p_kind in ('settle', 'unchecked')) <> (p_cost is not null) or p_cost not between 0 and 1099511627776 then
+    if (p_kind = 'settle') <> (p_cost is not null) or p_cost not between 0 and 1099511627776 then
         call zone_error('cost', p_cost, null, null);
-    end if;
-    if p_kind = 'ban' and p_for_us is null or p_for_us not between 1 and 315576000000000 then
-        call zone_error('time', p_kind, coalesce(p_for_us, 'null'), null);
-    end if;
-    if p_kind = 'override' and p_rate is null and not coalesce(p_ban_exempt, false) then
-        call zone_error('override', null, null, null);
-    end if;
-    if char_length(p_note) > 1000 then
-        call zone_error('text', 'a note', char_length(p_note), null);
-    end if;
-    if char_length(p_actor) > 1000 then
-        call zone_error('text', 'the name of who does it', char_length(p_actor), null);
     end if;
 
     -- 2. Lock the bucket, then the clock. Time never moves backwards within a bucket.
@@ -136,31 +109,15 @@ happen: begin
 
     -- 3. The record of before is told again.
     call zone_txn_find(
-        p_zone_id, v_key, p_txn_id,
-        case
-            when v_undoes then 'refund,settle,cancel,release'
-            when p_kind = 'unchecked' then 'check,reserve,coalesced,unchecked'
-            else p_kind
-        end,
-        v_seq, v_last_us, p_joined, o_id, v_row_kind, o_zone_version, o_seq, v_blocked, v_reason, o_cost, o_spent,
-        v_zone_limit, o_remaining, v_retry_after_us, v_delay_us, o_ends_at, o_created_at, v_member
+        p_zone_id, v_key, p_txn_id, 'refund,settle,cancel,release', v_seq, v_last_us, p_joined, o_id, v_row_kind, o_zone_version, o_seq, v_blocked, v_reason, o_cost, o_spent,
+        v_zone_limit, o_remaining, v_retry_after_us, v_delay_us, v_row_ends_at, o_created_at, v_member
     );
     if o_id is not null then
-        if v_undoes and (v_row_kind <> p_kind or p_kind = 'settle' and o_cost <> p_cost) then
+        if v_row_kind <> p_kind or p_kind = 'settle' and o_cost <> p_cost then
             call zone_error('other end', hex(p_txn_id), v_row_kind, o_cost);
         end if;
         set o_replayed = true;
         leave happen;
-    end if;
-
-    if p_kind = 'unchecked' then
-        select count(*) > 0
-        into v_open
-        from zone_version v
-        where v.zone_id = p_zone_id and v.on_outage = 'open';
-        if not v_open then
-            call zone_error('closed', p_zone_id, null, null);
-        end if;
     end if;
 
     -- 4. The policy in force, and the bucket brought to now.
@@ -184,100 +141,55 @@ happen: begin
         v_slots, v_calendar
     );
 
-    -- 5. The event happens.
+    -- 5. The charge ends.
     set o_cost = coalesce(p_cost, 0);
     set o_spent = 0;
-    if v_undoes then
-        call zone_txn_find(
-            p_zone_id, v_key, p_txn_id, 'check,reserve,unchecked,local', v_seq, v_last_us, p_joined, o_id, v_row_kind,
-            v_head_version, v_row_seq, v_blocked, v_reason, v_row_cost, v_row_spent, v_zone_limit, o_remaining,
-            v_retry_after_us, v_delay_us, v_row_ends_at, v_row_at, v_member
-        );
-        set v_is_slot = v_row_ends_at is not null and v_row_kind <> 'reserve' and v_member is null;
-        set v_ended = coalesce(v_row_ends_at <= v_now, false);
-        case
-            when o_id is null then call zone_error('no charge', hex(p_txn_id), null, null);
-            when v_row_kind = 'local' then call zone_error('taken', null, null, null);
-            when v_blocked then call zone_error('charge blocked', null, null, null);
-            when v_row_spent = 0 then call zone_error('charge of nothing', null, null, null);
-            when p_kind = 'refund' and v_row_kind = 'reserve' then call zone_error('charge reserved', null, null, null);
-            when p_kind = 'refund' and v_is_slot then call zone_error('charge of slot', null, null, null);
-            when p_kind in ('settle', 'cancel') and v_row_kind <> 'reserve' then
-                call zone_error('charge not reserved', null, null, null);
-            when p_kind = 'release' and not v_is_slot then call zone_error('charge of no slot', null, null, null);
-            when p_kind <> 'settle' and v_ended then call zone_error('charge over', null, null, null);
-            when p_kind <> 'settle' then
-                set v_back = v_row_spent;
-                set o_cost = v_row_spent;
-            else
-                -- A reservation that ran out was given back by itself; units that are lacking are charged
-                -- without asking for room.
-                set v_back = if(v_ended, 0, greatest(v_row_spent - p_cost, 0));
-                set o_spent = if(v_ended, p_cost, greatest(p_cost - v_row_spent, 0));
-        end case;
-        if v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue') then
-            -- Nothing comes back of what a change of policy put something else in place of.
-            set v_given = if(v_row_seq <= v_carried_seq, 0, v_back);
-            set v_level = least(v_level + v_given * v_per_token, v_limit * v_per_token);
-            if o_spent > 0 then
-                -- In debt if need be.
-                set v_given = o_spent;
-                set v_level = greatest(
-                    coalesce(v_level, v_limit * v_per_token) - v_given * v_per_token,
-                    v_limit * v_per_token - 9223372036854775807 + v_per_us
-                );
-            end if;
-        end if;
-        if v_spent_total > 9223372036854775807 - o_spent then
-            call zone_error('total', v_spent_total, o_spent, null);
-        end if;
-        if not v_ended then
-            set v_back_seq = v_row_seq;
-            set v_holding = true;
-        end if;
-    elseif p_kind = 'ban' then
-        set v_ends_us = v_now_us + p_for_us;
-        set v_banned_us = v_ends_us;
-        set v_ban_strikes = v_strikes;
-    elseif p_kind = 'unban' then
-        if v_banned_us is null or v_banned_us <= v_now_us then
-            call zone_error('no ban', null, null, null);
-        end if;
-        set v_banned_us = null;
-        set v_bans = 0;
-        set v_ban_strikes = v_strikes;
-    elseif p_kind in ('override', 'override_end') then
-        set v_override_was = v_override_seq;
-        if p_kind = 'override' then
-            set v_override_seq = v_seq + 1;
-            set v_ends_us = v_now_us + p_for_us;
-            -- It has ended already, until the row is sealed.
-            begin
-                -- A limit that the table's rules turn away.
-                declare continue handler for 3819, 4025, 1048 set v_uncounted = true;
-                insert into zone_override (
-                    zone_id, bucket_key, seq, rate, window_us, burst, rate_gcd, ban_exempt, ends_at
-                )
-                values (
-                    p_zone_id, v_key, v_override_seq, p_rate, p_window_us, p_burst, p_gcd,
-                    coalesce(p_ban_exempt, false), v_now
-                )
-                on duplicate key update rate = p_rate, window_us = p_window_us, burst = p_burst, rate_gcd = p_gcd,
-                    ban_exempt = coalesce(p_ban_exempt, false), ends_at = v_now;
-            end;
-            if v_uncounted then
-                call zone_error('limit', p_rate, p_window_us, coalesce(p_burst, 'null'));
-            end if;
-        elseif v_override_seq is null then
-            call zone_error('no override', null, null, null);
+    call zone_txn_find(
+        p_zone_id, v_key, p_txn_id, 'check,reserve,unchecked,local', v_seq, v_last_us, p_joined, o_id, v_row_kind,
+        v_head_version, v_row_seq, v_blocked, v_reason, v_row_cost, v_row_spent, v_zone_limit, o_remaining,
+        v_retry_after_us, v_delay_us, v_row_ends_at, v_row_at, v_member
+    );
+    set v_is_slot = v_row_ends_at is not null and v_row_kind <> 'reserve' and v_member is null;
+    set v_ended = coalesce(v_row_ends_at <= v_now, false);
+    case
+        when o_id is null then call zone_error('no charge', hex(p_txn_id), null, null);
+        when v_row_kind = 'local' then call zone_error('taken', null, null, null);
+        when v_blocked then call zone_error('charge blocked', null, null, null);
+        when v_row_spent = 0 then call zone_error('charge of nothing', null, null, null);
+        when p_kind = 'refund' and v_row_kind = 'reserve' then call zone_error('charge reserved', null, null, null);
+        when p_kind = 'refund' and v_is_slot then call zone_error('charge of slot', null, null, null);
+        when p_kind in ('settle', 'cancel') and v_row_kind <> 'reserve' then
+            call zone_error('charge not reserved', null, null, null);
+        when p_kind = 'release' and not v_is_slot then call zone_error('charge of no slot', null, null, null);
+        when p_kind <> 'settle' and v_ended then call zone_error('charge over', null, null, null);
+        when p_kind <> 'settle' then
+            set v_back = v_row_spent;
+            set o_cost = v_row_spent;
         else
-            set v_override_seq = null;
+            -- A reservation that ran out was given back by itself; units that are lacking are charged
+            -- without asking for room.
+            set v_back = if(v_ended, 0, greatest(v_row_spent - p_cost, 0));
+            set o_spent = if(v_ended, p_cost, greatest(p_cost - v_row_spent, 0));
+    end case;
+    if v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue') then
+        -- Nothing comes back of what a change of policy put something else in place of.
+        set v_given = if(v_row_seq <= v_carried_seq, 0, v_back);
+        set v_level = least(v_level + v_given * v_per_token, v_limit * v_per_token);
+        if o_spent > 0 then
+            -- In debt if need be.
+            set v_given = o_spent;
+            set v_level = greatest(
+                coalesce(v_level, v_limit * v_per_token) - v_given * v_per_token,
+                v_limit * v_per_token - 9223372036854775807 + v_per_us
+            );
         end if;
-        call zone_convert(
-            p_zone_id, v_key, v_now_us, p_joined, o_zone_version, v_override_was, o_zone_version, v_override_seq,
-            'as-is', v_seq, v_last_us, v_spent_total, v_level, v_carried, v_carried_us, v_carried_total,
-            v_carried_seq, v_holding
-        );
+    end if;
+    if v_spent_total > 9223372036854775807 - o_spent then
+        call zone_error('total', v_spent_total, o_spent, null);
+    end if;
+    if not v_ended then
+        set v_back_seq = v_row_seq;
+        set v_holding = true;
     end if;
 
     -- 6. The units that can be spent now.
@@ -293,18 +205,16 @@ happen: begin
 
     -- 7. Record.
     call zone_record(
-        p_zone_id, v_key, p_txn_id, p_kind, 1, false, if(p_kind = 'unchecked', 'unchecked', 'recorded'), false,
+        p_zone_id, v_key, p_txn_id, p_kind, 1, false, 'recorded', false,
         o_cost, o_spent, v_spent_total + o_spent, o_remaining, v_zone_limit, null, null, v_level, v_strikes,
-        timestampdiff(microsecond, v_epoch, v_row_at), v_back, v_back_seq, v_now_us, v_ends_us,
-        if(p_kind = 'settle', v_member, null), p_note, p_actor, null, v_seq,
-        v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes, v_carried, v_carried_us, v_carried_total,
-        v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
+        timestampdiff(microsecond, v_epoch, v_row_at), v_back, v_back_seq, v_now_us, null,
+        if(p_kind = 'settle', v_member, null), null, v_seq, v_last_us, o_zone_version, v_banned_us, v_bans, v_ban_strikes,
+        v_carried, v_carried_us, v_carried_total, v_carried_seq, v_override_seq, v_holding, v_salt, v_row_hash, o_id
     );
     if o_id is null then
         call zone_error('killed', null, null, null);
     end if;
     set o_seq = v_seq + 1;
-    set o_ends_at = date_add(v_epoch, interval v_ends_us microsecond);
     set o_created_at = v_now;
     set o_replayed = false;
 end;

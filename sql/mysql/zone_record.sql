@@ -7,7 +7,7 @@
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, whose lock is held
 --            p_txn_id      the transaction
---            p_kind … p_actor  the row; see zone_txn. Times are microseconds since 1970; those after the year 9999
+--            p_kind … p_member  the row; see zone_txn. Times are microseconds since 1970; those after the year 9999
 --                          are kept as its end
 --            p_back        how much ends now of the charge of p_target_us, which is row p_back_seq; null for no such
 --            p_ban_us      when the ban ends that the check brings about; null for none
@@ -43,8 +43,6 @@ create procedure zone_record(
     in  p_now_us         bigint,
     in  p_ends_us        bigint,
     in  p_member         varbinary(255),
-    in  p_note           varchar(1000) character set utf8mb4,
-    in  p_actor          varchar(1000) character set utf8mb4,
     in  p_ban_us         bigint,
     in  p_prev_seq       bigint,
     in  p_prev_us        bigint,
@@ -73,11 +71,6 @@ begin
     declare v_hold    bigint default if(v_holds, p_prev_seq + 1, p_back_seq);
     declare v_done    boolean default false;
     declare v_seq     bigint;
-    declare v_limit   varbinary(50);
-    -- An act of a person carries the name that the session was logged in by, which no caller can choose. Nor
-    -- is it current_user(), the definer's, nor session_user(), which on a MariaDB from 11.7 on says not from where.
-    declare v_login   varchar(400) character set utf8mb4
-        default if(p_kind in ('ban', 'unban', 'override', 'override_end'), user(), null);
     declare v_shapes  text character set utf8mb4;
     declare v_hash    binary(32);
     declare v_id      bigint;
@@ -87,31 +80,11 @@ begin
         from zone_hold h force index (zone_hold_ends)
         where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.ends_at <= v_now;
     declare continue handler for not found set v_done = true;
-    if p_kind = 'override' then
-        select concat(
-            x'01',
-            unhex(coalesce(lpad(hex(o.rate), 16, '0'), '8000000000000000')),
-            unhex(coalesce(lpad(hex(o.window_us), 16, '0'), '8000000000000000')),
-            unhex(coalesce(lpad(hex(o.burst), 16, '0'), '8000000000000000')),
-            unhex(coalesce(lpad(hex(o.rate_gcd), 16, '0'), '8000000000000000')),
-            if(o.ban_exempt, x'01', x'00')
-        )
-        into v_limit
-        from zone_override o
-        where o.zone_id = p_zone_id and o.bucket_key = p_bucket_key and o.seq = p_prev_seq + 1;
-    end if;
     call zone_txn_hash(
         p_row_hash, p_txn_id, p_prev_seq + 1, p_zone_version, p_checks, p_blocked, p_critical, p_cost, p_spent,
         p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level, p_strikes, p_target_us,
         p_now_us, least(p_ends_us, v_last_us), p_kind, p_reason,
-        concat(
-            coalesce(concat(x'01', unhex(sha2(concat(p_salt, p_member), 256))), x'00'),
-            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_note as binary)), 256))), x'00'),
-            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(p_actor as binary)), 256))), x'00'),
-            coalesce(concat(x'01', unhex(sha2(concat(p_salt, cast(v_login as binary)), 256))), x'00'),
-            coalesce(v_limit, x'00')
-        ),
-        v_hash
+        concat(coalesce(concat(x'01', unhex(sha2(concat(p_salt, p_member), 256))), x'00'), x'00000000'), v_hash
     );
     -- Rows number themselves. A number that the session has set would be taken, and from the largest on there is none.
     if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
@@ -120,13 +93,13 @@ begin
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,
         spent_total, remaining, zone_limit, retry_after_us, delay_us, level, strikes, target_at, created_at, prev_at,
-        ends_at, member, note, actor, login, salt, row_hash, sealed
+        ends_at, member, salt, row_hash, sealed
     )
     values (
         p_txn_id, p_zone_id, p_zone_version, p_bucket_key, p_prev_seq + 1, p_kind, p_checks, p_blocked, p_reason,
         p_critical, p_cost, p_spent, p_spent_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level,
         p_strikes, v_target, v_now,
-        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member, p_note, p_actor, v_login,
+        date_add(v_epoch, interval p_prev_us microsecond), v_ends_at, p_member,
         if(p_prev_seq = 0, p_salt, null), v_hash, false
     );
     set v_id = last_insert_id();
@@ -191,13 +164,9 @@ begin
     straight_join zone_txn t force index (primary) on t.id in (v_id, v_ban_id) and t.created_at = v_now
     left join zone_hold h force index (primary)
         on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = v_hold
-    left join zone_override o force index (primary)
-        on o.zone_id = p_zone_id and o.bucket_key = p_bucket_key
-            and o.seq = if(p_kind = 'override', p_prev_seq + 1, null)
     set t.sealed = true,
         h.amount = if(v_holds, p_spent, p_back),
         h.ends_at = if(v_holds, v_ends_at, v_now),
-        o.ends_at = v_ends_at,
         b.seq = p_prev_seq + 1 + (p_ban_us is not null),
         b.last_at = v_now,
         b.spent_total = p_spent_total,

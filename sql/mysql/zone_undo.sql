@@ -10,7 +10,7 @@
 --            p_cost          what a reservation comes to, 0 to 2^40 units; null for the others
 --            p_lock_wait_s   the longest wait for a lock in seconds, from 1; null leaves the session's
 --                            innodb_lock_wait_timeout as it is
--- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining, ends_at, created_at,
+-- Result     one row: id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining, created_at,
 --            replayed
 -- Locks      the bucket's row, until the caller's transaction ends
 -- Errors     TG001 (31001) there is no such zone; TG002 (31002) there is nothing to give back, it ends otherwise, or
@@ -37,7 +37,6 @@ begin
     declare v_cost         bigint;
     declare v_spent        bigint;
     declare v_remaining    bigint;
-    declare v_ends_at      datetime(6);
     declare v_created_at   datetime(6);
     declare v_replayed     boolean;
     declare exit handler for sqlexception, 1265
@@ -52,12 +51,11 @@ begin
     set innodb_lock_wait_timeout = v_wait_s;
     call zone_number(p_zone, v_zone_id);
     call zone_happen(
-        v_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, null, null, null, null, null, null, null, null, true,
-        v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining,
-        v_ends_at, v_created_at, v_replayed
+        v_zone_id, p_bucket_key, p_txn_id, p_kind, p_cost, true,
+        v_id, v_zone_version, v_seq, v_cost, v_spent, v_remaining, v_created_at, v_replayed
     );
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_id as id, p_txn_id as txn_id, v_zone_id as zone_id, v_zone_version as zone_version,
         convert(p_bucket_key using utf8mb4) as bucket_key, v_seq as seq, v_cost as cost, v_spent as spent,
-        v_remaining as remaining, v_ends_at as ends_at, v_created_at as created_at, v_replayed as replayed;
+        v_remaining as remaining, v_created_at as created_at, v_replayed as replayed;
 end;

@@ -1,5 +1,5 @@
--- zone_engine_append_one: a check that a process has decided by itself goes into the ledger, where its bucket is still where it was
--- derived from: zone_engine_append of one bucket and one row of which nothing ends by itself.
+-- zone_engine_append_one: a check that a process has decided by itself, or that passed unchecked, goes into the ledger, where its
+-- bucket is still where it was derived from: zone_engine_append of one bucket and one row of which nothing ends by itself.
 --
 -- By values: to put arrays together and take them apart costs more than all the rest.
 --
@@ -14,7 +14,7 @@
 -- Result     fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now: the database's
 --            clock when the call began
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG003 what does not follow, or a key that cannot be stored; TG009 the zone has another version, or the time is not
+-- Errors     TG003 what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never open; TG009 the zone has another version, or the time is not
 --            now; TG010 the bucket knows the transaction; TG011 the key of a new bucket belongs to another database; 55P03 the
 --            lock was not had in time
 create function zone_engine_append_one(
@@ -41,6 +41,7 @@ create function zone_engine_append_one(
     p_delay_us       bigint,
     p_ends_at        timestamptz,
     p_member         text,
+    p_note           text,
     p_at             timestamptz,
     p_level          bigint,
     p_strikes        bigint,
@@ -86,10 +87,15 @@ begin
         perform zone_error('stale');
     end if;
     if (
-        p_kind in ('check', 'coalesced')
-        and (
-            p_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
-            or (not p_blocked and p_reason in ('within_limit', 'soft', 'off'))
+        (
+            p_kind in ('check', 'coalesced')
+            and (
+                p_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back')
+                or (not p_blocked and p_reason in ('within_limit', 'soft', 'off'))
+            )
+            and p_note is null
+            or p_kind = 'unchecked' and not p_blocked and p_reason = 'unchecked' and p_spent = 0 and p_member is null
+            and coalesce(length(p_note) <= 1000, true)
         )
         and (p_checks = 1 or p_kind = 'coalesced')
         and p_cost between 0 and 1099511627776
@@ -113,6 +119,10 @@ begin
         and coalesce(greatest(p_ends_at, p_banned_until, p_carried_at) < c_before, true)
     ) is not true then
         perform zone_error('append', p_zone_id::text, v_seq::text);
+    end if;
+    if p_kind = 'unchecked' then
+        perform zone_error('closed', p_zone_id::text)
+        where not exists (select from zone_version v where v.zone_id = p_zone_id and v.on_outage = 'open');
     end if;
 
     -- 2. Move the bucket, if it is where it was.
@@ -240,12 +250,12 @@ begin
     -- 4. Write the row.
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent, spent_total, remaining,
-        zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, salt, row_hash
+        zone_limit, retry_after_us, delay_us, level, strikes, created_at, prev_at, ends_at, member, note, salt, row_hash
     )
     values (
         p_txn_id, p_zone_id, p_zone_version, p_bucket_key, v_seq, p_kind, p_checks, p_blocked, p_reason, p_critical, p_cost, p_spent,
         v_total, p_remaining, p_zone_limit, p_retry_after_us, p_delay_us, p_level, p_strikes, p_at, p_was_at, p_ends_at, p_member,
-        case when v_seq = 1 then p_salt end, p_row_hash
+        p_note, case when v_seq = 1 then p_salt end, p_row_hash
     );
     fate := 0;
 end

@@ -71,146 +71,141 @@ set enable_incremental_sort = off
 -- Up to PostgreSQL 17 what is switched off counts as dear, and what is dear is compiled: 100 ms for each call.
 set jit = off
 as $$
-#variable_conflict use_column
 declare
-    v_one   boolean := cardinality(p_zone_ids) = 1 and not p_lock;
-    v_head  zone_bucket_lock;
-    v_heads zone_bucket_lock[];
-    v_past  int[];
-    v_now   timestamptz;
+    v_alone     constant boolean := cardinality(p_zone_ids) = 1;
+    v_heads     zone_bucket_lock[];
+    v_head      zone_bucket_lock;
+    v_override  zone_override;
+    v_past      int[];
+    v_now       timestamptz;
+    v_zone_id   int;
+    v_algorithm text;
+    v_zone_us   bigint;
+    v_from      timestamptz;
 begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    if v_one then
+    if v_alone and p_lock then
+        v_heads := array[zone_bucket_take(p_zone_ids[1], p_bucket_keys[1], null)];
+    elsif v_alone then
         v_heads := array(
             select b from zone_bucket_lock b where b.zone_id = p_zone_ids[1] and b.bucket_key = p_bucket_keys[1]
         );
-        v_head := v_heads[1];
-        v_one := case
-            when cardinality(v_heads) = 1 then v_head.moved_to is null
-            else not exists (select from zone_bucket_removed r where r.zone_id = p_zone_ids[1])
-                and not exists (select from tallygate_shard)
-        end;
     end if;
-    if not v_one then
+    if v_heads is null or (v_heads[1]).moved_to is not null or (
+        v_heads[1] is null
+        and (
+            exists (select from zone_bucket_removed r where r.zone_id = p_zone_ids[1])
+            or exists (select from tallygate_shard)
+        )
+    ) then
         v_heads := zone_bucket_hold(
             p_zone_ids, p_bucket_keys, array_fill(p_lock, array[cardinality(p_zone_ids)]), false
         );
     end if;
-    if p_lock then
-        perform zone_error('no zone', k.zone_id::text)
-        from unnest(p_zone_ids) as k (zone_id)
-        where not exists (select from zone_master z where z.id = k.zone_id offset 0);
-    end if;
     -- The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
-    if cardinality(p_txn_ids) > 0 then
-        select array_agg(c.position::int order by c.position)
-        into v_past
-        from unnest(p_txn_zone_ids, p_txn_bucket_keys, p_txn_ids) with ordinality
-            as c (zone_id, bucket_key, txn_id, position)
+    for v_place in 1 .. cardinality(p_txn_ids) loop
         -- From there to there: in this order there is one index only to read it by. Asked for the row itself, a plan that was
         -- made while the ledger was small may go by zone or by bucket alone.
-        cross join lateral (
-            select
-            from zone_txn t
-            where (t.zone_id, t.bucket_key, t.txn_id) >= (c.zone_id, c.bucket_key, c.txn_id)
-                and (t.zone_id, t.bucket_key, t.txn_id) <= (c.zone_id, c.bucket_key, c.txn_id)
-            order by t.zone_id, t.bucket_key, t.txn_id
-            limit 1
-        ) t;
-    end if;
-    -- One bucket of which its row says all, as most checks find theirs: half of the time of the statement over arrays.
-    if v_one and coalesce(v_head.banned_until, v_head.carried_at) is null and v_head.override_seq is null
-        and coalesce(v_head.bans + v_head.ban_strikes, 0) = 0 and v_head.holding is not true
-    then
-        return query
-        select v_now, z.version, v_head.seq::bigint, v_head.last_at, v_head.spent_total::bigint, v_head.level, v_head.strikes,
-            v_head.zone_version, false, null::timestamptz, null::int, null::bigint, null::bigint, null::timestamptz, null::bigint,
-            null::bigint, false, null::bigint, null::bigint, null::bigint, null::bigint, null::bigint, null::boolean,
-            null::timestamptz, null::bigint[], null::timestamptz[], null::bigint[], null::timestamptz[], null::text[],
-            case when w.total is not null then z.total_at end, w.total, v_head.salt, v_head.row_hash, v_past
-        from (select greatest(v_now, v_head.last_at) as at) c
-        left join lateral (
-            select z.version, z.algorithm, c.at - (z.window_us - 1) * interval '1 microsecond' as total_at
-            from zone_master z
-            where z.id = p_zone_ids[1]
-            offset 0
-        ) z on true
-        left join lateral (
-            select t.spent_total - t.spent as total
-            from zone_txn t
-            where z.algorithm = 'sliding-log' and v_head.last_at >= z.total_at
-                and t.zone_id = p_zone_ids[1] and t.bucket_key = p_bucket_keys[1] and t.created_at >= z.total_at
-            order by t.created_at, t.seq
-            limit 1
-        ) w on true;
-        return;
-    end if;
-    return query
-    select v_now, z.version, k.seq, k.last_at, k.spent_total, k.level, k.strikes,
-        k.zone_version,
-        coalesce(k.banned_until, k.carried_at) is not null or k.override_seq is not null
-            or k.bans + k.ban_strikes > 0 or k.holding,
-        k.banned_until, k.bans, k.ban_strikes, k.carried, k.carried_at, k.carried_total, k.carried_seq, k.holding,
-        k.override_seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at,
-        h.seqs, h.charged, h.amounts, h.ends, h.members,
-        case when w.total is not null then z.total_at end, w.total,
-        k.salt, k.row_hash, case when k.position = 1 then v_past end
-    from (
-        -- Domains are not what the result says.
-        select k.zone, k.key, k.seq::bigint as seq, k.last_at, k.spent_total::bigint as spent_total, k.level, k.strikes,
-            k.banned_until, k.ban_strikes, k.carried, k.carried_at, k.carried_total, k.carried_seq, k.override_seq,
-            k.zone_version, k.bans, k.holding, k.salt, k.row_hash, k.position
-        from unnest(p_zone_ids, p_bucket_keys, v_heads) with ordinality as k (
-            zone, key, seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried, carried_at,
-            carried_total, carried_seq, override_seq, head_zone_id, zone_version, bans, holding, head_key, salt,
-            row_hash, moved_to, moved_by, shapes, position
-        )
-    ) k
-    left join lateral (
-        select z.version, z.algorithm,
-            greatest(v_now, k.last_at) - (z.window_us - 1) * interval '1 microsecond' as total_at
-        from zone_master z
-        where z.id = k.zone
-        offset 0 -- keeps the subquery whole: as a join it could be read in full
-    ) z on true
-    left join lateral (
-        select o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at
-        from zone_override o
-        where k.override_seq is not null
-            and o.zone_id = k.zone and o.bucket_key = k.key and o.seq = k.override_seq
-        offset 0
-    ) o on true
-    left join lateral (
-        select t.spent_total - t.spent as total
+        perform
         from zone_txn t
-        where z.algorithm = 'sliding-log' and k.last_at >= z.total_at
-            and t.zone_id = k.zone and t.bucket_key = k.key and t.created_at >= z.total_at
-        order by t.created_at, t.seq
-        limit 1
-    ) w on true
-    left join lateral (
-        -- The holds that end after the last row, and those that were charged in a window that can be asked about: that
-        -- which was open at the last row, and, of a sliding counter, the slot before that, which is no longer.
-        select array_agg(h.seq) as seqs, array_agg(h.charged_at) as charged, array_agg(h.amount) as amounts,
-            array_agg(h.ends_at) as ends, array_agg(h.member) as members
-        from zone_hold h
-        where k.holding and h.zone_id = k.zone and h.bucket_key = k.key
-            and (
-                h.ends_at > k.last_at
-                or h.charged_at > k.last_at - interval '2 microseconds' * greatest(
-                    p_window_us, o.window_us,
-                    (
-                        select max(v.window_us)
-                        from zone_version v
-                        where v.zone_id = k.zone and v.version >= k.zone_version
-                    )
+        where t.bucket_key = p_txn_bucket_keys[v_place] -- finds the shard, where there are several
+            and (t.zone_id, t.bucket_key, t.txn_id)
+                >= (p_txn_zone_ids[v_place], p_txn_bucket_keys[v_place], p_txn_ids[v_place])
+            and (t.zone_id, t.bucket_key, t.txn_id)
+                <= (p_txn_zone_ids[v_place], p_txn_bucket_keys[v_place], p_txn_ids[v_place])
+        order by t.zone_id, t.bucket_key, t.txn_id
+        limit 1;
+        if found then
+            v_past := v_past || v_place;
+        end if;
+    end loop;
+
+    -- By a loop: a statement over arrays takes longer to begin than a few buckets take.
+    now := v_now;
+    past := v_past;
+    for v_place in 1 .. cardinality(p_zone_ids) loop
+        v_head := v_heads[v_place];
+        if v_zone_id is distinct from p_zone_ids[v_place] then
+            v_zone_id := p_zone_ids[v_place];
+            select z.version, z.algorithm, z.window_us
+            into version, v_algorithm, v_zone_us
+            from zone_master z
+            where z.id = v_zone_id;
+            if p_lock and version is null then
+                perform zone_error('no zone', v_zone_id::text);
+            end if;
+        end if;
+        seq := v_head.seq;
+        last_at := v_head.last_at;
+        spent_total := v_head.spent_total;
+        level := v_head.level;
+        strikes := v_head.strikes;
+        zone_version := v_head.zone_version;
+        banned_until := v_head.banned_until;
+        bans := v_head.bans;
+        ban_strikes := v_head.ban_strikes;
+        carried := v_head.carried;
+        carried_at := v_head.carried_at;
+        carried_total := v_head.carried_total;
+        carried_seq := v_head.carried_seq;
+        holding := v_head.holding;
+        override_seq := v_head.override_seq;
+        more := coalesce(banned_until, carried_at) is not null or override_seq is not null or bans + ban_strikes > 0
+            or holding;
+        salt := v_head.salt;
+        row_hash := v_head.row_hash;
+
+        v_override := null;
+        if override_seq is not null then
+            select o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at
+            into v_override.rate, v_override.window_us, v_override.burst, v_override.rate_gcd, v_override.ban_exempt,
+                v_override.ends_at
+            from zone_override o
+            where o.zone_id = v_zone_id and o.bucket_key = p_bucket_keys[v_place] and o.seq = v_head.override_seq;
+        end if;
+        rate := v_override.rate;
+        window_us := v_override.window_us;
+        burst := v_override.burst;
+        rate_gcd := v_override.rate_gcd;
+        ban_exempt := v_override.ban_exempt;
+        ends_at := v_override.ends_at;
+
+        total := null;
+        if v_algorithm = 'sliding-log' then
+            total_at := greatest(v_now, last_at) - (v_zone_us - 1) * interval '1 microsecond';
+            if last_at >= total_at then
+                select t.spent_total - t.spent
+                into total
+                from zone_txn t
+                where t.zone_id = v_zone_id and t.bucket_key = p_bucket_keys[v_place] and t.created_at >= total_at
+                order by t.created_at, t.seq
+                limit 1;
+            end if;
+        end if;
+
+        hold_seqs := null;
+        if holding then
+            -- The holds that end after the last row, and those that were charged in a window that can be asked about: that
+            -- which was open at the last row, and, of a sliding counter, the slot before that, which is no longer.
+            v_from := last_at - interval '2 microseconds' * greatest(
+                p_window_us, window_us,
+                (
+                    select max(v.window_us)
+                    from zone_version v
+                    where v.zone_id = v_zone_id and v.version >= v_head.zone_version
                 )
-            )
-        offset 0
-    ) h on k.holding
-    order by k.position;
+            );
+            select array_agg(h.seq), array_agg(h.charged_at), array_agg(h.amount), array_agg(h.ends_at), array_agg(h.member)
+            into hold_seqs, hold_charged, hold_amounts, hold_ends, hold_members
+            from zone_hold h
+            where h.zone_id = v_zone_id and h.bucket_key = p_bucket_keys[v_place]
+                and (h.ends_at > v_head.last_at or h.charged_at > v_from);
+        end if;
+        return next;
+        past := null;
+    end loop;
 end
 $$;

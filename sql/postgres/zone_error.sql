@@ -53,12 +53,6 @@ begin
         when 'charge over' then
             v_code := 'TG002';
             v_message := 'the transaction''s time is over; it has ended by itself';
-        when 'no ban' then
-            v_code := 'TG002';
-            v_message := 'the bucket is not banned';
-        when 'no override' then
-            v_code := 'TG002';
-            v_message := 'the bucket has no override';
         when 'no charge' then
             v_code := 'TG003';
             v_message := 'transaction %s was not decided in the bucket; look where it was';
@@ -98,15 +92,6 @@ begin
         when 'reserve' then
             v_code := 'TG003';
             v_message := 'a reservation of cost 0 reserves nothing; use 1 or more';
-        when 'override' then
-            v_code := 'TG003';
-            v_message := 'the override changes nothing; give it a rate, or exempt it from bans';
-        when 'limit' then
-            v_code := 'TG003';
-            v_message := 'the limit of the override cannot be counted: rate %s, window %s µs, burst %s, divisor %s';
-        when 'text' then
-            v_code := 'TG003';
-            v_message := '%s of %s characters cannot be stored; use at most 1000';
         when 'cost' then
             v_code := 'TG003';
             v_message := 'cost %s is out of range; use 0 to 1099511627776';

@@ -1,11 +1,10 @@
--- zone_happen: appends the row of an event, and moves the bucket's head. Not called from outside.
+-- zone_happen: appends the row of the end of a charge, and moves the bucket's head. Not called from outside.
 --
 -- Arguments  p_zone       the zone's version in force
 --            p_head       the bucket before it
 --            p_next       and after it; its seq, time and version are set here
 --            p_now        the time
---            p_txn_id, p_kind, p_cost, p_spent, p_target_at, p_ends_at, p_note, p_actor  columns of the row
---            p_override   the limit that the row sets
+--            p_txn_id, p_kind, p_cost, p_spent, p_target_at  columns of the row
 --            p_member     of a settlement the shape of the request, of which it teaches the cost
 -- Result     one zone_recorded; what remains is what a peek finds afterwards
 -- Locks      the bucket's row, which the caller holds
@@ -20,19 +19,12 @@ create function zone_happen(
     p_cost      bigint,
     p_spent     bigint,
     p_target_at timestamptz,
-    p_ends_at   timestamptz default null,
-    p_note      text        default null,
-    p_actor     text        default null,
-    p_override  zone_override default null,
-    p_member    text          default null
+    p_member    text
 )
 returns zone_recorded
 language plpgsql
 as $$
 declare
-    c_reason constant text := case p_kind when 'unchecked' then 'unchecked' else 'recorded' end;
-    -- An act of a person carries the name that the session was logged in by, which no caller can choose.
-    c_login  constant text := case when p_kind in ('ban', 'unban', 'override', 'override_end') then session_user end;
     v_head zone_bucket_lock := p_next;
     v_peek zone_verdict;
     v_id   bigint;
@@ -44,17 +36,16 @@ begin
     v_head.row_hash := sha256(p_head.row_hash || zone_txn_bytes(
         p_txn_id, v_head.seq, v_head.zone_version, 1, false, false, p_cost, p_spent,
         v_head.spent_total, v_peek.remaining, v_peek.zone_limit, null, null, v_head.level, v_head.strikes, p_target_at,
-        p_now, p_ends_at, p_kind, c_reason, zone_txn_tail(p_head.salt, p_member, p_note, p_actor, c_login, p_override)
+        p_now, null, p_kind, 'recorded', zone_txn_tail(p_head.salt, p_member)
     ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining,
-        zone_limit, level, strikes, target_at, created_at, prev_at, ends_at, member, note, actor, login,
-        salt, row_hash
+        zone_limit, level, strikes, target_at, created_at, prev_at, member, salt, row_hash
     )
     values (
         p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, false,
-        c_reason, p_cost, p_spent, v_head.spent_total, v_peek.remaining, v_peek.zone_limit, v_head.level,
-        v_head.strikes, p_target_at, p_now, p_head.last_at, p_ends_at, p_member, p_note, p_actor, c_login,
+        'recorded', p_cost, p_spent, v_head.spent_total, v_peek.remaining, v_peek.zone_limit, v_head.level,
+        v_head.strikes, p_target_at, p_now, p_head.last_at, p_member,
         case when v_head.seq = 1 then v_head.salt end, v_head.row_hash
     )
     returning zone_txn.id into v_id;
@@ -66,7 +57,7 @@ begin
     end if;
     return (
         v_id, p_txn_id, v_head.zone_id, v_head.zone_version, v_head.bucket_key, v_head.seq, p_kind, p_cost, p_spent,
-        v_peek.remaining, p_ends_at, p_now, false
+        v_peek.remaining, p_now, false
     )::zone_recorded;
 end
 $$;

@@ -41,7 +41,7 @@ begin
         p_txn_id, v_seq, v_head.zone_version, p_checks, p_verdict.blocked, p_critical, p_cost,
         p_verdict.spent, v_head.spent_total, p_verdict.remaining, p_verdict.zone_limit, p_verdict.retry_after_us,
         p_verdict.delay_us, v_head.level, v_head.strikes, null, p_verdict.decided_at, p_verdict.ends_at, p_kind,
-        p_verdict.reason, zone_txn_tail(v_head.salt, p_member, null, null, null, null)
+        p_verdict.reason, zone_txn_tail(v_head.salt, p_member)
     ));
     insert into zone_txn (
         txn_id, zone_id, zone_version, bucket_key, seq, kind, checks, blocked, reason, critical, cost, spent,

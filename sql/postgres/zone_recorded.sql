@@ -1,4 +1,4 @@
--- zone_recorded: what zone_undo and zone_mark return.
+-- zone_recorded: what zone_undo returns.
 create type zone_recorded as (
     id           bigint,      -- number of the ledger row
     txn_id       uuid,        -- the transaction; of a charge that ended, the one that made it
@@ -6,11 +6,10 @@ create type zone_recorded as (
     zone_version int,         -- the version of the zone in force
     bucket_key   text,
     seq          bigint,      -- position in the bucket's ledger
-    kind         text,        -- refund, settle, cancel, release; ban, unban, override, override_end, unchecked
-    cost         bigint,      -- given back; what a settlement came to, or an unchecked check asked for; else 0
+    kind         text,        -- refund, settle, cancel, release
+    cost         bigint,      -- given back; what a settlement came to
     spent        bigint,      -- what a settlement charged beyond its reservation; else 0
     remaining    bigint,      -- what can be spent now
-    ends_at      timestamptz, -- when it ends: a ban, an override
     created_at   timestamptz, -- when it was recorded
     replayed     boolean      -- recorded before; nothing happened now
 );

@@ -15,7 +15,7 @@ declare
 begin
     -- In this order there is one index only to read by.
     select t.id, t.txn_id, t.zone_id, t.zone_version, t.bucket_key, t.seq, t.kind, t.cost, t.spent, t.remaining,
-        t.ends_at, t.created_at, true
+        t.created_at, true
     into v_past
     from zone_txn t
     where t.bucket_key = p_bucket_key -- finds the shard, where there are several

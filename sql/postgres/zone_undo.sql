@@ -136,7 +136,7 @@ begin
     end if;
     return zone_happen(
         v_zone, v_head, v_next, v_now, p_txn_id, p_kind, coalesce(p_cost, v_back), v_extra, v_charge.created_at,
-        p_member => case when p_kind = 'settle' then v_charge.member end
+        case when p_kind = 'settle' then v_charge.member end
     );
 end
 $$;

@@ -57,10 +57,10 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "zone_engine_part.sql" "zone_engine_past.sql" "zone_engine_row.sql" "zone_engine_versions.sql"
     "zone_error.sql" "zone_family.sql" "zone_find.sql" "zone_flood_validate.sql" "zone_happen.sql" "zone_head_new.sql"
     "zone_head_set.sql" "zone_level_capacity.sql" "zone_level_clamp.sql" "zone_level_give.sql"
-    "zone_level_wait.sql" "zone_limit.sql" "zone_mark.sql" "zone_number.sql" "zone_override_add.sql" "zone_past.sql"
+    "zone_level_wait.sql" "zone_limit.sql" "zone_operator_append.sql" "zone_number.sql" "zone_past.sql"
     "zone_policy.sql" "zone_record.sql" "zone_recorded.sql" "zone_recorded_past.sql" "zone_share.sql"
     "zone_share_up.sql" "zone_strike.sql" "zone_time.sql" "zone_total_reached.sql" "zone_txn_bytes.sql" "zone_txn_id_make.sql"
-    "zone_txn_tail.sql" "zone_unchecked.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql"
+    "zone_txn_tail.sql" "zone_undo.sql" "zone_us.sql" "zone_verdict.sql"
     "zone_version_hash.sql" "zone_version_now.sql" "zone_version_of.sql" "zone_window.sql"
     "zone_window_before.sql" "zone_window_ended.sql" "zone_window_frame.sql" "zone_window_left.sql"
     "zone_window_make.sql" "zone_window_period.sql" "zone_window_reached.sql" "zone_window_slot.sql"
@@ -78,10 +78,10 @@ const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "zone_engine_hold.sql" "zone_engine_hold_one.sql" "zone_engine_leases.sql" "zone_engine_shapes.sql" "zone_learn.sql"
     "zone_engine_versions.sql" "zone_error.sql" "zone_find.sql" "zone_engine_queue.sql" "zone_engine_items.sql"
     "zone_engine_payloads.sql" "zone_engine_items_set.sql"
-    "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql" "zone_level_wait.sql" "zone_mark.sql"
-    "zone_mark_own.sql" "zone_number.sql" "zone_policy.sql" "zone_record.sql" "zone_strikes_before.sql"
+    "zone_flood_validate.sql" "zone_happen.sql" "zone_head_back.sql" "zone_level_wait.sql" "zone_operator_append.sql"
+    "zone_number.sql" "zone_policy.sql" "zone_record.sql" "zone_strikes_before.sql"
     "zone_token_bucket_make.sql" "zone_total_reached.sql" "zone_transaction_require.sql" "zone_txn_find.sql" "zone_txn_hash.sql"
-    "zone_txn_id_make.sql" "zone_unchecked.sql" "zone_unchecked_own.sql" "zone_undo.sql" "zone_undo_own.sql"
+    "zone_txn_id_make.sql" "zone_undo.sql" "zone_undo_own.sql"
     "zone_window.sql" "zone_window_before.sql" "zone_window_reached.sql");
 
 /// The plan of one release: its migrations in order, and the routines in force.

@@ -118,6 +118,11 @@ impl What {
             Self::Unchecked(_) => Kind::Unchecked,
         }
     }
+
+    /// May only an operator do it?
+    pub fn is_an_operators(self) -> bool {
+        matches!(self, Self::Ban(_) | Self::Unban | Self::Override(_))
+    }
 }
 
 /// An item of a queue as it is stored.

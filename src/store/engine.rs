@@ -76,6 +76,12 @@ pub(super) trait Session: Send {
     /// The knowledge of the shapes of requests in a bucket; some of it may be too old.
     async fn shapes(&mut self, name: Name<'_>) -> Result<Vec<Shape>>;
 
+    /// The name of the session, of an operator who is logged in; None where the database knows no users.
+    ///
+    /// # Errors
+    /// Refused: no operator is.
+    async fn login(&mut self) -> Result<Option<String>>;
+
     /// Appends rows and moves heads, and says of each bucket whether it was where it was held.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended>;
 }

@@ -83,7 +83,7 @@ fn remedy(message: &str) -> String {
         // It is read before a zone is set.
         () if names("zone_clock_view") => "operator",
         () if names("_view") => "auditor",
-        () if ["zone_mark", "zone_master", "zone_version", "zone_calendar"]
+        () if ["zone_operator_", "zone_master", "zone_version", "zone_calendar"]
             .iter()
             .any(|part| names(part)) =>
         {
@@ -95,6 +95,14 @@ fn remedy(message: &str) -> String {
         () => "app|engine|auditor|operator|owner",
     };
     format!("; let an owner run: tallygate grant {role} USER")
+}
+
+/// The error of who is no operator.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn no_operator() -> Error {
+    Error::refused(
+        "bans and overrides take the role operator; let an owner run: tallygate grant operator USER",
+    )
 }
 
 /// The source of the error of a bucket that was moved to another database: its name.

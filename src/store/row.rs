@@ -55,7 +55,7 @@ macro_rules! recorded {
             cost: counted!($row, "cost"),
             spent: counted!($row, "spent"),
             remaining: counted!($row, "remaining"),
-            ends_at: time_if($row, "ends_at")?,
+            ends_at: None,
             seq: counted!($row, "seq"),
             zone_version: counted!($row, "zone_version"),
             recorded_at: time($row, "created_at")?,
@@ -252,14 +252,33 @@ macro_rules! bind_policy {
     }};
 }
 
-/// Binds a check of one bucket to the routine that appends it, but for how it goes about others; `at` makes a time of
-/// microseconds.
-macro_rules! bind_append_one {
-    ($query:expr, $moved:expr, $written:expr, $at:expr) => {{
-        let Moved { name, is_new, before, before_hash, head, holding, end, .. } = $moved;
-        let Written { row, named, before_us, .. } = $written;
+/// Binds the columns of a bucket that moves, as the routines that append one row take them; `at` makes a time of microseconds.
+macro_rules! bind_head {
+    ($query:expr, $moved:expr, $at:expr) => {{
+        let Moved { head, holding, .. } = $moved;
         let (carried, at) = (head.carried, $at);
         $query
+            .bind(head.level)
+            .bind(head.strikes)
+            .bind(head.banned_until_us.map(at).transpose()?)
+            .bind(head.ban_strikes)
+            .bind(carried.map(|carried| carried.amount))
+            .bind(carried.map(|carried| at(carried.at_us)).transpose()?)
+            .bind(carried.map(|carried| carried.total))
+            .bind(carried.map(|carried| carried.seq))
+            .bind(head.exception.map(|exception| exception.seq))
+            .bind(head.bans)
+            .bind(holding)
+    }};
+}
+
+/// Binds a check of one bucket to the routine that appends it, but for how it goes about others.
+macro_rules! bind_append_one {
+    ($query:expr, $moved:expr, $written:expr, $at:expr) => {{
+        let Moved { name, is_new, before, before_hash, head, end, .. } = $moved;
+        let Written { row, named, before_us, .. } = $written;
+        let at = $at;
+        let query = $query
             .bind(name.0)
             .bind(name.1)
             .bind(is_new)
@@ -283,55 +302,52 @@ macro_rules! bind_append_one {
             .bind(row.delay_us)
             .bind(row.ends_us.map(at).transpose()?)
             .bind(row.member)
+            .bind(row.note)
+            .bind(at(head.last_us)?);
+        bind_head!(query, $moved, at).bind(end.salt.as_ref().map(|salt| &salt[..])).bind(&end.hash[..])
+    }};
+}
+
+/// Binds what an operator does to the routine that appends it.
+macro_rules! bind_operator_append {
+    ($query:expr, $moved:expr, $written:expr, $at:expr) => {{
+        let Moved { name, before, before_hash, head, end, .. } = $moved;
+        let row = &$written.row;
+        let (at, limit) = ($at, row.exception.and_then(|exception| exception.limit));
+        let query = $query
+            .bind(name.0)
+            .bind(name.1)
+            .bind(before.seq)
+            .bind(&before_hash[..])
+            .bind(head.zone_version)
+            .bind(row.txn)
+            .bind(row.kind)
+            .bind(row.remaining)
+            .bind(row.limit)
             .bind(at(head.last_us)?)
-            .bind(head.level)
-            .bind(head.strikes)
-            .bind(head.banned_until_us.map(at).transpose()?)
-            .bind(head.ban_strikes)
-            .bind(carried.map(|carried| carried.amount))
-            .bind(carried.map(|carried| at(carried.at_us)).transpose()?)
-            .bind(carried.map(|carried| carried.total))
-            .bind(carried.map(|carried| carried.seq))
-            .bind(head.exception.map(|exception| exception.seq))
-            .bind(head.bans)
-            .bind(holding)
-            .bind(end.salt.as_ref().map(|salt| &salt[..]))
+            .bind(row.ends_us.map(at).transpose()?);
+        bind_head!(query, $moved, at)
+            .bind(limit.map(|limit| limit.rate))
+            .bind(limit.map(|limit| limit.window_us))
+            .bind(limit.and_then(|limit| limit.burst))
+            .bind(limit.map(|limit| limit.gcd))
+            .bind(row.exception.map(|exception| exception.ban_exempt))
+            .bind(row.note)
+            .bind(row.actor)
+            .bind(row.login)
             .bind(&end.hash[..])
     }};
 }
 
-/// Binds an action to the routine that lets it happen, but for how long to wait for locks.
-macro_rules! bind_action {
+/// Binds the end of a charge to the routine that records it, but for how long to wait for locks.
+macro_rules! bind_undo {
     ($query:expr, $action:expr) => {{
-        let Action { zone_id, key, txn, what, note, actor, .. } = $action;
-        let query = $query.bind(zone_id).bind(key.clone()).bind(txn);
-        match *what {
-            What::Undo(undo) => {
-                let cost = if let Undo::Settle(cost) | Undo::Used(cost) = undo { Some(cost) } else { None };
-                query.bind(what.kind().as_str()).bind(cost)
-            }
-            What::Unchecked(cost) => query.bind(cost).bind(note.clone()),
-            _ => {
-                let (for_us, limit, ban_exempt) = match *what {
-                    What::Ban(for_us) => (Some(for_us), None, false),
-                    What::Override(Some(Override { limit, ban_exempt, for_us })) => {
-                        (for_us, limit, ban_exempt)
-                    }
-                    _ => (None, None, false),
-                };
-                query
-                    .bind(what.kind().as_str())
-                    .bind(None::<i64>)
-                    .bind(for_us)
-                    .bind(limit.map(|Limit { rate, .. }| rate))
-                    .bind(limit.map(|Limit { window_us, .. }| window_us))
-                    .bind(limit.and_then(|Limit { burst, .. }| burst))
-                    .bind(limit.map(|Limit { gcd, .. }| gcd))
-                    .bind(ban_exempt)
-                    .bind(note.clone())
-                    .bind(actor.clone())
-            }
-        }
+        let Action { zone_id, key, txn, what, .. } = $action;
+        let cost = match what {
+            What::Undo(Undo::Settle(cost) | Undo::Used(cost)) => Some(cost),
+            _ => None,
+        };
+        $query.bind(zone_id).bind(key.clone()).bind(txn).bind(what.kind().as_str()).bind(cost)
     }};
 }
 

@@ -55,7 +55,7 @@ const CLOCK_READERS: [&str; 7] = [
     "zone_check",
     "zone_check_all",
     "zone_undo",
-    "zone_mark",
+    "zone_operator_append",
     "zone_engine_hold",
     "zone_engine_append",
     "zone_engine_append_one",

@@ -149,7 +149,7 @@ pub async fn the_examples_show_what_they_print(db: Db) {
         assert_eq!(lasting(&shows), lasting(example.shows), "{}", example.code);
         run += 1;
     }
-    assert_eq!(run, 13, "one for each routine, and a report");
+    assert_eq!(run, 11, "one for each routine, and a report");
     db.assert_ledger_is_whole().await;
 }
 
@@ -159,11 +159,10 @@ pub async fn the_examples_in_python_show_what_they_print(db: Db) {
     let example = examples().into_iter().find(|example| example.words == [driver]).unwrap();
     let mut command = python(&db).await;
     output(command.args(["-m", "doctest", "/dev/stdin"]), example.code).await;
-    assert!(db.rows().await > 8);
+    assert!(db.rows().await > 7);
 }
 
-/// The page has every routine that an application or an operator may execute, with its arguments and, on PostgreSQL, their types and
-/// defaults.
+/// The page has every routine that an application may execute, with its arguments and, on PostgreSQL, their types and defaults.
 pub async fn every_public_routine_has_its_signature(db: Db) {
     let (tool, sql) = match db.engine {
         // Those that take a zone by its name have the same arguments otherwise.
@@ -176,8 +175,7 @@ pub async fn every_public_routine_has_its_signature(db: Db) {
             where p.pronamespace = current_schema()::regnamespace
                 and p.proargnames[1] is distinct from 'p_zone' and p.proargnames[1] is distinct from 'p_zones'
                 and p.prokind = 'f'
-                and (has_function_privilege('tallygate_app', p.oid, 'execute')
-                    or has_function_privilege('tallygate_operator', p.oid, 'execute'))",
+                and has_function_privilege('tallygate_app', p.oid, 'execute')",
         ),
         _ => (
             "mysql: ",
@@ -190,7 +188,7 @@ pub async fn every_public_routine_has_its_signature(db: Db) {
             where r.routine_schema = database() and exists (
                 select 1 from mysql.procs_priv p
                 where p.db = r.routine_schema and p.routine_name = r.routine_name
-                    and p.user in ('tallygate_app', 'tallygate_operator')
+                    and p.user = 'tallygate_app'
             )",
         ),
     };
@@ -200,7 +198,7 @@ pub async fn every_public_routine_has_its_signature(db: Db) {
             from information_schema.parameters p
             join mysql.procs_priv v on v.db = p.specific_schema and v.routine_name = p.specific_name
             where p.specific_schema = database() and p.data_type not in ('varbinary', 'longblob')
-                and v.user in ('tallygate_app', 'tallygate_operator')";
+                and v.user = 'tallygate_app'";
         assert_eq!(db.connect().await.texts(cut).await, [""; 0], "arguments that are not declared as bytes");
     }
     let there = db.connect().await.texts(sql).await;

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tallygate::audit::verify::{FaultKind, Verify};
 use tallygate::policy::{BanRule, Override};
 use tallygate::schema::{Migrator, Role};
-use tallygate::{BatchConfig, Charged, Check, Config, Decision, Limiter, Policy};
+use tallygate::{BatchConfig, Charged, Check, Config, Decision, ErrorKind, Limiter, Policy};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::child::{Caller, Child, Work};
-use crate::db::{Db, Engine, bucket, log};
+use crate::db::{Db, Engine, bucket, connected, log};
 use crate::proxy::Proxy;
 use crate::verify::verify;
 use crate::{rounds, server};
@@ -84,7 +84,7 @@ const ROW: [(&str, &str); 29] = [
 /// The arguments of `zone_engine_append_one` that are columns.
 const ONE: &str = "head.zone_id head.bucket_key head.is_new head.was_seq head.was_hash head.was_at head.was_total head.zone_version \
     row.txn_id row.named row.kind row.checks row.blocked row.reason row.critical row.cost row.spent row.remaining row.zone_limit \
-    row.retry_after_us row.delay_us row.ends_at row.member head.last_at head.level head.strikes head.banned_until head.ban_strikes \
+    row.retry_after_us row.delay_us row.ends_at row.member row.note head.last_at head.level head.strikes head.banned_until head.ban_strikes \
     head.carried head.carried_at head.carried_total head.carried_seq head.override_seq head.bans head.holding head.salt \
     head.row_hash";
 
@@ -125,7 +125,8 @@ fn append_one(others: &[(&str, &str)]) -> Option<String> {
         let (of, column) = argument.split_once('.').unwrap();
         let columns = if of == "head" { &HEAD[..] } else { &ROW[..] };
         let given = others.iter().find(|(name, _)| *name == argument);
-        given.map_or_else(|| columns.iter().find(|(name, _)| *name == column).unwrap().1, |(_, value)| *value)
+        let honest = || columns.iter().find(|(name, _)| *name == column).map_or("null", |(_, value)| *value);
+        given.map_or_else(honest, |(_, value)| *value)
     };
     let values: Vec<_> = ONE.split(' ').map(value).collect();
     Some(format!(
@@ -248,6 +249,8 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         row("kind", "'unban'"),
         row("kind", "'ban'"),
         row("kind", "'unchecked'"),
+        // Of a zone that was never open.
+        [row("kind", "'unchecked'"), row("reason", "'unchecked'"), row("spent", "0")].concat(),
         row("kind", "null"),
         row("reason", "'unchecked'"),
         row("reason", "'recorded'"),
@@ -340,11 +343,11 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
 }
 
 /// The arguments of `zone_engine_append_one` on MySQL and MariaDB, by their places in what its twin of arrays is given.
-const ONE_IN_JSON: [&str; 37] = [
+const ONE_IN_JSON: [&str; 38] = [
     "0", "13", "1", "2", "14", "3", "4", "10", "17/0/18", "17/0/0", "17/0/15", "17/0/2", "17/0/3", "17/0/16",
-    "17/0/4", "17/0/5", "17/0/6", "17/0/8", "17/0/9", "17/0/10", "17/0/11", "17/0/14", "17/0/17", "6", "8",
-    "9", "11/0/0", "11/0/1", "11/0/2", "11/0/3", "11/0/4", "11/0/5", "11/0/6", "11/0/7", "11/0/8", "16",
-    "15",
+    "17/0/4", "17/0/5", "17/0/6", "17/0/8", "17/0/9", "17/0/10", "17/0/11", "17/0/14", "17/0/17", "note",
+    "6", "8", "9", "11/0/0", "11/0/1", "11/0/2", "11/0/3", "11/0/4", "11/0/5", "11/0/6", "11/0/7", "11/0/8",
+    "16", "15",
 ];
 
 /// The call by values of what is an array in JSON. None where that has no argument for what was forged.
@@ -506,6 +509,14 @@ async fn forged_in_json(db: Db) {
         of_the_row(15, json!("unban")),
         of_the_row(15, json!("ban")),
         of_the_row(15, json!("unchecked")),
+        // Of a zone that was never open.
+        [
+            of_the_row(15, json!("unchecked")),
+            of_the_row(16, json!("unchecked")),
+            of_the_row(6, json!(0)),
+            both(7, 7, json!(1)),
+        ]
+        .concat(),
         of_the_row(15, none.clone()),
         of_the_row(16, json!("unchecked")),
         of_the_row(16, json!("recorded")),
@@ -590,6 +601,149 @@ pub fn sql_check(engine: Engine, zone: &str, key: &str, cost: i64) -> String {
             "call zone_check_own('{zone}', '{key}', null, {cost}, null, null, null, null, null, null)"
         ),
     }
+}
+
+/// The arguments of `zone_operator_append` for a ban of the bucket "42", on PostgreSQL and elsewhere, as they should be but for the
+/// hash, which is made up.
+const BAN: [(&str, &str, &str); 31] = [
+    ("zone_id", "1", "1"),
+    ("bucket_key", "'42'", "'42'"),
+    ("was_seq", "b.seq", "1"),
+    ("was_hash", "b.row_hash", "{hash}"),
+    ("zone_version", "b.version", "1"),
+    ("txn_id", "gen_random_uuid()", "unhex(replace(uuid(), '-', ''))"),
+    ("kind", "'ban'", "'ban'"),
+    ("remaining", "0", "0"),
+    ("zone_limit", "5", "5"),
+    ("at", "b.now", "{now}"),
+    ("ends_at", "b.now + interval '1 hour'", "{now} + 3600000000"),
+    ("level", "b.level", "null"),
+    ("strikes", "b.strikes", "0"),
+    ("banned_until", "b.now + interval '1 hour'", "{now} + 3600000000"),
+    ("ban_strikes", "b.ban_strikes", "0"),
+    ("carried", "b.carried", "null"),
+    ("carried_at", "b.carried_at", "null"),
+    ("carried_total", "b.carried_total", "null"),
+    ("carried_seq", "b.carried_seq", "null"),
+    ("override_seq", "b.override_seq", "null"),
+    ("bans", "b.bans", "0"),
+    ("holding", "b.holding", "false"),
+    ("rate", "null", "null"),
+    ("window_us", "null", "null"),
+    ("burst", "null", "null"),
+    ("rate_gcd", "null", "null"),
+    ("ban_exempt", "null", "null"),
+    ("note", "'why'", "'why'"),
+    ("actor", "'who'", "'who'"),
+    ("login", "session_user::text", "user()"),
+    ("row_hash", "sha256('')", "unhex(sha2('', 256))"),
+];
+
+/// Bans and overrides are appended by operators alone, each under the name that the session was logged in by.
+pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    Migrator::new(&db.url).unwrap().grant(Role::Engine, &server::user(Role::Engine)).await.unwrap();
+    for role in [Role::Engine, Role::App, Role::Auditor] {
+        let other = connected(&db.url_as(role)).await;
+        let error = other.operator().ban("login", "42", Duration::from_mins(1), "", "x").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{role}: {error}");
+        assert!(error.to_string().contains("tallygate grant operator USER"), "{role}: {error}");
+    }
+    let hex = if db.engine == Engine::Postgres { "encode(row_hash, 'hex')" } else { "hex(row_hash)" };
+    let hash = format!("select {hex} from zone_bucket_lock where bucket_key = '42'");
+    let hash = format!("x'{}'", db.connect().await.texts(&hash).await.remove(0));
+    let now = "timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', utc_timestamp(6))";
+    let call = |others: &[(&str, &str)]| {
+        let values = BAN.map(|(name, postgres, mysql)| {
+            let honest = if db.engine == Engine::Postgres { postgres } else { mysql };
+            let value = others.iter().find(|(other, _)| *other == name).map_or(honest, |(_, value)| *value);
+            value.replace("{now}", now).replace("{hash}", &hash)
+        });
+        let values = values.join(", ");
+        match db.engine {
+            Engine::Postgres => format!(
+                "select a.fate::bigint
+                from zone_engine_hold(array[1], array['42'], 0, true, null, '{{}}', '{{}}', '{{}}') b,
+                lateral zone_operator_append({values}) a"
+            ),
+            _ => format!("call zone_operator_append({values})"),
+        }
+    };
+    // The time of the last row is not now any more.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let mut app = db.connect_as(Role::Engine).await;
+    app.begin().await;
+    assert!(app.try_number(&call(&[])).await.unwrap_err().to_string().contains("denied"));
+    app.execute("rollback").await.unwrap();
+    let mut operator = db.connect_as(Role::Operator).await;
+    let long = format!("'{}'", "w".repeat(1001));
+    let (early, late, empty) = match db.engine {
+        Engine::Postgres => ("b.now - interval '1 minute'", "b.now + interval '1 minute'", "''::bytea"),
+        _ => ("{now} - 60000000", "{now} + 60000000", "x''"),
+    };
+    for (name, value) in [
+        // Somebody else, and nobody.
+        ("login", "'tallygate_owner'"),
+        ("login", "null"),
+        // What is no operator's to write.
+        ("kind", "'check'"),
+        ("kind", "'refund'"),
+        ("kind", "'unchecked'"),
+        ("kind", "null"),
+        // What does not follow.
+        ("was_seq", "2"),
+        ("was_seq", "null"),
+        ("was_hash", empty),
+        ("zone_version", "2"),
+        ("at", early),
+        ("at", late),
+        ("at", "null"),
+        ("banned_until", early),
+        ("override_seq", "2"),
+        ("override_seq", "3"),
+        ("strikes", "1"),
+        ("ban_strikes", "1"),
+        ("bans", "-1"),
+        ("carried", "-1"),
+        ("remaining", "-1"),
+        ("zone_limit", "1099511627777"),
+        ("row_hash", empty),
+        ("note", &long),
+        ("actor", &long),
+        // Another bucket, and none.
+        ("bucket_key", "'43'"),
+        ("zone_id", "2"),
+    ] {
+        let call = call(&[(name, value)]);
+        operator.begin().await;
+        let error = operator.try_number(&call).await.expect_err(&call);
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+        let told_by = ["TG001", "TG003", "TG009", "TG010", "23514"];
+        assert!(told_by.contains(&&*code), "{name} = {value}: {error}");
+        operator.execute("rollback").await.unwrap();
+        assert_eq!(db.rows().await, 1, "{name} = {value}");
+    }
+    // A limit that cannot be counted.
+    let limit = [("kind", "'override'"), ("override_seq", "2"), ("banned_until", "null"), ("rate", "-1")];
+    operator.begin().await;
+    operator.try_number(&call(&limit)).await.unwrap_err();
+    operator.execute("rollback").await.unwrap();
+    assert_eq!(db.number("select count(*) from zone_override").await, 0);
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(faults.is_empty(), "{faults:#?}");
+
+    // A hash that is made up.
+    operator.begin().await;
+    operator.try_number(&call(&[])).await.unwrap();
+    operator.execute("commit").await.unwrap();
+    assert_eq!(db.rows().await, 2);
+    let (_, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(
+        faults.iter().any(|fault| fault.what == FaultKind::Edited && fault.seq == Some(2)),
+        "{faults:#?}"
+    );
 }
 
 /// An engine reads and writes no table, and may call what the list names.

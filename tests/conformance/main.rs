@@ -167,8 +167,10 @@ fn main() -> std::process::ExitCode {
                         // In a file there is one way only.
                         let skipped = match engine {
                             Sqlite => by_engine,
-                            // No routine grants a lease, predicts, or takes an item.
-                            _ if matches!(topic, "capacity" | "prediction" | "queue") => !by_engine,
+                            // No routine grants a lease, predicts, takes an item, or records what passed unchecked.
+                            _ if matches!(topic, "capacity" | "patience" | "prediction" | "queue") => {
+                                !by_engine
+                            }
                             // No routine takes units either; one test is of who may not.
                             _ if topic == "local" && !name.contains("without") => !by_engine,
                             // The routines decide there, whoever may do what.
@@ -637,6 +639,7 @@ fn main() -> std::process::ExitCode {
         charges_are_ended_without_the_routines,
         what_a_call_left_goes_with_the_next,
         an_engine_touches_no_table,
+        an_operators_act_is_one_and_by_its_own_name,
         what_does_not_follow_is_refused_or_found,
         what_is_remembered_is_never_believed_over_the_database,
         where_it_cannot_decide_the_routines_do,

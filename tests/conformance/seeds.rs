@@ -53,29 +53,25 @@ pub async fn a_zone_is_named_by_its_name_or_its_number(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("log'in", &log(50, 60), None, "test").await.unwrap();
     let slots = tallygate::Policy::concurrency(50, Duration::from_mins(1)).unwrap();
-    let outage = slots.with_on_outage(tallygate::policy::OnOutage::Open);
-    limiter.operator().set_zone("upload", &outage, None, "test").await.unwrap();
+    limiter.operator().set_zone("upload", &slots, None, "test").await.unwrap();
     let mut app = db.connect_as(Role::App).await;
-    let mut operator = db.connect_as(Role::Operator).await;
-    let [a, b, c] = [1, 2, 3].map(|n| uuid::Uuid::from_u128(n).simple().to_string());
+    let [a, b] = [1, 2].map(|n| uuid::Uuid::from_u128(n).simple().to_string());
     let named = [["'log''in'", "'upload'"], ["1", "2"], ["'1'", "'2'"]];
     for (way, [login, upload]) in named.into_iter().enumerate() {
         let before = db.rows().await;
         let key = format!("'{way}'");
-        let (calls, mark): (Vec<String>, String) = if db.engine == Engine::Postgres {
+        let calls: Vec<String> = if db.engine == Engine::Postgres {
             let zones = format!("array[{login}, {upload}]");
             let calls = [
                 format!("check_velocity({login}, {key})"),
                 format!("zone_check({login}, {key}, '{a}')"),
                 format!("zone_undo({login}, {key}, '{a}', 'refund')"),
-                format!("zone_unchecked({upload}, {key}, '{c}', 1)"),
                 format!(
                     "zone_check_many({zones}, array[{key}, {key}], array[null, null]::uuid[], array[1, 1], null)"
                 ),
                 format!("zone_check_all({zones}, array[{key}, {key}], '{b}', array[1, 1])"),
             ];
-            let mark = format!("select * from zone_mark({login}, {key}, '{c}', 'ban', p_for_us => 1)");
-            (calls.map(|call| format!("select * from {call}")).into(), mark)
+            calls.map(|call| format!("select * from {call}")).into()
         } else {
             let check = |zone: &str, txn: &str| {
                 format!("json_object('zone_id', {zone}, 'key', {key}, 'txn', {txn}, 'cost', 1)")
@@ -86,29 +82,23 @@ pub async fn a_zone_is_named_by_its_name_or_its_number(db: Db) {
                 format!("check_velocity({login}, {key})"),
                 format!("zone_check_own({login}, {key}, x'{a}', 1, false, 5, null, false, null, null)"),
                 format!("zone_undo_own({login}, {key}, x'{a}', 'refund', null, 5)"),
-                format!("zone_unchecked_own({upload}, {key}, x'{c}', 1, null, 5)"),
                 format!("zone_check_many_own(json_array({many}), 5, false)"),
                 format!("zone_check_all_own(json_array({all}), 5)"),
             ];
-            let mark = format!(
-                "call zone_mark_own({login}, {key}, x'{c}', 'ban', null, 1, null, null, null, null, false, null, null, 5)"
-            );
-            (calls.map(|call| format!("call {call}")).into(), mark)
+            calls.map(|call| format!("call {call}")).into()
         };
         for call in &calls {
             app.execute(call).await.unwrap_or_else(|error| panic!("{call}: {error}"));
         }
-        operator.execute(&mark).await.unwrap_or_else(|error| panic!("{mark}: {error}"));
-        assert_eq!(db.rows().await - before, 9, "{login}");
+        assert_eq!(db.rows().await - before, 7, "{login}");
     }
     if db.engine != Engine::Postgres {
         app.begin().await;
-        for [login, upload] in [["'log''in'", "'upload'"], ["1", "2"]] {
+        for login in ["'log''in'", "1"] {
             for call in [
                 format!("check_velocity_in({login}, 'in')"),
                 format!("zone_check({login}, 'in', x'{a}', 1, false, 5, null, false, null, null)"),
                 format!("zone_undo({login}, 'in', x'{a}', 'refund', null, 5)"),
-                format!("zone_unchecked({upload}, 'in', x'{c}', 1, null, 5)"),
             ] {
                 app.execute(&format!("call {call}")).await.unwrap_or_else(|error| panic!("{call}: {error}"));
             }

@@ -140,26 +140,9 @@ type Routine = (&'static str, &'static [&'static str], Before);
 
 /// The arguments that are alike on all of them: a wait for a lock is of milliseconds on PostgreSQL, of seconds elsewhere.
 const UNDO: &[&str] = &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "1000"];
-const UNCHECKED: &[&str] = &["'open'", "'{key}'", "{txn}", "1", "'when'", "1000"];
-const MARK: &[&str] = &[
-    "'plain'",
-    "'{key}'",
-    "{txn}",
-    "'override'",
-    "null",
-    "60000000",
-    "5",
-    "60000000",
-    "null",
-    "5",
-    "false",
-    "'why'",
-    "'who'",
-    "1000",
-];
 
 /// Those of PostgreSQL.
-const FUNCTIONS: [Routine; 8] = {
+const FUNCTIONS: [Routine; 6] = {
     use Before::{Charged, Nothing};
     const CHECK: &[&str] =
         &["'plain'", "'{key}'", "{txn}", "1", "false", "5000", "false", "null", "false", "null", "60000000"];
@@ -195,13 +178,11 @@ const FUNCTIONS: [Routine; 8] = {
         ("zone_check_many", MANY, Nothing),
         ("zone_check_all", ALL, Nothing),
         ("zone_undo", UNDO, Charged),
-        ("zone_unchecked", UNCHECKED, Nothing),
-        ("zone_mark", MARK, Nothing),
     ]
 };
 
 /// Those of MySQL and MariaDB.
-const PROCEDURES: [Routine; 17] = {
+const PROCEDURES: [Routine; 13] = {
     use Before::{Charged, Nothing};
     const CHECK: &[&str] =
         &["'plain'", "'{key}'", "{txn}", "1", "false", "5", "null", "false", "null", "60000000"];
@@ -220,10 +201,6 @@ const PROCEDURES: [Routine; 17] = {
         ("zone_check_all", ALL, Nothing),
         ("zone_undo_own", UNDO, Charged),
         ("zone_undo", UNDO, Charged),
-        ("zone_unchecked_own", UNCHECKED, Nothing),
-        ("zone_unchecked", UNCHECKED, Nothing),
-        ("zone_mark_own", MARK, Nothing),
-        ("zone_mark", MARK, Nothing),
         ("zone_bucket_place", &["'plain'", "'{key}'"], Nothing),
     ]
 };
@@ -405,7 +382,7 @@ pub async fn no_argument_is_cut_before_it_is_looked_at(db: Db) {
             }
         }
     }
-    assert!(decided > if schema.is_some() { 100 } else { 400 }, "{decided}");
+    assert!(decided > if schema.is_some() { 100 } else { 250 }, "{decided}");
 }
 
 /// The error path is one more place where a value may not fit.

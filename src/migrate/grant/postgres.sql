@@ -16,13 +16,13 @@ from (
     from (values
         ('{app,engine,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
         ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
-        ('{app}', 'execute', '{zone_undo,zone_charges,zone_unchecked}'),
+        ('{app}', 'execute', '{zone_undo,zone_charges}'),
         ('{app,engine}', 'execute', '{zone_bucket_place}'),
-        ('{engine}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions}'),
+        ('{engine,operator}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions,zone_engine_ask}'),
         ('{engine}', 'execute', '{zone_engine_append,zone_engine_append_one}'),
-        ('{engine}', 'execute', '{zone_engine_ask,zone_engine_charges,zone_engine_leases,zone_engine_shapes}'),
+        ('{engine}', 'execute', '{zone_engine_charges,zone_engine_leases,zone_engine_shapes}'),
         ('{engine}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
-        ('{operator}', 'execute', '{zone_mark}')
+        ('{operator}', 'execute', '{zone_operator_append}')
     ) g (roles, rights, names)
     join pg_catalog.pg_proc p
         on p.pronamespace = current_schema()::regnamespace and p.proname = any (g.names::text[])

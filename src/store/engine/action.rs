@@ -24,6 +24,10 @@ pub(in crate::store) async fn act(session: &mut dyn Session, actions: &[Action])
         _ => None,
     });
     let window_us = limits.map(|limit| limit.window_us).max().unwrap_or(0);
+    let login = match actions.iter().any(|action| action.what.is_an_operators()) {
+        true => session.login().await?,
+        false => None,
+    };
     let mut held = session
         .hold(&Wanted { names: &names, moves: &vec![true; names.len()], txns: &txns, window_us })
         .await?;
@@ -63,7 +67,7 @@ pub(in crate::store) async fn act(session: &mut dyn Session, actions: &[Action])
     for (((action, &place), answer), past) in actions.iter().zip(&places).zip(&answers).zip(&past) {
         let Answer::New(mark) = answer else { continue };
         let lesson = lesson(action, past);
-        writing.mark(place, action, lesson.map(|(shape, _)| shape), mark);
+        writing.mark(place, action, login.as_deref(), lesson.map(|(shape, _)| shape), mark);
         if let Some((shape, cost)) = lesson {
             let mut shapes = session.shapes(names[place]).await?;
             learn(&mut shapes, shape, cost, mark.happened.at_us);

@@ -236,6 +236,10 @@ impl Session for Remembering<'_> {
         self.session.shapes(name).await
     }
 
+    async fn login(&mut self) -> Result<Option<String>> {
+        self.session.login().await
+    }
+
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let appended = self.session.append(writing).await?;
         let mut known: Vec<_> =

@@ -93,10 +93,10 @@ impl Process {
         }
     }
 
-    /// Ends charges by the engine. None where the routines must, as in [`decide`](Self::decide), and for any other action.
+    /// Lets actions happen by the engine. None where the routines must end charges, as in [`decide`](Self::decide).
     pub async fn act(&self, server: &mut dyn Server, actions: &[Action]) -> Option<Result<Vec<Recorded>>> {
         if !actions.iter().all(|action| matches!(action.what, What::Undo(_))) {
-            return None;
+            return Some(server.act(actions).await);
         }
         let zones = actions.iter().map(|action| action.zone_id);
         match self.is_up_to(server, zones.clone()).await {

@@ -86,7 +86,15 @@ impl<'w> Writing<'w> {
         let ([moved], [written], []) = (&self.buckets[..], &self.rows[..], &self.holds[..]) else {
             return None;
         };
-        (matches!(written.row.kind, "check" | "coalesced") && !moved.ended).then_some((moved, written))
+        let is_check = matches!(written.row.kind, "check" | "coalesced" | "unchecked");
+        (is_check && !moved.ended).then_some((moved, written))
+    }
+
+    /// The rows of an operator, each with its bucket; none where others are among them.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn acts_of_an_operator(&self) -> impl Iterator<Item = (&Moved<'w>, &Written<'w>)> {
+        let all = self.rows.iter().all(|written| written.row.login.is_some());
+        self.rows.iter().filter(move |_| all).map(|written| (&self.buckets[written.bucket], written))
     }
 
     /// The place of a bucket of the call among those that move.
@@ -129,8 +137,15 @@ impl<'w> Writing<'w> {
         self.hold(bucket, outcome.hold(request.member.as_deref()));
     }
 
-    /// Writes an event besides checks; of a settlement, the shape that it teaches.
-    pub(super) fn mark(&mut self, bucket: usize, action: &'w Action, shape: Option<&'w str>, mark: &Mark) {
+    /// Writes an event besides checks; of an operator, who is logged in; of a settlement, the shape that it teaches.
+    pub(super) fn mark(
+        &mut self,
+        bucket: usize,
+        action: &'w Action,
+        login: Option<&'w str>,
+        shape: Option<&'w str>,
+        mark: &Mark,
+    ) {
         let Mark { happened, before_us, limit, remaining } = mark;
         let is_override = matches!(action.what, What::Override(Some(_)));
         let exception = happened.head.exception.filter(|_| is_override);
@@ -147,6 +162,7 @@ impl<'w> Writing<'w> {
             member: shape,
             note: action.note.as_deref(),
             actor: action.actor.as_deref(),
+            login: login.filter(|_| action.what.is_an_operators()),
             exception,
             ..plain(action.txn, &happened.head, *limit)
         };

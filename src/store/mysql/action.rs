@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::check::Server;
 use super::engine::Session;
 use super::{MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
-use crate::decide::{Override, Undo};
+use crate::decide::Undo;
 use crate::decision::Decision;
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
@@ -98,12 +98,8 @@ impl MySql {
 
 async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i32) -> Result<Vec<Recorded>> {
     if let [action] = actions {
-        let calls = [
-            "call zone_undo_own(?, ?, ?, ?, ?, ?)",
-            "call zone_unchecked_own(?, ?, ?, ?, ?, ?)",
-            "call zone_mark_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ];
-        return Ok(vec![act_one(connection, action, calls, Some(wait_s)).await?]);
+        let call = "call zone_undo_own(?, ?, ?, ?, ?, ?)";
+        return Ok(vec![act_one(connection, action, call, Some(wait_s)).await?]);
     }
     let begin = "set transaction isolation level read committed; start transaction";
     let mut tx = connection.begin_with(begin).await.map_err(error)?;
@@ -116,32 +112,22 @@ async fn act_in_order(
     actions: &[Action],
     wait_s: Option<i32>,
 ) -> Result<Vec<Recorded>> {
-    let calls = [
-        "call zone_undo(?, ?, ?, ?, ?, ?)",
-        "call zone_unchecked(?, ?, ?, ?, ?, ?)",
-        "call zone_mark(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    ];
+    let call = "call zone_undo(?, ?, ?, ?, ?, ?)";
     let mut recorded = Vec::with_capacity(actions.len());
     for action in actions {
-        recorded.push(act_one(connection, action, calls, wait_s).await?);
+        recorded.push(act_one(connection, action, call, wait_s).await?);
     }
     Ok(recorded)
 }
 
-/// The first of the calls ends a charge, the second one notes what passed unchecked, the third one does all else.
 /// Without `wait_s` the session's own `innodb_lock_wait_timeout` holds.
 async fn act_one(
     connection: &mut MySqlConnection,
     action: &Action,
-    [undo, unchecked, mark]: [&'static str; 3],
+    call: &'static str,
     wait_s: Option<i32>,
 ) -> Result<Recorded> {
-    let call = match action.what {
-        What::Undo(_) => undo,
-        What::Unchecked(_) => unchecked,
-        _ => mark,
-    };
-    let query = bind_action!(sqlx::query(call), action).bind(wait_s);
+    let query = bind_undo!(sqlx::query(call), action).bind(wait_s);
     let rows = rows(connection, call, query, 1).await?;
     let row = rows.first().ok_or_else(|| Error::database("an action got no answer"))?;
     recorded!(row, action)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::mysql::MySqlRow;
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::query::Query;
 use sqlx::{MySqlConnection, Row};
 
 use super::ledger::ledger_row;
@@ -15,7 +16,7 @@ use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, of_bucket,
 };
-use crate::store::fault::elsewhere;
+use crate::store::fault::{elsewhere, no_operator};
 use crate::store::list::{List, Value};
 use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, row_of, rows_of, salt_of};
@@ -121,9 +122,29 @@ impl engine::Session for Session<'_> {
         shapes_of(shapes)
     }
 
+    async fn login(&mut self) -> Result<Option<String>> {
+        let login = sqlx::query_scalar(include_str!("operator_login.sql"));
+        let login: Option<String> = login.fetch_optional(&mut *self.connection).await.map_err(error)?;
+        login.ok_or_else(no_operator).map(Some)
+    }
+
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        let mut fates = Vec::new();
+        for (moved, written) in writing.acts_of_an_operator() {
+            let call = include_str!("operator_append.sql");
+            let query = bind_operator_append!(sqlx::query(call), moved, written, Ok::<_, Error>);
+            fates.extend(self.append_row(call, query).await?.fates);
+        }
+        if !fates.is_empty() {
+            return Ok(Appended { now_us: None, fates });
+        }
         if let Some((moved, written)) = writing.only_check() {
-            return self.append_one(moved, written).await;
+            let call = include_str!("engine_append_one.sql");
+            let query = bind_append_one!(sqlx::query(call), moved, written, Ok::<_, Error>)
+                .bind(self.skip_locked)
+                .bind(self.lock_wait_s)
+                .bind(!self.lock);
+            return self.append_row(call, query).await;
         }
         let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
         for (bucket, hold) in &writing.holds {
@@ -164,12 +185,12 @@ impl engine::Session for Session<'_> {
 }
 
 impl Session<'_> {
-    async fn append_one(&mut self, moved: &Moved<'_>, written: &Written<'_>) -> Result<Appended> {
-        let call = include_str!("engine_append_one.sql");
-        let query = bind_append_one!(sqlx::query(call), moved, written, Ok::<_, Error>)
-            .bind(self.skip_locked)
-            .bind(self.lock_wait_s)
-            .bind(!self.lock);
+    /// Appends one row, by a routine that tells the fate of its bucket.
+    async fn append_row(
+        &mut self,
+        call: &str,
+        query: Query<'_, sqlx::MySql, MySqlArguments>,
+    ) -> Result<Appended> {
         let row = match told(called(self.connection, call, query).await)? {
             Ok(row) => row,
             Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate] }),

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::check::{Server, lock_wait_ms};
 use super::engine::Session;
 use super::{Postgres, clock, end, error, text, time, time_if};
-use crate::decide::{Override, Undo};
+use crate::decide::Undo;
 use crate::decision::Decision;
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
@@ -123,12 +123,7 @@ async fn act_one(
     action: &Action,
     lock_wait_ms: Option<i32>,
 ) -> Result<Recorded> {
-    let query = match action.what {
-        What::Undo(_) => sqlx::query(include_str!("undo.sql")),
-        What::Unchecked(_) => sqlx::query(include_str!("unchecked.sql")),
-        _ => sqlx::query(include_str!("mark.sql")),
-    };
-    let query = bind_action!(query, action).bind(lock_wait_ms);
+    let query = bind_undo!(sqlx::query(include_str!("undo.sql")), action).bind(lock_wait_ms);
     let row = &query.fetch_one(connection).await.map_err(error)?;
     recorded!(row, action)
 }

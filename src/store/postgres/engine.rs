@@ -18,6 +18,7 @@ use crate::store::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, from_us, of_bucket,
 };
+use crate::store::fault::no_operator;
 use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, rows_of, salt_of};
 use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
@@ -158,7 +159,22 @@ impl engine::Session for Session<'_> {
         shapes_of(shapes.as_deref())
     }
 
+    async fn login(&mut self) -> Result<Option<String>> {
+        let login = sqlx::query_scalar(include_str!("operator_login.sql"));
+        let login: Option<String> = login.fetch_optional(&mut *self.connection).await.map_err(error)?;
+        login.ok_or_else(no_operator).map(Some)
+    }
+
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
+        let mut fates = Vec::new();
+        for (moved, written) in writing.acts_of_an_operator() {
+            let query = sqlx::query(include_str!("operator_append.sql"));
+            let query = bind_operator_append!(query, moved, written, from_us);
+            fates.extend(told(query.fetch_one(&mut *self.connection).await, 1)?.fates);
+        }
+        if !fates.is_empty() {
+            return Ok(Appended { now_us: None, fates });
+        }
         if let Some((moved, written)) = writing.only_check() {
             return self.append_one(moved, written).await;
         }

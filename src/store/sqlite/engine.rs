@@ -117,6 +117,10 @@ impl engine::Session for Session<'_> {
         shapes_of(shapes.flatten().as_deref())
     }
 
+    async fn login(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// The holder of the write lock has every bucket.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let (ledger, more) = ledger(writing);
