@@ -87,5 +87,6 @@
 -- install sql/postgres/zone_engine_items.sql
 -- install sql/postgres/zone_engine_payloads.sql
 -- install sql/postgres/zone_engine_items_set.sql
+-- install sql/postgres/zone_engine_held_by.sql
 -- install sql/postgres/zone_engine_append.sql
 -- install sql/postgres/zone_engine_append_one.sql

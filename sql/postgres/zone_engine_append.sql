@@ -336,11 +336,16 @@ begin
     end if;
 
     -- 3. Policies, by a statement that began after the locks.
-    select bool_and(coalesce(z.version = h.zone_version, false)), bool_or(z.durability <> 'relaxed')
+    select bool_and(
+            coalesce(z.version = h.zone_version, false)
+            or (not p_own and zone_engine_held_by(h.zone_id, h.zone_version, h.last_at))
+        ),
+        bool_or(z.durability <> 'relaxed')
     into v_current, v_durable
     from (
-        select distinct h.zone_id, h.zone_version
+        select h.zone_id, h.zone_version, max(h.last_at) as last_at
         from unnest(p_heads) as h
+        group by h.zone_id, h.zone_version
     ) h
     left join lateral (
         select z.version, z.durability

@@ -9,7 +9,7 @@
 --            p_zone_version  the version of the zone that decided
 --            p_at            last_at of the bucket, and created_at of the row
 --            p_skip_locked   do not wait where another transaction holds the bucket
---            p_lock_wait_ms  as in zone_check
+--            p_lock_wait_ms, p_own  as in zone_check; within a caller's transaction the process has held the bucket
 --            the others are columns of the bucket, of the row, or of both
 -- Result     fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now: the database's
 --            clock when the call began
@@ -58,6 +58,7 @@ create function zone_engine_append_one(
     p_row_hash       bytea,
     p_skip_locked    boolean,
     p_lock_wait_ms   int,
+    p_own            boolean,
     out now          timestamptz,
     out fate         int
 )
@@ -241,9 +242,10 @@ begin
     from zone_master z
     where z.id = p_zone_id;
     if v_version is distinct from p_zone_version then
-        perform zone_error('stale');
+        perform zone_error('stale')
+        where p_own or not zone_engine_held_by(p_zone_id, p_zone_version, p_at);
     end if;
-    if not v_durable then
+    if p_own and not v_durable then
         perform set_config('synchronous_commit', 'off', true);
     end if;
 

@@ -51,6 +51,7 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
     "zone_check_validate.sql" "zone_clamp.sql" "zone_convert.sql" "zone_decide.sql"
     "zone_decide_held.sql" "zone_decide_level.sql" "zone_decide_window.sql" "zone_decision.sql"
     "zone_engine_append.sql" "zone_engine_append_one.sql" "zone_engine_ask.sql" "zone_engine_charges.sql" "zone_engine_head.sql"
+    "zone_engine_held_by.sql"
     "zone_engine_hold.sql"
     "zone_engine_leases.sql" "zone_engine_shapes.sql" "zone_learn.sql" "zone_engine_queue.sql" "zone_engine_items.sql"
     "zone_engine_payloads.sql" "zone_engine_items_set.sql"

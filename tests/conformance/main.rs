@@ -177,7 +177,8 @@ fn main() -> std::process::ExitCode {
                             MySql | MariaDb if by_engine && name.contains("serializable") => true,
                             // One way of one server of each kind tells of what is long.
                             _ if rings::LONG.contains(&name) && !every_way && engine != Sqlite => {
-                                let by_routines = topic == "joined" || name.contains("serializable");
+                                let by_routines = engine != Postgres && topic == "joined"
+                                    || name.contains("serializable");
                                 engine == MariaDb || by_engine == by_routines
                             }
                             // They call the routines whoever may do what, but one.
@@ -190,11 +191,9 @@ fn main() -> std::process::ExitCode {
                             }
                             // The work of the library around a decision is the same on both but for a few statements.
                             MariaDb if READERS.contains(&topic) && !every_way => !rings::goes_first(name),
-                            // A call that joins a caller's transaction goes by the routines, whoever may do
-                            // what.
-                            _ if by_engine => {
-                                ROUTINES.contains(&topic) || CALLERS.contains(&name) || topic == "joined"
-                            }
+                            // A call that joins a caller's transaction goes by the routines there, whoever may do what.
+                            MySql | MariaDb if by_engine && topic == "joined" => true,
+                            _ if by_engine => ROUTINES.contains(&topic) || CALLERS.contains(&name),
                             _ => READERS.contains(&topic) && !every_way,
                         };
                         if skipped {

@@ -93,6 +93,32 @@ impl Process {
         }
     }
 
+    /// Decides in the caller's transaction, which holds the buckets until it ends. None where the routines must, as in
+    /// [`decide`](Self::decide).
+    pub async fn decide_in(
+        &self,
+        server: &mut dyn Server,
+        requests: &[Request],
+        passing: Passing,
+    ) -> Option<Result<Vec<Decision>>> {
+        let zones = requests.iter().map(|request| request.zone_id);
+        match self.is_up_to(server, zones.clone()).await {
+            Ok(true) => {
+                let answers = server.once(requests, passing, Turn { believe: false, hold: true }).await;
+                let decided = |answer| match answer {
+                    Answered::Decided(decision) => Ok(decision),
+                    Answered::Undone(_) => {
+                        Err(Error::transient("the policy changed meanwhile; begin the transaction again"))
+                    }
+                };
+                let decisions = answers.and_then(|answers| answers.into_iter().map(decided).collect());
+                self.or_routines(decisions, zones)
+            }
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// Lets actions happen by the engine. None where the routines must end charges, as in [`decide`](Self::decide).
     pub async fn act(&self, server: &mut dyn Server, actions: &[Action]) -> Option<Result<Vec<Recorded>>> {
         if !actions.iter().all(|action| matches!(action.what, What::Undo(_))) {

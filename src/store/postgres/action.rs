@@ -3,7 +3,7 @@
 use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
-use super::check::{Server, lock_wait_ms};
+use super::check::{Owner, Server};
 use super::engine::Session;
 use super::{Postgres, clock, end, error, text, time, time_if};
 use crate::decide::Undo;
@@ -24,9 +24,9 @@ macro_rules! holding {
         let done = async {
             let begin = "begin isolation level read committed";
             let mut tx = lease.begin_with(begin).await.map_err(error)?;
-            let (policies, lock_wait_ms) = (&$self.process.policies, lock_wait_ms($terms));
+            let (policies, owner) = (&$self.process.policies, Owner::by($terms));
             let mut $session =
-                Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_ms };
+                Session { connection: &mut tx, policies, lock: true, skip_locked: false, owner };
             match $work {
                 Ok($done) if $leaves_nothing => tx.rollback().await.map_err(error).map(|()| $done),
                 done => end(tx, done).await,
@@ -41,9 +41,9 @@ macro_rules! holding {
 macro_rules! looking {
     ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
         let mut lease = $self.connections.lease($terms.until).await?;
-        let (policies, lock_wait_ms) = (&$self.process.policies, lock_wait_ms($terms));
+        let (policies, owner) = (&$self.process.policies, Owner::by($terms));
         let mut $session =
-            Session { connection: &mut lease, policies, lock: false, skip_locked: false, lock_wait_ms };
+            Session { connection: &mut lease, policies, lock: false, skip_locked: false, owner };
         let done = $work;
         lease.end(done)
     }};
@@ -54,17 +54,22 @@ acts!(Postgres);
 impl Postgres {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let mut server = Server { connection: &mut lease, process: &self.process, terms };
+        let (owner, isolation) = (Owner::by(terms), terms.isolation);
+        let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
         let recorded = match self.process.act(&mut server, actions).await {
             Some(recorded) => recorded,
-            None => act_on(&mut lease, actions, lock_wait_ms(terms)).await,
+            None => act_on(&mut lease, actions, owner).await,
         };
         lease.end(recorded)
     }
 
     /// The caller's own `lock_timeout` holds.
     pub async fn act_in(&self, connection: &mut PgConnection, actions: &[Action]) -> Result<Vec<Recorded>> {
-        act_in_order(connection, actions, None).await
+        let mut server = Server::of_caller(connection, &self.process);
+        match self.process.act(&mut server, actions).await {
+            Some(recorded) => recorded,
+            None => act_in_order(connection, actions, Owner::Caller).await,
+        }
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
@@ -92,38 +97,29 @@ impl Postgres {
     }
 }
 
-async fn act_on(
-    connection: &mut PgConnection,
-    actions: &[Action],
-    lock_wait_ms: i32,
-) -> Result<Vec<Recorded>> {
+async fn act_on(connection: &mut PgConnection, actions: &[Action], owner: Owner) -> Result<Vec<Recorded>> {
     if let [action] = actions {
-        return Ok(vec![act_one(connection, action, Some(lock_wait_ms)).await?]);
+        return Ok(vec![act_one(connection, action, owner).await?]);
     }
     let mut tx = connection.begin().await.map_err(error)?;
-    let recorded = act_in_order(&mut tx, actions, Some(lock_wait_ms)).await;
+    let recorded = act_in_order(&mut tx, actions, owner).await;
     end(tx, recorded).await
 }
 
 async fn act_in_order(
     connection: &mut PgConnection,
     actions: &[Action],
-    lock_wait_ms: Option<i32>,
+    owner: Owner,
 ) -> Result<Vec<Recorded>> {
     let mut recorded = Vec::with_capacity(actions.len());
     for action in actions {
-        recorded.push(act_one(connection, action, lock_wait_ms).await?);
+        recorded.push(act_one(connection, action, owner).await?);
     }
     Ok(recorded)
 }
 
-/// Without `lock_wait_ms` the session's own `lock_timeout` holds.
-async fn act_one(
-    connection: &mut PgConnection,
-    action: &Action,
-    lock_wait_ms: Option<i32>,
-) -> Result<Recorded> {
-    let query = bind_undo!(sqlx::query(include_str!("undo.sql")), action).bind(lock_wait_ms);
+async fn act_one(connection: &mut PgConnection, action: &Action, owner: Owner) -> Result<Recorded> {
+    let query = bind_undo!(sqlx::query(include_str!("undo.sql")), action).bind(owner.lock_wait_ms());
     let row = &query.fetch_one(connection).await.map_err(error)?;
     recorded!(row, action)
 }

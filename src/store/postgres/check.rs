@@ -50,8 +50,9 @@ impl Postgres {
         terms: Terms,
         passing: Passing,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        let mut server = Server { connection, process: &self.process, terms };
-        self.process.decide(&mut server, requests, passing, terms.isolation).await
+        let (owner, isolation) = (Owner::by(terms), terms.isolation);
+        let mut server = Server { connection, process: &self.process, owner, isolation };
+        self.process.decide(&mut server, requests, passing, isolation).await
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -60,7 +61,7 @@ impl Postgres {
         connection: &mut PgConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, Owner::Caller, Passing::Each(Held::Wait)).await?)
+        self.check_joined(connection, requests, Passing::Each(Held::Wait)).await
     }
 
     pub async fn check_all_in(
@@ -68,7 +69,20 @@ impl Postgres {
         connection: &mut PgConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, Owner::Caller, Passing::Together).await?)
+        self.check_joined(connection, requests, Passing::Together).await
+    }
+
+    async fn check_joined(
+        &self,
+        connection: &mut PgConnection,
+        requests: &[Request],
+        passing: Passing,
+    ) -> Result<Vec<Decision>> {
+        let mut server = Server::of_caller(connection, &self.process);
+        match self.process.decide_in(&mut server, requests, passing).await {
+            Some(decisions) => decisions,
+            None => all(decide(connection, requests, Owner::Caller, passing).await?),
+        }
     }
 
     /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
@@ -84,7 +98,15 @@ impl Postgres {
 pub(super) struct Server<'c> {
     pub connection: &'c mut PgConnection,
     pub process: &'c Process,
-    pub terms: Terms,
+    pub owner: Owner,
+    pub isolation: Isolation,
+}
+
+impl<'c> Server<'c> {
+    /// On a connection with a transaction of the caller's, whose isolation is what it is.
+    pub fn of_caller(connection: &'c mut PgConnection, process: &'c Process) -> Self {
+        Self { connection, process, owner: Owner::Caller, isolation: Isolation::RowLock }
+    }
 }
 
 #[async_trait]
@@ -101,21 +123,23 @@ impl engine::Server for Server<'_> {
         passing: Passing,
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
-        let Self { process, terms, .. } = *self;
-        let begin = match terms.isolation {
+        let Self { process, owner, isolation, .. } = *self;
+        let (policies, skip_locked) = (&process.policies, passing.skips());
+        if let Owner::Caller = owner {
+            // What may be rolled back is not remembered.
+            let lock = requests.iter().any(Request::leaves_row);
+            let connection = &mut *self.connection;
+            let mut session = Session { connection, policies, lock, skip_locked, owner };
+            return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
+        }
+        let begin = match isolation {
             Isolation::Serializable => Some("begin isolation level serializable"),
             Isolation::RowLock if hold => Some("begin isolation level read committed"),
             Isolation::RowLock => None,
         };
-        let lock = hold && terms.isolation == Isolation::RowLock;
+        let lock = hold && isolation == Isolation::RowLock;
         let session = |connection| {
-            let session = Session {
-                connection,
-                policies: &process.policies,
-                lock,
-                skip_locked: passing.skips(),
-                lock_wait_ms: lock_wait_ms(terms),
-            };
+            let session = Session { connection, policies, lock, skip_locked, owner };
             Remembering::new(session, &process.memory, believe)
         };
         let Some(begin) = begin else {
@@ -133,12 +157,15 @@ impl engine::Server for Server<'_> {
     }
 
     async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>> {
-        let Self { process, terms, .. } = *self;
-        let mut tx =
-            self.connection.begin_with("begin isolation level read committed").await.map_err(error)?;
-        let (policies, lock_wait_ms) = (&process.policies, lock_wait_ms(terms));
-        let mut session =
-            Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_ms };
+        let Self { process, owner, .. } = *self;
+        let (policies, lock, skip_locked) = (&process.policies, true, false);
+        let connection = &mut *self.connection;
+        if let Owner::Caller = owner {
+            let mut session = Session { connection, policies, lock, skip_locked, owner };
+            return engine::act(&mut session, actions).await;
+        }
+        let mut tx = connection.begin_with("begin isolation level read committed").await.map_err(error)?;
+        let mut session = Session { connection: &mut tx, policies, lock, skip_locked, owner };
         let recorded = engine::act(&mut session, actions).await;
         end(tx, recorded).await
     }
@@ -150,7 +177,7 @@ async fn check_on(
     terms: Terms,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
-    let owner = Owner::Call { lock_wait_ms: lock_wait_ms(terms) };
+    let owner = Owner::by(terms);
     match terms.isolation {
         // A statement of its own is a transaction of its own: one round trip.
         Isolation::RowLock => decide(connection, requests, owner, passing).await,
@@ -164,7 +191,7 @@ async fn check_on(
 
 /// The owner of the transaction that a decision is made in.
 #[derive(Clone, Copy)]
-enum Owner {
+pub(super) enum Owner {
     /// The call's own: it says how long to wait for locks, and the zones how long the commit waits for the disk.
     Call { lock_wait_ms: i32 },
     /// Nothing of it is ours to choose.
@@ -172,21 +199,23 @@ enum Owner {
 }
 
 impl Owner {
-    fn lock_wait_ms(self) -> Option<i32> {
+    /// A call on such terms.
+    pub fn by(terms: Terms) -> Self {
+        let wait = terms.until.saturating_duration_since(Instant::now());
+        Self::Call { lock_wait_ms: i32::try_from(wait.as_millis().max(1)).unwrap_or(i32::MAX) }
+    }
+
+    /// The longest wait for a lock; None where the session's own `lock_timeout` holds.
+    pub fn lock_wait_ms(self) -> Option<i32> {
         match self {
             Self::Call { lock_wait_ms } => Some(lock_wait_ms),
             Self::Caller => None,
         }
     }
 
-    fn is_call(self) -> bool {
+    pub fn is_call(self) -> bool {
         matches!(self, Self::Call { .. })
     }
-}
-
-pub(super) fn lock_wait_ms(terms: Terms) -> i32 {
-    let wait = terms.until.saturating_duration_since(Instant::now());
-    i32::try_from(wait.as_millis().max(1)).unwrap_or(i32::MAX)
 }
 
 async fn decide(

@@ -9,6 +9,7 @@ use sqlx::postgres::types::PgRecordEncoder;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo};
 use sqlx::{Encode, PgConnection, Row, Type};
 
+use super::check::Owner;
 use super::ledger::ledger_row;
 use super::{Moment, error, text_if, time, time_if};
 use crate::chain::End;
@@ -31,7 +32,7 @@ pub(super) struct Session<'c> {
     pub lock: bool,
     /// Do not wait for those that somebody else holds, and move those that can be moved; else all move or none.
     pub skip_locked: bool,
-    pub lock_wait_ms: i32,
+    pub owner: Owner,
 }
 
 #[async_trait]
@@ -44,7 +45,7 @@ impl engine::Session for Session<'_> {
             .bind(names.iter().map(|name| name.1).collect::<Vec<_>>())
             .bind(wanted.window_us)
             .bind(self.lock)
-            .bind(self.lock_wait_ms)
+            .bind(self.owner.lock_wait_ms())
             .bind(txns().map(|(name, _)| name.0).collect::<Vec<_>>())
             .bind(txns().map(|(name, _)| name.1).collect::<Vec<_>>())
             .bind(txns().map(|(_, txn)| txn).collect::<Vec<_>>())
@@ -181,7 +182,7 @@ impl engine::Session for Session<'_> {
         let mut rows: Vec<_> = writing.rows.iter().map(|written| LedgerRow { writing, written }).collect();
         rows.sort_by_key(|row| row.written.bucket);
         let appended =
-            sqlx::query("select a.now, a.fates from zone_engine_append($1, $2, $3, $4, $5, $6, true) a")
+            sqlx::query("select a.now, a.fates from zone_engine_append($1, $2, $3, $4, $5, $6, $7) a")
                 .bind(writing.buckets.iter().map(BucketHead).collect::<Vec<_>>())
                 .bind(rows)
                 .bind(
@@ -193,7 +194,8 @@ impl engine::Session for Session<'_> {
                 )
                 .bind(writing.together || !self.skip_locked)
                 .bind(self.skip_locked)
-                .bind(self.lock_wait_ms)
+                .bind(self.owner.lock_wait_ms())
+                .bind(self.owner.is_call())
                 .fetch_one(&mut *self.connection)
                 .await;
         told(appended, writing.buckets.len())
@@ -205,7 +207,8 @@ impl Session<'_> {
         let query = sqlx::query(include_str!("engine_append_one.sql"));
         let appended = bind_append_one!(query, moved, written, from_us)
             .bind(self.skip_locked)
-            .bind(self.lock_wait_ms)
+            .bind(self.owner.lock_wait_ms())
+            .bind(self.owner.is_call())
             .fetch_one(&mut *self.connection)
             .await;
         told(appended, 1)

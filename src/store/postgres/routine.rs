@@ -4,7 +4,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, Row};
 
-use super::check::lock_wait_ms;
+use super::check::Owner;
 use super::{Postgres, end, error, text};
 use crate::decision::Velocity;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::store::{Isolation, Terms};
 
 impl Postgres {
     pub async fn check_velocity(&self, zone_id: i32, key: &str, terms: Terms) -> Result<Velocity> {
-        let query = check_velocity(zone_id, key, Some(lock_wait_ms(terms)));
+        let query = check_velocity(zone_id, key, Owner::by(terms).lock_wait_ms());
         velocity(&self.call(query, terms).await?)
     }
 
@@ -34,7 +34,7 @@ impl Postgres {
         window_seconds: i32,
         terms: Terms,
     ) -> Result<i64> {
-        let wait_ms = Some(lock_wait_ms(terms));
+        let wait_ms = Owner::by(terms).lock_wait_ms();
         let query = rate_limiting_request(rate_id, refill_per_sec, window_seconds, wait_ms);
         tokens(&self.call(query, terms).await?)
     }
