@@ -67,6 +67,11 @@ mod chain;
 mod check;
 pub mod decide;
 mod decision;
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+    allow(dead_code, unused_imports, reason = "without a database nothing is decided")
+)]
+mod engine;
 mod entry;
 mod error;
 mod item;

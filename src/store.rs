@@ -14,8 +14,6 @@ mod at_once;
 mod columns;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod connections;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-mod engine;
 mod evidence;
 mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -47,6 +45,7 @@ use uuid::Uuid;
 use crate::boxed::{BoxFuture, boxed};
 use crate::decide;
 use crate::decision::{Decision, Velocity};
+use crate::engine::{Action, Request, Taking, Took};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::item::{Item, Noted, Offer, Offered, Said, Size, Take, Taken};
@@ -55,8 +54,8 @@ use crate::shard::Among;
 use crate::zone::{Policy, Zone, ZoneSetting, ZoneVersion};
 
 pub(crate) use asked::{
-    Action, At, Bucket, Chained, Found, Kept, Of, Range, Request, Schema, Span, Spending, StoredHead,
-    StoredItem, Taking, Took, What, ZoneRemoved, beginning, ending,
+    At, Bucket, Chained, Found, Of, Range, Schema, Span, Spending, StoredHead, StoredItem, ZoneRemoved,
+    beginning, ending,
 };
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use asked::{hash_of, salt_of, spans_of};
@@ -95,16 +94,6 @@ pub(crate) struct Terms {
     pub isolation: Isolation,
     /// No connection and no lock is waited for longer.
     pub until: Instant,
-}
-
-/// The treatment of a bucket that another transaction holds.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    Wait,
-    /// Its requests come back undecided.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
-    Skip,
 }
 
 /// Reads the rows of a table. An error names it, and the row.
@@ -149,34 +138,6 @@ where
         let named =
             [text("name"), text("zone"), number("zone_id"), number("version"), text("bucket_key"), seq];
         named.into_iter().flatten().reduce(|named, next| format!("{named}, {next}"))
-    }
-}
-
-/// The choice of which requests of a call pass.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passing {
-    /// Each that fits.
-    Each(Held),
-    /// All, of different buckets, or none.
-    Together,
-    /// None: each row stands for so many checks that were blocked without asking.
-    Unasked(i32),
-}
-
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-impl Passing {
-    /// The number of checks that a row stands for and that were blocked without asking; None for those that ask.
-    fn unasked(self) -> Option<i32> {
-        match self {
-            Self::Unasked(checks) => Some(checks),
-            Self::Each(_) | Self::Together => None,
-        }
-    }
-
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
-    fn skips(self) -> bool {
-        self == Self::Each(Held::Skip)
     }
 }
 

@@ -17,9 +17,10 @@ mod tasks;
 
 /// The rooms of `src`, from the plain values up: a room may name those of its own layer and of the layers
 /// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
-const LAYERS: [&[&str]; 4] = [
+const LAYERS: [&[&str]; 5] = [
     &["boxed", "error", "names", "page", "private", "zone", "check", "decision", "entry"],
     &["chain", "decide", "item", "lease", "retry", "shard", "testing"],
+    &["engine"],
     &["store", "migrate"],
     &["limiter", "audit", "backtest"],
 ];

@@ -14,9 +14,10 @@ use crate::boxed::{BoxFuture, boxed, spawn};
 use crate::check::{Check, validate_key};
 use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
+use crate::engine::{Action, What};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Caller, Isolation, Joined, Spending, Terms, What, moved_to};
+use crate::store::{Caller, Isolation, Joined, Spending, Terms, moved_to};
 use crate::zone::{UNITS_MAX, validate_name};
 
 /// The answer to several limits that were asked at once.

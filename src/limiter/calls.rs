@@ -12,9 +12,10 @@ use super::{DEADLINE_MAX, GRACE, Inner, trace};
 use crate::boxed::{BoxFuture, boxed, caught, spawn};
 use crate::check::Check;
 use crate::decision::{Decision, Reason};
+use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Caller, Found, Request, Store, Terms};
+use crate::store::{Caller, Found, Store, Terms};
 use crate::zone::{Algorithm, BlockedRows, micros};
 
 /// The choice of which checks of a call pass.

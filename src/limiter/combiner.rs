@@ -25,9 +25,10 @@ use super::config::{BatchConfig, Config};
 use super::trace;
 use crate::boxed::alone;
 use crate::decision::Decision;
+use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::retry::Tries;
-use crate::store::{Bucket, Isolation, Request, Store, Terms};
+use crate::store::{Bucket, Isolation, Store, Terms};
 use batch::{Batch, Caller};
 use queue::{Granted, Queue};
 

@@ -14,8 +14,9 @@ use uuid::Uuid;
 use super::{Inner, call, trace, until};
 use crate::boxed::alone;
 use crate::decision::{Decision, Reason};
+use crate::engine::Request;
 use crate::error::Result;
-use crate::store::{Bucket, Isolation, Request, Terms};
+use crate::store::{Bucket, Isolation, Terms};
 
 /// The longest that a count is kept before it is recorded; it is also how late a change of policy is noticed.
 const KEPT: Duration = Duration::from_secs(1);

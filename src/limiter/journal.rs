@@ -19,10 +19,10 @@ use uuid::Uuid;
 use super::shards::Shards;
 use super::{Inner, Limiter, flat, until};
 use crate::boxed::{BoxFuture, alone, boxed, spawn};
+use crate::engine::{Action, What};
 use crate::entry::Recorded;
 use crate::error::{Error, Result};
 use crate::private;
-use crate::store::{Action, What};
 
 /// A local file of what passed unchecked, see [`Limiter::with_journal`]. One process has it at a time.
 #[derive(Clone)]

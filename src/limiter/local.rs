@@ -21,10 +21,11 @@ use super::{DEADLINE_MAX, Inner, Limiter, trace, until};
 use crate::boxed::{BoxFuture, alone, boxed, spawn};
 use crate::decide::Undo;
 use crate::decision::Decision;
+use crate::engine::{Action, Request, Taking, Took, What};
 #[cfg(feature = "testing")]
 use crate::entry::Recorded;
 use crate::error::{Error, Result};
-use crate::store::{Action, Bucket, Found, Request, Taking, Took, What};
+use crate::store::{Bucket, Found};
 #[cfg(feature = "testing")]
 use crate::store::{Isolation, Terms};
 use hands::{Hands, Lease, Spent, Turn};

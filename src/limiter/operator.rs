@@ -10,9 +10,10 @@ use super::{Inner, until};
 use crate::boxed::{BoxFuture, boxed};
 use crate::check::validate_key;
 use crate::decide::Override;
+use crate::engine::{Action, What};
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Range, What};
+use crate::store::Range;
 use crate::zone::{
     Policy, Zone, ZoneSetting, ZoneVersion, micros, validate_name, validate_text, validate_time,
 };

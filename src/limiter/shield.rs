@@ -10,7 +10,8 @@ use chrono::Utc;
 use serde::Deserialize;
 
 use crate::decision::{Decision, Reason};
-use crate::store::{Bucket, Found, Request};
+use crate::engine::Request;
+use crate::store::{Bucket, Found};
 
 /// Keys that are counted at most. While as many come in quick succession, further ones are not held back.
 const MOST: usize = 65_536;

@@ -14,9 +14,10 @@ use super::{Inner, Passing, Spanning};
 use crate::check::Check;
 use crate::decide::Undo;
 use crate::decision::{Decision, Reason};
+use crate::engine::{Action, What};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Spending, What, moved_to};
+use crate::store::{Spending, moved_to};
 use crate::zone::{Mode, Policy};
 
 impl Shards {

@@ -10,8 +10,8 @@ use metrics::Unit;
 use tracing::Instrument;
 
 use crate::decision::{Decision, is_ahead};
+use crate::engine::Request;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::Request;
 
 /// The bounds of buckets for times, in seconds: `PrometheusBuilder::set_buckets(&SECONDS)`. An exporter that is given none tells
 /// quantiles instead, which cannot be added up over processes.

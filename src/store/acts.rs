@@ -7,7 +7,7 @@ macro_rules! acts {
         use $crate::decide::{Shape, Standing};
         use $crate::item::{Item, Noted, Offer, Offered, Said, Size, Take, Taken};
         use $crate::lease::{Lease, Want};
-        use $crate::store::engine::{self as by_engine, Name};
+        use $crate::engine::{self as by_engine, Name};
         use $crate::store::{Taking, Took};
 
         impl $store {

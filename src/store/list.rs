@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use uuid::Uuid;
 
 use crate::chain;
+use crate::decide::Item;
 
 /// Rows that the database takes apart, each one a list of values.
 #[derive(Default)]
@@ -39,6 +40,26 @@ impl List {
         self.0.push_str(if self.0.is_empty() { "[]" } else { "]" });
         self.0
     }
+}
+
+/// Items of a queue as rows.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(super) fn listed(items: &[Item]) -> List {
+    List::of(items.iter().map(|item| {
+        [
+            item.seq.into(),
+            (&item.txn).into(),
+            item.cost.into(),
+            i32::from(item.band).into(),
+            item.offered_us.into(),
+            item.deadline_us.into(),
+            item.place.as_str().into(),
+            item.due_us.into(),
+            item.takes.into(),
+            item.last.into(),
+            item.receipt.into(),
+        ]
+    }))
 }
 
 pub(super) enum Value<'v> {

@@ -3,7 +3,6 @@
 mod action;
 mod check;
 mod cluster;
-mod engine;
 mod erase;
 mod evidence;
 mod ledger;
@@ -12,6 +11,7 @@ pub(super) mod moving;
 mod queue;
 mod removal;
 mod routine;
+mod session;
 mod upkeep;
 mod zones;
 
@@ -32,10 +32,10 @@ pub(super) use zones::keeps;
 
 use self::cluster::Cluster;
 use super::connections::{Connections, Leased, pool_options};
-use super::engine::Process;
 use super::fault::{self, Fault};
 use super::hosts::{Hosts, Server, Standing};
 use super::{Address, Found, Of, Schema, Span, Terms};
+use crate::engine::Process;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::shard::Among;

@@ -3,7 +3,6 @@
 mod action;
 mod check;
 mod distributed;
-mod engine;
 mod erase;
 mod evidence;
 mod ledger;
@@ -14,6 +13,7 @@ pub(super) mod moving;
 mod queue;
 mod removal;
 mod routine;
+mod session;
 mod upkeep;
 mod zones;
 
@@ -30,10 +30,10 @@ pub use distributed::is_distributed;
 use moment::{Moment, time, time_if};
 
 use super::connections::{Connections, Leased, pool_options};
-use super::engine::Process;
 use super::fault::{self, Fault};
 use super::hosts::{Hosts, Server, Standing};
 use super::{Address, Found, Of, Schema, Span, rows_of};
+use crate::engine::Process;
 use crate::entry::Entry;
 use crate::error::Result;
 use crate::shard::Among;

@@ -6,10 +6,11 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Kept, Line, Lines, Range, Removal, Store,
-    StoredHead, StoredItem, ZoneAt,
+    At, Bucket, BucketAt, Chained, Evidence, EvidenceOf, Line, Lines, Range, Removal, Store, StoredHead,
+    StoredItem, ZoneAt,
 };
 use crate::decide::{Exception, Hold};
+use crate::engine::Kept;
 use crate::entry::LedgerRow;
 use crate::error::Result;
 

@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Action, Needed, What};
+use super::Needed;
+use crate::engine::{Action, What};
 use crate::zone::TEXT_MAX;
 
 /// The name by which upkeep acts in the ledger.

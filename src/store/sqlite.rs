@@ -36,7 +36,6 @@ macro_rules! looking {
     }};
 }
 
-mod engine;
 mod erase;
 mod evidence;
 mod ledger;
@@ -47,6 +46,7 @@ mod queue;
 mod relaxed;
 mod removal;
 mod routine;
+mod session;
 mod statement;
 mod upkeep;
 mod zones;
@@ -66,19 +66,20 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::connections::{Connections, Leased};
-use super::engine::{Answered, from_us};
 use super::fault::{self, Fault};
-use super::{Action, Address, Found, Held, Of, Passing, Range, Request, Schema, Span, Spending, Terms};
+use super::{Address, Found, Of, Range, Schema, Span, Spending, Terms};
 use crate::decision::Decision;
+use crate::engine::{self, Answered, from_us};
+use crate::engine::{Action, Passing, Request};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::private;
 use crate::retry::Tries;
 use crate::shard::Among;
 use crate::zone::{Durability, Limit};
-use engine::Session;
 use place::Place;
 use relaxed::Relaxed;
+use session::Session;
 
 /// The time for which SQLite itself waits for another process before a call is tried again.
 pub(crate) const BUSY_TIMEOUT_MS: u32 = 1_000;
@@ -245,7 +246,7 @@ impl Sqlite {
             let decisions = self.look(&mut lease, requests).await;
             return lease.end(decisions);
         }
-        self.write(requests, Passing::Each(Held::Wait), terms).await
+        self.write(requests, Passing::Each, terms).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -290,7 +291,7 @@ impl Sqlite {
         commits: Durability,
     ) -> Result<Option<Vec<Decision>>> {
         let mut tx = connection.begin_with("begin immediate").await.map_err(error)?;
-        let done = super::engine::check(&mut self.session(&mut tx), requests, passing).await?;
+        let done = engine::check(&mut self.session(&mut tx), requests, passing).await?;
         self.relaxed.learn(done.durabilities);
         if commits == Durability::Relaxed && !self.relaxed.has_all_of(requests) {
             tx.rollback().await.map_err(error)?;
@@ -311,8 +312,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        let done =
-            super::engine::check(&mut self.session(connection), requests, Passing::Each(Held::Wait)).await?;
+        let done = engine::check(&mut self.session(connection), requests, Passing::Each).await?;
         decisions(done.answers)
     }
 
@@ -321,7 +321,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        let done = super::engine::check(&mut self.session(connection), requests, Passing::Together).await?;
+        let done = engine::check(&mut self.session(connection), requests, Passing::Together).await?;
         decisions(done.answers)
     }
 
@@ -335,7 +335,7 @@ impl Sqlite {
         connection: &mut SqliteConnection,
         actions: &[Action],
     ) -> Result<Vec<Recorded>> {
-        super::engine::act(&mut self.session(connection), actions).await
+        engine::act(&mut self.session(connection), actions).await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {

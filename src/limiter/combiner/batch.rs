@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::super::trace;
 use super::Pass;
 use crate::decision::Decision;
+use crate::engine::Request;
 use crate::error::{Error, Result};
-use crate::store::Request;
 
 /// The caller, and the time until which it waits for the answer.
 pub(super) struct Caller {

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use tokio::sync::watch::{self, Receiver, Sender};
 
-use crate::store::{Bucket, Took};
+use crate::engine::Took;
+use crate::store::Bucket;
 use crate::zone::UNITS_MAX;
 
 /// Buckets that are known at most; of further ones each check is asked of the database.

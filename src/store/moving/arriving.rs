@@ -5,12 +5,13 @@ use chrono::DateTime;
 
 use crate::chain::Hash;
 use crate::decide::{Carried, Exception, Hold, Load};
+use crate::engine::Kept;
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
 use crate::store::list::{List, Value};
 use crate::store::removal::Removing;
 use crate::store::shapes::text_of;
-use crate::store::{Bucket, Kept, StoredHead, StoredItem};
+use crate::store::{Bucket, StoredHead, StoredItem};
 
 /// Items that arrive with one statement.
 const ITEMS: usize = 256;

@@ -4,13 +4,14 @@ use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
 use super::check::Server;
-use super::engine::Session;
+use super::session::Session;
 use super::{MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
 use crate::decide::Undo;
 use crate::decision::Decision;
+use crate::engine::{Action, Request, What};
 use crate::entry::{Overridden, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, Range, Request, Spending, Terms, What};
+use crate::store::{Range, Spending, Terms};
 use crate::zone::Limit;
 
 /// Does the engine's work in a transaction that holds the bucket from the first look on. One that leaves no row is taken back,

@@ -4,23 +4,24 @@ use async_trait::async_trait;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::engine::Session;
+use super::session::Session;
 use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
+use crate::engine::{self, Answered, Fate, Process, Remembering, Turn};
+use crate::engine::{Action, Passing, Request};
 use crate::entry::Recorded;
 use crate::error::{Error, Result};
-use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
 use crate::store::list::write_text;
-use crate::store::{Action, Held, Isolation, Passing, Request, Terms, all};
+use crate::store::{Isolation, Terms, all};
 
 impl MySql {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        all(self.check_each(requests, terms, Passing::Each(Held::Wait)).await?)
+        all(self.check_each(requests, terms, Passing::Each).await?)
     }
 
     /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        self.check_each(requests, terms, Passing::Each(Held::Skip)).await
+        self.check_each(requests, terms, Passing::Free).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -60,7 +61,7 @@ impl MySql {
             return None;
         }
         let mut server = Server { connection, process: &self.process, terms };
-        self.process.decide(&mut server, requests, passing, terms.isolation).await
+        self.process.decide(&mut server, requests, passing, false).await
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -69,7 +70,7 @@ impl MySql {
         connection: &mut MySqlConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, Owner::Caller, None, Passing::Each(Held::Wait)).await?)
+        all(decide(connection, requests, Owner::Caller, None, Passing::Each).await?)
     }
 
     pub async fn check_all_in(
@@ -177,13 +178,17 @@ async fn decide(
     wait_s: Option<i32>,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
-    if let ([request], Passing::Each(Held::Wait) | Passing::Unasked(_)) = (requests, passing) {
+    if let ([request], Passing::Each | Passing::Unasked(_)) = (requests, passing) {
         return Ok(vec![decide_one(connection, request, owner, wait_s, passing.unasked()).await?]);
     }
     let checks = format!("[{}]", requests.iter().map(json).collect::<Vec<_>>().join(","));
     let call = match (passing, owner) {
-        (Passing::Each(_) | Passing::Unasked(_), Owner::Routine) => "call zone_check_many_own(?, ?, ?)",
-        (Passing::Each(_) | Passing::Unasked(_), Owner::Caller) => "call zone_check_many(?, ?, ?)",
+        (Passing::Each | Passing::Free | Passing::Unasked(_), Owner::Routine) => {
+            "call zone_check_many_own(?, ?, ?)"
+        }
+        (Passing::Each | Passing::Free | Passing::Unasked(_), Owner::Caller) => {
+            "call zone_check_many(?, ?, ?)"
+        }
         (Passing::Together, Owner::Routine) => "call zone_check_all_own(?, ?)",
         (Passing::Together, Owner::Caller) => "call zone_check_all(?, ?)",
     };

@@ -7,9 +7,10 @@ use uuid::Uuid;
 
 use super::{MySql, error, text, text_if, time, time_if};
 use crate::decide::{Carried, Exception, Head, Hold, Item, Load};
+use crate::engine::Kept;
 use crate::entry::LedgerRow;
 use crate::error::{Error, Result};
-use crate::store::{At, Bucket, Chained, Kept, Range, Removal, StoredHead, StoredItem, hash_of, salt_of};
+use crate::store::{At, Bucket, Chained, Range, Removal, StoredHead, StoredItem, hash_of, salt_of};
 use crate::zone::{BanRule, Calendar, ClockSpan, Limit, Policy, Queueing, Sharing, ZoneVersion};
 
 ledger_reads!(MySql, MySqlRow);

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::{MySql, clock, end, error, number_of_error, removal, text, time, time_if};
 use crate::decide::Override;
+use crate::engine::{Action, What};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::store::renewal::{Renewed, micros_between};
 use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
-use crate::store::{Action, What};
 use crate::zone::Limit;
 
 /// The number of times that a step is tried that did not get its lock: a second each, while others wait

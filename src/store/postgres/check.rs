@@ -6,22 +6,23 @@ use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
 use super::distributed::is_distributed;
-use super::engine::Session;
+use super::session::Session;
 use super::{Postgres, end, error, time, time_if};
 use crate::decision::Decision;
+use crate::engine::{self, Answered, Fate, Process, Remembering, Turn};
+use crate::engine::{Action, Passing, Request};
 use crate::entry::Recorded;
 use crate::error::{Error, Result};
-use crate::store::engine::{self, Answered, Fate, Process, Remembering, Turn};
-use crate::store::{Action, Held, Isolation, Passing, Request, Terms, all};
+use crate::store::{Isolation, Terms, all};
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        all(self.check_each(requests, terms, Passing::Each(Held::Wait)).await?)
+        all(self.check_each(requests, terms, Passing::Each).await?)
     }
 
     /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        self.check_each(requests, terms, Passing::Each(Held::Skip)).await
+        self.check_each(requests, terms, Passing::Free).await
     }
 
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -52,7 +53,7 @@ impl Postgres {
     ) -> Option<Result<Vec<Option<Decision>>>> {
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
         let mut server = Server { connection, process: &self.process, owner, isolation };
-        self.process.decide(&mut server, requests, passing, isolation).await
+        self.process.decide(&mut server, requests, passing, isolation == Isolation::Serializable).await
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -61,7 +62,7 @@ impl Postgres {
         connection: &mut PgConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        self.check_joined(connection, requests, Passing::Each(Held::Wait)).await
+        self.check_joined(connection, requests, Passing::Each).await
     }
 
     pub async fn check_all_in(
@@ -224,7 +225,7 @@ async fn decide(
     owner: Owner,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
-    if let ([request], Passing::Each(Held::Wait) | Passing::Unasked(_)) = (requests, passing) {
+    if let ([request], Passing::Each | Passing::Unasked(_)) = (requests, passing) {
         return Ok(vec![decide_one(connection, request, owner, passing.unasked()).await?]);
     }
     let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
@@ -238,7 +239,7 @@ async fn decide(
     let ttls_us: Vec<_> = requests.iter().map(|r| r.ttl_us).collect();
     let ttls_us = ttls_us.iter().any(Option::is_some).then_some(ttls_us);
     let query = match passing {
-        Passing::Each(_) | Passing::Unasked(_) => sqlx::query(include_str!("check_many.sql"))
+        Passing::Each | Passing::Free | Passing::Unasked(_) => sqlx::query(include_str!("check_many.sql"))
             .bind(zone_ids)
             .bind(keys)
             .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())

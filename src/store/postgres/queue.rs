@@ -4,12 +4,13 @@ use async_trait::async_trait;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::engine::Session;
+use super::session::Session;
 use super::{error, text_if};
 use crate::decide::{Item, Load};
+use crate::engine::Kept;
+use crate::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, from_us};
 use crate::error::Result;
-use crate::store::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, from_us};
-use crate::store::{Kept, row_of, rows_of};
+use crate::store::{row_of, rows_of};
 
 #[async_trait]
 impl Shelving for Session<'_> {

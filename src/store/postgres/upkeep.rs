@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use super::distributed::is_distributed;
 use super::{Moment, Postgres, clock, error, removal, text, time, time_if};
 use crate::decide::Override;
+use crate::engine::{Action, What};
 use crate::error::{Error, Result};
 use crate::retry::Tries;
 use crate::store::renewal::{Renewed, micros_between};
 use crate::store::upkeep::{
     Facts, Going, Maintained, Maintenance, Needed, Partition, Plan, elsewhere, months, next_month,
 };
-use crate::store::{Action, What};
 use crate::zone::Limit;
 
 /// The longest wait of a step that others must wait for: they wait behind it.

@@ -4,13 +4,15 @@ use async_trait::async_trait;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use super::engine::Session;
+use super::session::Session;
 use super::{error, text_if};
 use crate::decide::{Item, Load};
+use crate::engine::Kept;
+use crate::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which};
 use crate::error::Result;
-use crate::store::engine::{Behind, Name, Putting, STEP, Shelving, Stored, Which, listed};
 use crate::store::list::List;
-use crate::store::{Kept, rows_of};
+use crate::store::list::listed;
+use crate::store::rows_of;
 
 #[async_trait]
 impl Shelving for Session<'_> {

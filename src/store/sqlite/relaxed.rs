@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::store::Request;
+use crate::engine::Request;
 use crate::zone::Durability;
 
 /// The zones that were relaxed when they were last read.

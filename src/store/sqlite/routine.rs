@@ -9,8 +9,9 @@ use uuid::Uuid;
 use super::zones::set_zone;
 use super::{Sqlite, error, text};
 use crate::decision::{Decision, Velocity};
+use crate::engine::Request;
 use crate::error::{Error, Result};
-use crate::store::{Request, Terms};
+use crate::store::Terms;
 use crate::zone::{Policy, ZoneSetting};
 
 async fn is_of_several(connection: &mut SqliteConnection) -> Result<bool> {

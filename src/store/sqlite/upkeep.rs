@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::removal::record;
 use super::{Sqlite, error, from_us, text, time, time_if};
 use crate::decide::Override;
+use crate::engine::{Action, What};
 use crate::error::Result;
 use crate::retry::Tries;
 use crate::store::removal::Removing;
 use crate::store::renewal::{Renewed, micros_between};
 use crate::store::upkeep::{Facts, Maintained, Maintenance, Needed, Plan};
-use crate::store::{Action, What};
 use crate::zone::Limit;
 
 /// The number of rows that go at once: others wait for so long.

@@ -14,11 +14,11 @@ use super::ledger::ledger_row;
 use super::{Moment, error, text_if, time, time_if};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
-use crate::error::{Error, Result};
-use crate::store::engine::{
+use crate::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, from_us, of_bucket,
 };
+use crate::error::{Error, Result};
 use crate::store::fault::no_operator;
 use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, rows_of, salt_of};

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Answered, Fate, Loaded, Memory, Name};
+use super::{Action, Answered, Fate, Loaded, Memory, Name, Passing, Request, What};
 use crate::decide::Version;
 use crate::decision::Decision;
 use crate::entry::Recorded;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Action, Isolation, Passing, Request, What};
 
 /// The number of times that a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
@@ -26,7 +25,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// The knowledge that this process has of one database.
 #[derive(Default)]
-pub(in crate::store) struct Process {
+pub(crate) struct Process {
     pub memory: Memory,
     pub policies: Policies,
     /// May its user append what the engine decides? Found out with the first check; None before.
@@ -35,7 +34,7 @@ pub(in crate::store) struct Process {
 
 /// The policies that were read, by zone: each from some version on without gaps. A version never changes.
 #[derive(Default)]
-pub(in crate::store) struct Policies {
+pub(crate) struct Policies {
     known: Mutex<HashMap<i32, Arc<[Version]>>>,
     /// Zones with a version that a newer program has written.
     foreign: Mutex<HashSet<i32>>,
@@ -43,14 +42,14 @@ pub(in crate::store) struct Policies {
 
 /// The versions that a zone was asked for: the one in force, and the oldest that decided the last row of one of its
 /// buckets.
-pub(in crate::store) struct Range {
+pub(crate) struct Range {
     pub from: i32,
     pub to: i32,
 }
 
 /// A connection to a server, as a call decides on it.
 #[async_trait]
-pub(in crate::store) trait Server: Send {
+pub(crate) trait Server: Send {
     /// May its user append?
     async fn may_append(&mut self) -> Result<bool>;
 
@@ -63,7 +62,7 @@ pub(in crate::store) trait Server: Send {
 
 /// The way in which a call goes about its buckets in one of its turns.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Turn {
+pub(crate) struct Turn {
     /// Remembered facts need not be asked for.
     pub believe: bool,
     /// Nobody else decides in the buckets meanwhile.
@@ -80,12 +79,12 @@ impl Process {
         server: &mut dyn Server,
         requests: &[Request],
         passing: Passing,
-        isolation: Isolation,
+        serializable: bool,
     ) -> Option<Result<Vec<Option<Decision>>>> {
         let zones = requests.iter().map(|request| request.zone_id);
         match self.is_up_to(server, zones.clone()).await {
             Ok(true) => {
-                let decisions = self.derive(server, requests, passing, isolation).await;
+                let decisions = self.derive(server, requests, passing, serializable).await;
                 self.or_routines(decisions, zones)?.transpose()
             }
             Ok(false) => None,
@@ -167,10 +166,10 @@ impl Process {
         server: &mut dyn Server,
         requests: &[Request],
         passing: Passing,
-        isolation: Isolation,
+        serializable: bool,
     ) -> Result<Option<Vec<Option<Decision>>>> {
         let skip = passing.skips();
-        let alone = requests.len() == 1 && !skip && isolation == Isolation::RowLock;
+        let alone = requests.len() == 1 && !skip && !serializable;
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];

@@ -14,14 +14,12 @@ use crate::error::{Error, Result};
 use crate::item::{self, Noted, Offer, Offered, Said, Sayer, Size, Take, Taken};
 use crate::zone::Queueing;
 
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(in crate::store) use shelf::listed;
-pub(in crate::store) use shelf::{Behind, Putting, STEP, Shelving, Stored, Which};
+pub(crate) use shelf::{Behind, Putting, STEP, Shelving, Stored, Which};
 use shelf::{Due, Loaded, looked_at};
 
 /// Offers an item under `txn`, or tells what became of it when that was offered before. None where so much was due by itself
 /// that a part of it was settled instead: commit, and come again.
-pub(in crate::store) async fn offer(
+pub(crate) async fn offer(
     session: &mut dyn Shelving,
     zone_id: i32,
     offer: &Offer,
@@ -62,11 +60,7 @@ pub(in crate::store) async fn offer(
 }
 
 /// Takes what is next. None as for [`offer`].
-pub(in crate::store) async fn take(
-    session: &mut dyn Shelving,
-    zone_id: i32,
-    take: &Take,
-) -> Result<Option<Taken>> {
+pub(crate) async fn take(session: &mut dyn Shelving, zone_id: i32, take: &Take) -> Result<Option<Taken>> {
     let name = (zone_id, take.queue.as_str());
     let (mut bucket, _) = held(session, name, &[], true).await?;
     queueing(&bucket)?;
@@ -107,11 +101,7 @@ pub(in crate::store) async fn take(
 }
 
 /// Records what a worker says of an item, or tells that it was said before. None as for [`offer`].
-pub(in crate::store) async fn progress(
-    session: &mut dyn Shelving,
-    zone_id: i32,
-    said: &Said,
-) -> Result<Option<Noted>> {
+pub(crate) async fn progress(session: &mut dyn Shelving, zone_id: i32, said: &Said) -> Result<Option<Noted>> {
     let name = (zone_id, said.queue.as_str());
     let (mut bucket, past) = held(session, name, &[(0, said.txn)], true).await?;
     queueing(&bucket)?;
@@ -151,7 +141,7 @@ pub(in crate::store) async fn progress(
 }
 
 /// The state of an item; None where the queue's ledger does not know it.
-pub(in crate::store) async fn item(
+pub(crate) async fn item(
     session: &mut dyn Shelving,
     name: Name<'_>,
     txn: Uuid,
@@ -174,7 +164,7 @@ pub(in crate::store) async fn item(
 }
 
 /// The dead items of a queue behind one of them, at most so many, with their payloads.
-pub(in crate::store) async fn dead(
+pub(crate) async fn dead(
     session: &mut dyn Shelving,
     name: Name<'_>,
     after: Option<Uuid>,
@@ -206,7 +196,7 @@ async fn place(session: &mut dyn Shelving, name: Name<'_>, txn: Uuid) -> Result<
 }
 
 /// The size of a queue.
-pub(in crate::store) async fn size(session: &mut dyn Shelving, name: Name<'_>) -> Result<Size> {
+pub(crate) async fn size(session: &mut dyn Shelving, name: Name<'_>) -> Result<Size> {
     let (bucket, _) = held(session, name, &[], false).await?;
     let Queueing { backlog, .. } = queueing(&bucket)?;
     let (Load { waiting, away }, _) = looked_at(session, name, bucket.now_us()).await?;

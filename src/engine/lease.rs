@@ -10,12 +10,7 @@ use crate::zone::Policy;
 use uuid::Uuid;
 
 /// Grants what a client asks for under `txn`, or tells what it was granted under that.
-pub(in crate::store) async fn lease(
-    session: &mut dyn Session,
-    zone_id: i32,
-    want: &Want,
-    txn: Uuid,
-) -> Result<Lease> {
+pub(crate) async fn lease(session: &mut dyn Session, zone_id: i32, want: &Want, txn: Uuid) -> Result<Lease> {
     let name = (zone_id, want.resource.as_str());
     let txns: Vec<_> = want.txn.iter().map(|&txn| (0, txn)).collect();
     let mut held =
@@ -56,7 +51,7 @@ pub(in crate::store) async fn lease(
 }
 
 /// The leases of a bucket that have not ended.
-pub(in crate::store) async fn standing(session: &mut dyn Session, name: Name<'_>) -> Result<Vec<Standing>> {
+pub(crate) async fn standing(session: &mut dyn Session, name: Name<'_>) -> Result<Vec<Standing>> {
     let held = session.hold(&Wanted { names: &[name], moves: &[false], txns: &[], window_us: 0 }).await?;
     let mut standing = session.leases(name).await?;
     let forgot = |seq| held.heads.iter().any(|loaded| loaded.head.forgot(seq));

@@ -1,14 +1,13 @@
 //! Taking units by which a process decides checks by itself: load, take, write.
 
 use super::settle::settle;
-use super::{Session, Wanted, Writing, append_together, buckets};
+use super::{Session, Taking, Took, Wanted, Writing, append_together, buckets};
 use crate::decide::UnitsTaken;
 use crate::entry::{Kind, LedgerRow};
 use crate::error::Result;
-use crate::store::{Taking, Took};
 
 /// Takes units of a bucket, or tells what was taken under that transaction; None where none are to be had.
-pub(in crate::store) async fn take_units(session: &mut dyn Session, taking: &Taking) -> Result<Option<Took>> {
+pub(crate) async fn take_units(session: &mut dyn Session, taking: &Taking) -> Result<Option<Took>> {
     let name = (taking.zone_id, taking.key.as_str());
     let txns: Vec<_> = taking.again.then_some((0, taking.txn)).into_iter().collect();
     let mut held =

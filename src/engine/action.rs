@@ -2,11 +2,10 @@
 
 use super::bucket::Mark;
 use super::settle::{is_so, settle};
-use super::{Question, Session, Wanted, Writing, append_together, buckets, distinct, from_us};
+use super::{Action, Question, Session, Wanted, What, Writing, append_together, buckets, distinct, from_us};
 use crate::decide::{Event, Undo, learn};
 use crate::entry::{Kind, LedgerRow, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Action, What};
 
 /// The answer to an action.
 enum Answer {
@@ -16,7 +15,7 @@ enum Answer {
 }
 
 /// Lets the actions happen in order, at one reading of the clock.
-pub(in crate::store) async fn act(session: &mut dyn Session, actions: &[Action]) -> Result<Vec<Recorded>> {
+pub(crate) async fn act(session: &mut dyn Session, actions: &[Action]) -> Result<Vec<Recorded>> {
     let (names, places) = distinct(actions.iter().map(|action| (action.zone_id, action.key.as_str())));
     let txns: Vec<_> = places.iter().zip(actions).map(|(&place, action)| (place, action.txn)).collect();
     let limits = actions.iter().filter_map(|action| match action.what {

@@ -11,11 +11,11 @@ use super::ledger::ledger_row;
 use super::{called, error, number_of_error, text_if, time, whole};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
-use crate::error::{Error, Result};
-use crate::store::engine::{
+use crate::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, of_bucket,
 };
+use crate::error::{Error, Result};
 use crate::store::fault::{elsewhere, no_operator};
 use crate::store::list::{List, Value};
 use crate::store::shapes::{shapes_of, text_of};

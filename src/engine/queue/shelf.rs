@@ -5,29 +5,26 @@ use std::collections::{HashSet, VecDeque};
 use async_trait::async_trait;
 
 use super::super::bucket::Bucket;
-use super::super::{Name, Session};
+use super::super::{Kept, Name, Session};
 use crate::decide::{Item, Load, Place, Shelf};
 use crate::error::Result;
 use crate::item::payload_hash;
-use crate::store::Kept;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-use crate::store::list::List;
 
 /// Items that are read at a time.
 const PAGE: u32 = 256;
 
 /// Items that become something else by themselves in one transaction.
-pub(in crate::store) const STEP: u16 = 1_000;
+pub(crate) const STEP: u16 = 1_000;
 
 /// The time when an item is due, and the row of its offer.
-pub(in crate::store) type Behind = (i64, i64);
+pub(crate) type Behind = (i64, i64);
 
 /// Behind nothing.
 const FIRST: Behind = (0, 0);
 
 /// A database as queues use it, for one call.
 #[async_trait]
-pub(in crate::store) trait Shelving: Session {
+pub(crate) trait Shelving: Session {
     /// The load of a queue when it last changed, and the next [`STEP`] items that are due by a time, behind one of them.
     async fn queue(&mut self, name: Name<'_>, now_us: i64, after: Behind) -> Result<(Kept, Vec<Item>)>;
 
@@ -43,7 +40,7 @@ pub(in crate::store) trait Shelving: Session {
 
 /// Which items: those that wait or are dead in the order in which they are taken, behind one of them.
 #[derive(Clone, Copy)]
-pub(in crate::store) enum Which {
+pub(crate) enum Which {
     Front {
         after: Option<(u8, i64)>,
         most: u32,
@@ -77,7 +74,7 @@ impl Which {
 }
 
 /// A payload, and what of it was recorded.
-pub(in crate::store) struct Stored {
+pub(crate) struct Stored {
     pub seq: i64,
     pub payload: Option<String>,
     pub recorded: Option<String>,
@@ -94,7 +91,7 @@ impl Stored {
 }
 
 /// The places that items come to.
-pub(in crate::store) struct Putting<'p> {
+pub(crate) struct Putting<'p> {
     pub items: Vec<Item>,
     /// The payload of the only new one.
     pub payload: Option<&'p str>,
@@ -261,26 +258,6 @@ impl Shelf for Loaded {
     fn back(&self, _: u8) -> impl Iterator<Item = &Item> {
         self.back.iter()
     }
-}
-
-/// Items as lists that a statement takes apart.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(in crate::store) fn listed(items: &[Item]) -> List {
-    List::of(items.iter().map(|item| {
-        [
-            item.seq.into(),
-            (&item.txn).into(),
-            item.cost.into(),
-            i32::from(item.band).into(),
-            item.offered_us.into(),
-            item.deadline_us.into(),
-            item.place.as_str().into(),
-            item.due_us.into(),
-            item.takes.into(),
-            item.last.into(),
-            item.receipt.into(),
-        ]
-    }))
 }
 
 fn cost<'i>(items: impl Iterator<Item = &'i Item>) -> i64 {

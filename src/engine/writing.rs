@@ -2,17 +2,16 @@
 
 use uuid::Uuid;
 
-use super::Name;
 use super::bucket::{Bucket, Mark, Turn};
+use super::{Action, Name, Request, Taking, What};
 use crate::chain::{End, Hash, Row};
 use crate::decide::{Exception, Granted, Head, Hold, Shape, UnitsTaken};
 use crate::decision::Reason;
 use crate::entry::Kind;
 use crate::lease::Want;
-use crate::store::{Action, Request, Taking, What};
 
 /// Rows of every table, each in its order.
-pub(in crate::store) struct Writing<'w> {
+pub(crate) struct Writing<'w> {
     /// All buckets move, or none.
     pub together: bool,
     pub buckets: Vec<Moved<'w>>,
@@ -26,7 +25,7 @@ pub(in crate::store) struct Writing<'w> {
 }
 
 /// A bucket that rows are appended to.
-pub(in crate::store) struct Moved<'w> {
+pub(crate) struct Moved<'w> {
     pub name: Name<'w>,
     /// Its place in the call.
     pub place: usize,
@@ -50,7 +49,7 @@ pub(in crate::store) struct Moved<'w> {
 }
 
 /// A row of the ledger.
-pub(in crate::store) struct Written<'w> {
+pub(crate) struct Written<'w> {
     /// The place of its bucket.
     pub bucket: usize,
     pub row: Row<'w>,

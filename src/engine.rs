@@ -14,6 +14,7 @@ mod predicted;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod process;
 mod queue;
+mod request;
 mod settle;
 mod writing;
 
@@ -38,10 +39,9 @@ pub(super) use memory::{Memory, Remembering};
 pub(super) use predicted::{known, reserve};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use process::{Policies, Process, Range, Server, Turn};
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(super) use queue::listed;
 pub(super) use queue::{Behind, Putting, STEP, Shelving, Stored, Which};
 pub(super) use queue::{dead, item, offer, progress, size, take};
+pub(super) use request::{Action, Kept, Passing, Request, Taking, Took, What};
 pub(super) use writing::{Moved, Writing, Written};
 
 /// A bucket's name: the zone's number and the key.

@@ -11,13 +11,13 @@ use super::statement::{numbers, place, read, rows, text, unreadable};
 use super::{Clock, error, text_if};
 use crate::chain::{End, Row as Chained};
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
-use crate::entry::Kind;
-use crate::error::{Error, Result};
-use crate::shard;
-use crate::store::engine::{
+use crate::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Question, Versions, Wanted, Writing,
     of_bucket,
 };
+use crate::entry::Kind;
+use crate::error::{Error, Result};
+use crate::shard;
 use crate::store::fault::{belongs, elsewhere};
 use crate::store::list::{List, Value};
 use crate::store::moving::{held, limited};

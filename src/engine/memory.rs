@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    Appended, Asked, Charged, Fate, Held, Loaded, Name, Question, Session, Versions, Wanted, Writing,
+    Appended, Asked, Charged, Fate, Held, Loaded, Name, Question, Request, Session, Versions, Wanted, Writing,
 };
 use crate::decide::{Shape, Standing, Version};
 use crate::error::Result;
-use crate::store::Request;
 use crate::zone::Family;
 
 /// The number of buckets that are remembered: at least so many, at most twice as many. Each takes some 400 bytes and
@@ -43,7 +42,7 @@ const CLOCK_COUNTS: Duration = Duration::from_secs(5);
 
 /// The memory of a process, of one database.
 #[derive(Default)]
-pub(in crate::store) struct Memory(Mutex<Remembered>);
+pub(crate) struct Memory(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
@@ -98,7 +97,7 @@ struct Clock {
 }
 
 /// A session that asks only what this process does not remember.
-pub(in crate::store) struct Remembering<'m> {
+pub(crate) struct Remembering<'m> {
     session: Box<dyn Session + 'm>,
     memory: &'m Memory,
     believe: bool,

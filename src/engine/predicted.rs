@@ -2,18 +2,14 @@
 
 use super::bucket::Turn;
 use super::settle::settle;
-use super::{Name, Session, Wanted, Writing, append_together, batch, buckets};
+use super::{Name, Request, Session, Wanted, Writing, append_together, batch, buckets};
 use crate::decide::{Shape, predict};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::store::Request;
 
 /// Reserves what requests of its shape cost lately, or else the cost of the request; or tells what was reserved before. With the
 /// decision, the cost that was asked for.
-pub(in crate::store) async fn reserve(
-    session: &mut dyn Session,
-    request: &Request,
-) -> Result<(Decision, i64)> {
+pub(crate) async fn reserve(session: &mut dyn Session, request: &Request) -> Result<(Decision, i64)> {
     let name = (request.zone_id, request.key.as_str());
     let txns: Vec<_> = if request.fresh { Vec::new() } else { vec![(0, request.txn)] };
     let mut held =
@@ -50,11 +46,7 @@ pub(in crate::store) async fn reserve(
 }
 
 /// The knowledge of a shape in a bucket.
-pub(in crate::store) async fn known(
-    session: &mut dyn Session,
-    name: Name<'_>,
-    shape: &str,
-) -> Result<Option<Shape>> {
+pub(crate) async fn known(session: &mut dyn Session, name: Name<'_>, shape: &str) -> Result<Option<Shape>> {
     let held = session.hold(&Wanted { names: &[name], moves: &[false], txns: &[], window_us: 0 }).await?;
     let shapes = session.shapes(name).await?;
     let last_us = held.heads.first().map_or(0, |loaded| loaded.head.last_us);

@@ -6,12 +6,11 @@ use uuid::Uuid;
 
 use super::bucket::{Bucket, Turn};
 use super::settle::{is_so, settle};
-use super::{Fate, Name, Question, Session, Wanted, Writing, buckets, distinct, from_us};
+use super::{Fate, Name, Passing, Question, Request, Session, Wanted, Writing, buckets, distinct, from_us};
 use crate::decide::Ask;
 use crate::decision::Decision;
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
-use crate::store::{Passing, Request};
 use crate::zone::Durability;
 
 /// The answer to a check of the batch.
@@ -23,14 +22,14 @@ enum Answer {
     Again(usize),
 }
 
-pub(in crate::store) struct Done {
+pub(crate) struct Done {
     pub answers: Vec<Answered>,
     /// Of each bucket's zone, by the version that decided.
     pub durabilities: Vec<(i32, Durability)>,
 }
 
 /// The result of a check.
-pub(in crate::store) enum Answered {
+pub(crate) enum Answered {
     Decided(Decision),
     /// Nothing: its bucket was not where it was held. Never [`Fate::Appended`].
     Undone(Fate),
@@ -44,11 +43,7 @@ impl Answered {
 }
 
 /// Decides the requests in order, at one reading of the clock.
-pub(in crate::store) async fn check(
-    session: &mut dyn Session,
-    requests: &[Request],
-    passing: Passing,
-) -> Result<Done> {
+pub(crate) async fn check(session: &mut dyn Session, requests: &[Request], passing: Passing) -> Result<Done> {
     let (names, places) = distinct(requests.iter().map(|request| (request.zone_id, request.key.as_str())));
     let named: Vec<_> = (0..requests.len()).filter(|&n| is_named(&requests[n])).collect();
     let txns: Vec<_> = named.iter().map(|&n| (places[n], requests[n].txn)).collect();
@@ -66,7 +61,7 @@ pub(in crate::store) async fn check(
     }
     let mut buckets = buckets(&names, &mut held);
     match passing {
-        Passing::Each(_) => {}
+        Passing::Each | Passing::Free => {}
         Passing::Together => all_or_none(requests, &answers)?,
         Passing::Unasked(checks) => {
             for n in (0..requests.len()).filter(|&n| answers[n].is_none()) {
