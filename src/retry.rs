@@ -1,30 +1,61 @@
 //! When to try again: bounded attempts, full jitter, one deadline.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// The attempts of one call.
 pub(crate) struct Tries {
     backoff: Backoff,
     until: Instant,
+    /// May a call that failed so be tried again?
+    when: fn(&Error) -> bool,
+    /// It is tried again.
+    counted: fn(),
 }
 
 impl Tries {
     /// At most `attempts` tries in all, none begun after `until`.
     pub fn new(attempts: u32, until: Instant) -> Self {
-        Self { backoff: Backoff::new(attempts), until }
+        Self { backoff: Backoff::new(attempts), until, when: Error::is_transient, counted: || {} }
+    }
+
+    /// Only what fails so is tried again.
+    pub fn when(self, when: fn(&Error) -> bool) -> Self {
+        Self { when, ..self }
+    }
+
+    /// Calls this before each further try.
+    pub fn counted(self, counted: fn()) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// Calls until it ends for good, or the tries or the time are over. The call is told whether it was tried before: then that
+    /// attempt may have been committed.
+    pub async fn run<T, F>(mut self, mut call: impl FnMut(bool) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut again = false;
+        loop {
+            match call(again).await {
+                Err(error) if self.again(&error).await => again = true,
+                done => return done,
+            }
+        }
     }
 
     /// Waits and says true when the call should be tried again.
     pub async fn again(&mut self, error: &Error) -> bool {
-        if !error.is_transient() {
+        if !(self.when)(error) {
             return false;
         }
         match self.backoff.next(fastrand::f64()) {
             Some(wait) if Instant::now() + wait < self.until => {
+                (self.counted)();
                 tokio::time::sleep(wait).await;
                 true
             }

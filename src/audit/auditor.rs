@@ -288,12 +288,7 @@ impl Auditor {
         until: Instant,
         read: &(dyn Fn(&'s Store) -> BoxFuture<'s, Result<T>> + Sync),
     ) -> Result<T> {
-        let mut tries = Tries::new(self.attempts, until);
-        loop {
-            match self.store.heed(read(&self.store).await) {
-                Err(error) if tries.again(&error).await => {}
-                result => return result,
-            }
-        }
+        let read = |_| async { self.store.heed(read(&self.store).await) };
+        Tries::new(self.attempts, until).run(read).await
     }
 }

@@ -462,13 +462,8 @@ impl Inner {
                 actions.iter().map(|action| (action.zone_id, action.key.clone())).collect();
             let recorded = async {
                 let _entered = this.combiner.enter(buckets.clone(), until).await?;
-                let mut tries = this.tries(until);
-                loop {
-                    match call(&this.store, actions.len(), until, this.store.act(&actions, terms)).await {
-                        Err(error) if tries.again(&error).await => trace::count_retry(),
-                        result => return result,
-                    }
-                }
+                let act = |_| call(&this.store, actions.len(), until, this.store.act(&actions, terms));
+                this.tries(until).run(act).await
             };
             let recorded = match recorded.await {
                 Err(error) if error.is_unknown_zone() => {

@@ -1,6 +1,6 @@
 //! Checks on their way to the database: alone through the combiner, several in a call of their own.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -144,7 +144,7 @@ impl Inner {
     /// Decides requests in a call of their own.
     async fn decide(
         &self,
-        mut requests: Vec<Request>,
+        requests: Vec<Request>,
         passing: Passing,
         until: Instant,
     ) -> Result<Vec<Decision>> {
@@ -152,23 +152,22 @@ impl Inner {
         let terms = Terms { isolation: self.config.isolation, until };
         let held = requests.iter().filter(|request| request.leaves_row()).map(Request::bucket).collect();
         let _entered = self.combiner.enter(held, until).await?;
-        let mut tries = self.tries(until);
-        let result = loop {
-            let decisions = async {
+        // An attempt that failed may have been committed after all.
+        let known = LazyLock::new(|| {
+            let known = |request: &Request| Request { fresh: false, ..request.clone() };
+            requests.iter().map(known).collect::<Vec<_>>()
+        });
+        let decide = |again: bool| {
+            let requests = if again { &*known } else { &requests };
+            let decisions = async move {
                 match passing {
-                    Passing::Each => self.store.check(&requests, terms).await,
-                    Passing::Together => self.store.check_all(&requests, terms).await,
+                    Passing::Each => self.store.check(requests, terms).await,
+                    Passing::Together => self.store.check_all(requests, terms).await,
                 }
             };
-            match call(&self.store, requests.len(), until, decisions).await {
-                Err(error) if tries.again(&error).await => {
-                    trace::count_retry();
-                    // This attempt may have been committed after all.
-                    requests.iter_mut().for_each(|request| request.fresh = false);
-                }
-                result => break result,
-            }
+            call(&self.store, requests.len(), until, decisions)
         };
+        let result = self.tries(until).run(decide).await;
         trace::all_decided(&requests, &result, asked.elapsed());
         match result {
             Err(error) if error.is_unknown_zone() => {
@@ -183,7 +182,7 @@ impl Inner {
     }
 
     pub(super) fn tries(&self, until: Instant) -> Tries {
-        Tries::new(self.config.attempts, until)
+        Tries::new(self.config.attempts, until).counted(trace::count_retry)
     }
 
     /// Ends `work` that is not a check at the deadline.

@@ -235,7 +235,7 @@ impl Combiner {
         batch.drop_who_left();
         let Some(until) = batch.until() else { return Vec::new() };
         let terms = Terms { isolation: self.isolation, until };
-        let mut tries = Tries::new(self.attempts, until);
+        let mut tries = Tries::new(self.attempts, until).counted(trace::count_retry);
         let mut whole = true;
         loop {
             let error = match self.call(&batch.requests, terms, permit).await {
@@ -243,9 +243,6 @@ impl Combiner {
                 Err(error) => error,
             };
             let again = tries.again(&error).await;
-            if again {
-                trace::count_retry();
-            }
             // This attempt may have been committed, whatever the error is.
             batch.requests.iter_mut().for_each(|request| request.fresh = false);
             // A conflict or a lost connection is most likely gone when all is tried once more.

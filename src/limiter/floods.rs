@@ -149,13 +149,8 @@ impl Inner {
         let terms = Terms { isolation: Isolation::RowLock, until };
         let recorded = async {
             let _entered = self.combiner.enter(BTreeSet::from([bucket.clone()]), until).await?;
-            let mut tries = self.tries(until);
-            loop {
-                match call(&self.store, 1, until, self.store.record_blocked(&request, checks, terms)).await {
-                    Err(error) if tries.again(&error).await => trace::count_retry(),
-                    result => return result,
-                }
-            }
+            let record = |_| call(&self.store, 1, until, self.store.record_blocked(&request, checks, terms));
+            self.tries(until).run(record).await
         };
         recorded.await.inspect_err(|_| trace::count_unrecorded(&request.zone, checks))
     }

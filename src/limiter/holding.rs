@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Inner, call, flat, trace};
+use super::{Inner, call, flat};
 use crate::boxed::spawn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Bucket, Isolation, Terms, moved_to};
@@ -24,16 +24,7 @@ impl Inner {
     {
         let terms = Terms { isolation: Isolation::RowLock, until };
         let _entered = self.combiner.enter(BTreeSet::from([bucket]), until).await?;
-        let (mut tries, mut again) = (self.tries(until), false);
-        loop {
-            match call(&self.store, 1, until, work(terms, again)).await {
-                Err(error) if tries.again(&error).await => {
-                    trace::count_retry();
-                    again = true;
-                }
-                done => return done,
-            }
-        }
+        self.tries(until).run(|again| call(&self.store, 1, until, work(terms, again))).await
     }
 
     /// The same in a bucket of a zone that is named, for callers who may go away: what takes the role of an engine is called

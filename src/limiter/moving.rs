@@ -55,16 +55,8 @@ pub struct Rebalanced {
 impl Inner {
     /// The database that has a bucket while the list changes; None for this one, which begins it.
     pub(super) async fn place(&self, bucket: &Bucket) -> Result<Option<String>> {
-        self.within(async {
-            let mut tries = self.tries(until(self.config.deadline));
-            loop {
-                match self.store.place(bucket).await {
-                    Err(error) if tries.again(&error).await => {}
-                    result => return result,
-                }
-            }
-        })
-        .await
+        let tries = self.tries(until(self.config.deadline));
+        self.within(tries.run(|_| self.store.place(bucket))).await
     }
 }
 
@@ -259,13 +251,9 @@ impl Inner {
     async fn move_bucket(&self, to: &Self, zone: &str, key: &str, names: (&str, &str)) -> Result<Moved> {
         let zone_id = self.zone(zone).await?.id;
         let moving = Moving { zone_id, zone, key, from: names.0, to: names.1 };
-        let mut tries = self.tries(until(self.config.deadline));
-        loop {
-            match self.store.move_bucket(&to.store, &moving).await {
-                Err(error) if tries.again(&error).await => {}
-                rows => return rows.map(|rows| Moved::new(zone, key, names, rows)),
-            }
-        }
+        let tries = self.tries(until(self.config.deadline));
+        let rows = tries.run(|_| self.store.move_bucket(&to.store, &moving)).await?;
+        Ok(Moved::new(zone, key, names, rows))
     }
 }
 

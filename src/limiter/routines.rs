@@ -128,7 +128,7 @@ impl Inner {
     async fn routine<T, F>(
         self: &Arc<Self>,
         bucket: Bucket,
-        ask: impl Fn(Store, Terms) -> F + Send + 'static,
+        ask: impl Fn(Store, Terms) -> F + Send + Sync + 'static,
     ) -> Result<T>
     where
         T: Send + 'static,
@@ -140,13 +140,8 @@ impl Inner {
             let until = until(this.config.deadline);
             let terms = Terms { isolation: this.config.isolation, until };
             let _entered = this.combiner.enter(BTreeSet::from([bucket]), until).await?;
-            let mut tries = this.tries(until);
-            loop {
-                match call(&this.store, 1, until, ask(this.store.clone(), terms)).await {
-                    Err(error) if was_taken_back(&error) && tries.again(&error).await => trace::count_retry(),
-                    result => return result,
-                }
-            }
+            let ask = |_| call(&this.store, 1, until, ask(this.store.clone(), terms));
+            this.tries(until).when(was_taken_back).run(ask).await
         });
         flat(work.await)
     }

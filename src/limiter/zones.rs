@@ -93,13 +93,10 @@ impl Inner {
 
     /// Asks the database, also for a zone that is known.
     pub(super) async fn find_zone(&self, name: &str) -> Result<Found> {
-        let mut tries = self.tries(until(self.config.deadline));
-        loop {
+        let find = |_| async {
             let found = self.store.find_zone(name).await;
-            match found.and_then(|found| self.zones.remember(name, found)).inspect_err(trace::count_error) {
-                Err(error) if tries.again(&error).await => {}
-                found => return found,
-            }
-        }
+            found.and_then(|found| self.zones.remember(name, found)).inspect_err(trace::count_error)
+        };
+        self.tries(until(self.config.deadline)).run(find).await
     }
 }

@@ -178,16 +178,7 @@ impl Inner {
         F: Future<Output = Result<T>>,
     {
         // Boxed, as what is rare: else what it is made of would be too deep for the compiler in a program around it.
-        self.within(Box::pin(async {
-            let mut tries = self.tries(until(self.config.deadline));
-            loop {
-                match work().await {
-                    Err(error) if tries.again(&error).await => {}
-                    result => return result,
-                }
-            }
-        }))
-        .await
+        self.within(Box::pin(self.tries(until(self.config.deadline)).run(|_| work()))).await
     }
 }
 

@@ -113,12 +113,13 @@ pub(super) async fn take_of_server(
         let make = sqlx::raw_sql(include_str!("lock/make.sql")).execute(&mut connection);
         make.await.map_err(error)?;
     }
-    let mut tries = Tries::new(LOST_TO_NODES, Instant::now() + Duration::from_secs(LOCK_WAIT_S.into()));
+    let until = Instant::now() + Duration::from_secs(LOCK_WAIT_S.into());
+    let mut tries = Tries::new(LOST_TO_NODES, until).when(was_taken_back);
     while let Err(fault) =
         sqlx::raw_sql(include_str!("lock/take_of_server.sql")).execute(&mut connection).await
     {
         let fault = if number(&fault) == 1205 { held() } else { error(fault) };
-        if !was_taken_back(&fault) || !tries.again(&fault).await {
+        if !tries.again(&fault).await {
             return Err(fault);
         }
     }

@@ -435,13 +435,9 @@ pub(crate) async fn schema(connection: &mut SqliteConnection) -> Result<Option<S
 /// once, one fails at once. So this tries again.
 pub(crate) async fn connect(address: &Address) -> Result<SqliteConnection> {
     let options = options(address)?;
-    let mut tries = Tries::new(64, Instant::now() + Duration::from_secs(5));
-    loop {
-        match options.connect().await.map_err(error) {
-            Err(failed) if tries.again(&failed).await => {}
-            result => return result.map_err(|failed| failed.at(address)),
-        }
-    }
+    let tries = Tries::new(64, Instant::now() + Duration::from_secs(5));
+    let connection = tries.run(|_| async { options.connect().await.map_err(error) }).await;
+    connection.map_err(|failed| failed.at(address))
 }
 
 fn pool(options: SqliteConnectOptions, connections: u32) -> SqlitePool {

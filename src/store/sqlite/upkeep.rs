@@ -113,13 +113,7 @@ impl Sqlite {
     /// Records what is to go, before the first of it does, but for what a run was to remove that was cut off.
     async fn announce(&self, zone_id: i32, cut_at: DateTime<Utc>) -> Result<()> {
         let until = Instant::now() + PATIENCE;
-        let mut tries = Tries::new(64, until);
-        loop {
-            match self.try_announce(zone_id, cut_at, until).await {
-                Err(failed) if tries.again(&failed).await => {}
-                result => return result,
-            }
-        }
+        Tries::new(64, until).run(|_| self.try_announce(zone_id, cut_at, until)).await
     }
 
     async fn try_announce(&self, zone_id: i32, cut_at: DateTime<Utc>, until: Instant) -> Result<()> {
@@ -167,13 +161,7 @@ impl Sqlite {
     /// Runs the statements in one transaction. Returns how many rows the last of them changed.
     async fn step(&self, statements: &[&'static str], zone_id: i32, us: i64) -> Result<u64> {
         let until = Instant::now() + PATIENCE;
-        let mut tries = Tries::new(64, until);
-        loop {
-            match self.try_step(statements, zone_id, us, until).await {
-                Err(failed) if tries.again(&failed).await => {}
-                result => return result,
-            }
-        }
+        Tries::new(64, until).run(|_| self.try_step(statements, zone_id, us, until)).await
     }
 
     async fn try_step(
