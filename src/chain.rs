@@ -15,6 +15,8 @@ use uuid::Uuid;
 
 use crate::check::ERASED;
 use crate::decide::Exception;
+use crate::decision::Reason;
+use crate::entry::Kind;
 use crate::zone::Policy;
 
 pub use removal::{Removal, removals};
@@ -97,9 +99,9 @@ pub struct Row<'r> {
     /// The time when what the row began ends by itself.
     pub ends_us: Option<i64>,
     /// The kind of thing that the row records.
-    pub kind: &'r str,
+    pub kind: Kind,
     /// The reason.
-    pub reason: &'r str,
+    pub reason: Reason,
     /// The member that the check was about.
     pub member: Option<&'r str>,
     /// Why, as people wrote it.
@@ -148,9 +150,9 @@ impl Row<'_> {
         bytes.number_if(self.target_us);
         bytes.number(self.decided_us);
         bytes.number_if(self.ends_us);
-        bytes.put(self.kind.as_bytes());
+        bytes.put(self.kind.as_str().as_bytes());
         bytes.put(b"|");
-        bytes.put(self.reason.as_bytes());
+        bytes.put(self.reason.as_str().as_bytes());
         for text in [self.member, self.note, self.actor, self.login] {
             bytes.part(text, |bytes, text| bytes.put(&self::text(salt, text)));
         }
@@ -359,8 +361,8 @@ mod tests {
             target_us: None,
             decided_us: 1_767_225_600_000_000,
             ends_us: None,
-            kind: "check",
-            reason: "within_limit",
+            kind: Kind::Check,
+            reason: Reason::WithinLimit,
             member: None,
             note: None,
             actor: None,

@@ -82,6 +82,7 @@ mod names;
 #[cfg(feature = "pages")]
 pub mod page;
 mod private;
+mod record;
 mod retry;
 mod shard;
 mod store;

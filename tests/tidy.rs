@@ -19,7 +19,7 @@ mod tasks;
 /// below it, and no two of them each other. `lib` is the door, not a room: it only names what is public.
 const LAYERS: [&[&str]; 5] = [
     &["boxed", "error", "names", "page", "private", "zone", "check", "decision", "entry"],
-    &["chain", "decide", "item", "lease", "retry", "shard", "testing"],
+    &["chain", "decide", "item", "lease", "record", "retry", "shard", "testing"],
     &["engine"],
     &["store", "migrate"],
     &["limiter", "audit", "backtest"],

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::decide::Head;
-use crate::decision::Reason;
+use crate::chain::Row;
 use crate::entry::LedgerRow;
 
 /// The result of deriving a row again.
@@ -54,23 +53,29 @@ pub(super) fn compare(row: &LedgerRow, derived: &LedgerRow) -> Replayed {
     Replayed::Differs(differences)
 }
 
-/// The fields of a row that is no check, but for what it is about.
-pub(super) fn event_row(row: &LedgerRow, head: &Head) -> LedgerRow {
+/// The row with what follows from an outcome in place of what it says.
+pub(super) fn derived(row: &LedgerRow, made: &Row<'_>) -> LedgerRow {
     LedgerRow {
-        checks: 1,
-        blocked: false,
-        reason: Reason::Recorded,
-        critical: false,
-        cost: 0,
-        spent: 0,
-        spent_total: head.spent_total,
-        retry_after_us: None,
-        delay_us: None,
-        level: head.level,
-        strikes: head.strikes,
-        target_us: None,
-        ends_us: None,
-        member: None,
+        txn_id: made.txn,
+        kind: made.kind,
+        checks: made.checks,
+        blocked: made.blocked,
+        reason: made.reason,
+        critical: made.critical,
+        band: made.band,
+        cost: made.cost,
+        spent: made.spent,
+        spent_total: made.spent_total,
+        remaining: made.remaining,
+        zone_limit: made.limit,
+        retry_after_us: made.retry_after_us,
+        delay_us: made.delay_us,
+        level: made.level,
+        strikes: made.strikes,
+        target_us: made.target_us,
+        at_us: made.decided_us,
+        ends_us: made.ends_us,
+        member: made.member.map(str::to_owned),
         ..row.clone()
     }
 }

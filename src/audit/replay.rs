@@ -13,7 +13,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::book::{Book, Found};
-use super::compare::compare;
+use super::compare::{compare, derived};
+use crate::chain::Row;
 use crate::decide::{Bucket, Exception, Head, Hold, SHAPE_AGE_US, Shape, Standing, Version, learn};
 use crate::entry::Kind;
 use crate::zone::Family;
@@ -113,8 +114,8 @@ struct Derived {
 
 impl Derived {
     /// A row that leaves nothing but the head, and what it says itself.
-    fn of(row: LedgerRow, head: Head) -> Self {
-        Self { row, head, hold: None, ban: None, evicted: VecDeque::new() }
+    fn of(row: &LedgerRow, made: &Row<'_>, head: Head) -> Self {
+        Self { row: derived(row, made), head, hold: None, ban: None, evicted: VecDeque::new() }
     }
 }
 

@@ -6,9 +6,9 @@ use super::bucket::{Bucket, Mark, Turn};
 use super::{Action, Name, Request, Taking, What};
 use crate::chain::{End, Hash, Row};
 use crate::decide::{Exception, Granted, Head, Hold, Shape, UnitsTaken};
-use crate::decision::Reason;
 use crate::entry::Kind;
 use crate::lease::Want;
+use crate::record;
 
 /// Rows of every table, each in its order.
 pub(crate) struct Writing<'w> {
@@ -85,7 +85,7 @@ impl<'w> Writing<'w> {
         let ([moved], [written], []) = (&self.buckets[..], &self.rows[..], &self.holds[..]) else {
             return None;
         };
-        let is_check = matches!(written.row.kind, "check" | "coalesced" | "unchecked");
+        let is_check = matches!(written.row.kind, Kind::Check | Kind::Coalesced | Kind::Unchecked);
         (is_check && !moved.ended).then_some((moved, written))
     }
 
@@ -103,34 +103,22 @@ impl<'w> Writing<'w> {
 
     /// A check, and the ban that it brought about. With `checks`, so many of them that nobody decided.
     pub(super) fn check(&mut self, bucket: usize, request: &'w Request, checks: Option<i32>, turn: &Turn) {
-        let outcome = &turn.outcome;
+        let (txn, outcome) = (request.txn, &turn.outcome);
+        let kind = match (checks, request.ttl_us) {
+            (Some(_), _) => Kind::Coalesced,
+            (None, Some(_)) => Kind::Reserve,
+            (None, None) => Kind::Check,
+        };
         let row = Row {
-            kind: match (checks, request.ttl_us) {
-                (Some(_), _) => "coalesced",
-                (None, Some(_)) => "reserve",
-                (None, None) => "check",
-            },
-            seq: outcome.seq(),
             checks: checks.unwrap_or(1),
-            blocked: outcome.blocked,
-            reason: outcome.reason.as_str(),
             critical: request.critical,
             cost: request.cost,
-            spent: outcome.spent,
-            remaining: outcome.remaining,
-            retry_after_us: outcome.retry_after_us,
-            delay_us: outcome.delay_us,
-            ends_us: outcome.ends_us,
             member: request.about(),
-            ..plain(request.txn, &outcome.head, outcome.limit)
+            ..record::check(kind, txn, outcome)
         };
         self.row(bucket, turn.before_us(), !request.fresh, row);
         if let Some(until_us) = outcome.banned_until_us {
-            let ban = Row {
-                kind: "ban",
-                ends_us: Some(until_us),
-                ..plain(request.txn, &outcome.head, outcome.limit)
-            };
+            let ban = record::ban(txn, until_us, &outcome.head, outcome.limit);
             self.row(bucket, Some(outcome.decided_us), false, ban);
         }
         self.hold(bucket, outcome.hold(request.member.as_deref()));
@@ -148,22 +136,13 @@ impl<'w> Writing<'w> {
         let Mark { happened, before_us, limit, remaining } = mark;
         let is_override = matches!(action.what, What::Override(Some(_)));
         let exception = happened.head.exception.filter(|_| is_override);
-        let reason =
-            if matches!(action.what, What::Unchecked(_)) { Reason::Unchecked } else { Reason::Recorded };
         let row = Row {
-            kind: action.what.kind().as_str(),
-            reason: reason.as_str(),
-            cost: happened.cost,
-            spent: happened.spent,
-            remaining: *remaining,
-            target_us: happened.target_us,
-            ends_us: happened.ends_us,
             member: shape,
             note: action.note.as_deref(),
             actor: action.actor.as_deref(),
             login: login.filter(|_| action.what.is_an_operators()),
             exception,
-            ..plain(action.txn, &happened.head, *limit)
+            ..record::event(action.what.kind(), action.txn, happened, *limit, *remaining)
         };
         self.row(bucket, *before_us, false, row);
         self.hold(bucket, happened.hold.clone());
@@ -175,19 +154,9 @@ impl<'w> Writing<'w> {
     /// A lease of the only bucket.
     pub(super) fn lease(&mut self, want: &'w Want, txn: Uuid, granted: &Granted, before_us: Option<i64>) {
         let row = Row {
-            kind: Kind::Lease.as_str(),
             checks: want.weight,
             band: Some(want.band),
-            blocked: granted.blocked(want.wants),
-            reason: granted.reason.as_str(),
-            cost: want.wants,
-            spent: granted.has,
-            remaining: granted.remaining,
-            retry_after_us: Some(granted.refresh_us),
-            ends_us: granted.hold(&want.client).map(|hold| hold.ends_us),
-            member: Some(&want.client),
-            target_us: Some(granted.since_us),
-            ..plain(txn, &granted.head, granted.limit)
+            ..record::lease(txn, &want.client, want.wants, granted)
         };
         self.row(0, before_us, want.txn.is_some(), row);
         self.hold(0, granted.hold(&want.client));
@@ -195,16 +164,7 @@ impl<'w> Writing<'w> {
 
     /// Writes the units that are taken of the only bucket for local decisions.
     pub(super) fn take_units(&mut self, taking: &'w Taking, taken: &UnitsTaken, before_us: Option<i64>) {
-        let row = Row {
-            kind: Kind::Local.as_str(),
-            reason: taken.reason.as_str(),
-            cost: taking.wants,
-            spent: taken.units,
-            remaining: taken.remaining,
-            ends_us: Some(taken.ends_us),
-            ..plain(taking.txn, &taken.head, taken.limit)
-        };
-        self.row(0, before_us, taking.again, row);
+        self.row(0, before_us, taking.again, record::units(taking.txn, taking.wants, taken));
     }
 
     /// Drops what has ended in a bucket and is of no more use to it.
@@ -230,37 +190,5 @@ impl<'w> Writing<'w> {
 
     fn hold(&mut self, bucket: usize, hold: Option<Hold>) {
         self.holds.extend(self.place(bucket).zip(hold));
-    }
-}
-
-/// A row that says what the head does, and else nothing.
-pub(super) fn plain(txn: Uuid, head: &Head, limit: i64) -> Row<'static> {
-    Row {
-        txn,
-        seq: head.seq,
-        zone_version: head.zone_version,
-        checks: 1,
-        blocked: false,
-        critical: false,
-        band: None,
-        cost: 0,
-        spent: 0,
-        spent_total: head.spent_total,
-        remaining: 0,
-        limit,
-        retry_after_us: None,
-        delay_us: None,
-        level: head.level,
-        strikes: head.strikes,
-        target_us: None,
-        decided_us: head.last_us,
-        ends_us: None,
-        kind: "",
-        reason: Reason::Recorded.as_str(),
-        member: None,
-        note: None,
-        actor: None,
-        login: None,
-        exception: None,
     }
 }

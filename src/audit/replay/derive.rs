@@ -1,17 +1,16 @@
 //! The derivation of a row: the core's calls, as an engine makes them.
 
-use std::collections::VecDeque;
-
 use super::{Ban, Derived, Replay, State, put};
 use crate::audit::book::Found;
-use crate::audit::compare::event_row;
+use crate::chain::Row;
 use crate::decide::{
-    Ask, Bucket, Charge, Claim, Event, Exception, Happened, Head, Need, Outcome, Override, Shape, Undo,
-    Version, decide, happen, lease, predict, take_units,
+    Ask, Bucket, Charge, Claim, Event, Exception, Head, Need, Override, Shape, Undo, Version, decide, happen,
+    lease, predict, take_units,
 };
 use crate::decision::Reason;
 use crate::entry::{Kind, LedgerRow};
 use crate::error::{Error, Result};
+use crate::record;
 
 impl Replay {
     pub(super) fn derive(&self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Result<Derived, String> {
@@ -21,17 +20,10 @@ impl Replay {
         }
         let prev_us = (head.seq > 0).then_some(head.last_us);
         if let Some(ban) = ban {
-            let row = LedgerRow {
-                txn_id: ban.txn,
-                kind: Kind::Ban,
-                zone_limit: ban.limit,
-                remaining: 0,
-                ends_us: Some(ban.until_us),
-                at_us: head.last_us,
-                prev_us,
-                ..event_row(row, head)
-            };
-            return Ok(Derived::of(row, Head { seq: head.seq + 1, ..*head }));
+            let made = record::ban(ban.txn, ban.until_us, head, ban.limit);
+            let mut derived = Derived::of(row, &made, Head { seq: head.seq + 1, ..*head });
+            derived.row.prev_us = prev_us;
+            return Ok(derived);
         }
         if let Some(evicted) = self.state.evicted.front() {
             return Ok(self.evicted(evicted, row));
@@ -91,29 +83,18 @@ impl Replay {
             outcome.reason = if banned { Reason::Banned } else { Reason::OverLimit };
             (outcome.blocked, outcome.delay_us) = (true, None);
         }
-        let Outcome { blocked, reason, spent, limit, remaining, retry_after_us, delay_us, .. } = outcome;
+        let made = Row {
+            checks: row.checks,
+            critical: row.critical,
+            cost: if coalesced { row.cost } else { cost },
+            member: row.member.as_deref(),
+            ..record::check(row.kind, row.txn_id, &outcome)
+        };
+        let ban = |until_us| Ban { txn: row.txn_id, limit: outcome.limit, until_us };
         Ok(Derived {
-            row: LedgerRow {
-                blocked,
-                reason,
-                cost: if coalesced { row.cost } else { cost },
-                spent,
-                spent_total: outcome.head.spent_total,
-                remaining,
-                zone_limit: limit,
-                retry_after_us,
-                delay_us,
-                level: outcome.head.level,
-                strikes: outcome.head.strikes,
-                target_us: None,
-                at_us: outcome.decided_us,
-                ends_us: outcome.ends_us,
-                ..row.clone()
-            },
-            head: Head { seq: row.seq, ..outcome.head },
             hold: outcome.hold(ask.member),
-            ban: outcome.banned_until_us.map(|until_us| Ban { txn: row.txn_id, limit, until_us }),
-            evicted: VecDeque::new(),
+            ban: outcome.banned_until_us.map(ban),
+            ..Derived::of(row, &made, Head { seq: row.seq, ..outcome.head })
         })
     }
 
@@ -123,39 +104,14 @@ impl Replay {
         let band = row.band.ok_or_else(|| Error::invalid("it does not say how important the lease is"))?;
         let claim = Claim { client, wants: row.cost, weight: row.checks, band };
         let granted = lease(self.seen(versions), &self.state.leases, &self.book, claim, row.at_us)?;
-        let row = LedgerRow {
-            blocked: granted.blocked(row.cost),
-            critical: false,
-            spent: granted.has,
-            remaining: granted.remaining,
-            zone_limit: granted.limit,
-            retry_after_us: Some(granted.refresh_us),
-            reason: granted.reason,
-            at_us: granted.decided_us,
-            ends_us: granted.hold(client).map(|hold| hold.ends_us),
-            target_us: Some(granted.since_us),
-            checks: row.checks,
-            cost: row.cost,
-            member: row.member.clone(),
-            ..event_row(row, &granted.head)
-        };
-        Ok(Derived::of(row, granted.head))
+        let made = record::lease(row.txn_id, client, row.cost, &granted);
+        Ok(Derived::of(row, &Row { checks: row.checks, band: Some(band), ..made }, granted.head))
     }
 
     fn units_taken(&self, versions: &[Version], row: &LedgerRow) -> Result<Derived, Need> {
         let taken = take_units(self.seen(versions), &self.book, row.cost, row.at_us)?
             .ok_or_else(|| Error::invalid("nothing could be taken for local decisions"))?;
-        let row = LedgerRow {
-            reason: taken.reason,
-            cost: row.cost,
-            spent: taken.units,
-            remaining: taken.remaining,
-            zone_limit: taken.limit,
-            at_us: taken.decided_us,
-            ends_us: Some(taken.ends_us),
-            ..event_row(row, &taken.head)
-        };
-        Ok(Derived::of(row, taken.head))
+        Ok(Derived::of(row, &record::units(row.txn_id, row.cost, &taken), taken.head))
     }
 
     fn happened(
@@ -167,27 +123,16 @@ impl Replay {
         let event = self.event(row, charging)?;
         // A settlement teaches the shape that was reserved for.
         let member = (row.kind == Kind::Settle).then(|| self.shape(row, charging)).flatten();
-        let Happened { at_us, cost, spent, ends_us, target_us, hold, head } =
-            happen(self.seen(versions), &self.book, event, row.at_us)?;
+        let happened = happen(self.seen(versions), &self.book, event, row.at_us)?;
         let mut holds = self.state.holds.clone();
-        hold.iter().for_each(|hold| put(&mut holds, hold.clone()));
+        happened.hold.iter().for_each(|hold| put(&mut holds, hold.clone()));
         let current = versions.last().map(std::slice::from_ref).unwrap_or_default();
-        let seen = Bucket { versions: current, head: &head, holds: &holds };
+        let seen = Bucket { versions: current, head: &happened.head, holds: &holds };
         // The row itself is not in the book; it is of this very time, and no total before it changes.
-        let peek = decide(seen, &self.book, &Ask::default(), at_us)?;
-        let row = LedgerRow {
-            reason: if row.kind == Kind::Unchecked { Reason::Unchecked } else { Reason::Recorded },
-            cost,
-            spent,
-            remaining: peek.remaining,
-            zone_limit: peek.limit,
-            target_us,
-            at_us,
-            ends_us,
-            member,
-            ..event_row(row, &head)
-        };
-        Ok(Derived { hold, ..Derived::of(row, head) })
+        let peek = decide(seen, &self.book, &Ask::default(), happened.at_us)?;
+        let made = record::event(row.kind, row.txn_id, &happened, peek.limit, peek.remaining);
+        let derived = Derived::of(row, &Row { member: member.as_deref(), ..made }, happened.head);
+        Ok(Derived { hold: happened.hold, ..derived })
     }
 
     fn event(&self, row: &LedgerRow, charging: Option<&LedgerRow>) -> Result<Event> {

@@ -1,13 +1,11 @@
 //! The derivation of a queue's row.
 
 use super::{Derived, Replay};
-use crate::audit::compare::event_row;
-use crate::chain;
-use crate::decide::{
-    Bid, Head, Item, Need, Offered, Progress, Progressed, Taken, Version, offer, progress, take,
-};
+use crate::chain::{self, Row};
+use crate::decide::{Bid, Head, Item, Need, Progress, Version, offer, progress, take};
 use crate::entry::{Kind, LedgerRow};
 use crate::error::Error;
+use crate::record;
 
 /// An item that an offer evicted, whose row is the next.
 #[derive(Clone, Debug)]
@@ -41,87 +39,45 @@ impl Replay {
         let payload = row.member.is_some();
         let bid = Bid { txn: row.txn_id, cost: row.cost, band, deadline_us, payload };
         let items = &self.state.items;
-        let Offered { reason, limit, remaining, wait_us, deadline_us, evicted, head, .. } =
-            offer(self.seen(versions), &self.book, items, bid, row.at_us)?;
-        let derived = LedgerRow {
-            blocked: !reason.allows(),
-            reason,
-            cost: row.cost,
-            remaining,
-            zone_limit: limit,
-            retry_after_us: wait_us,
-            ends_us: deadline_us,
-            at_us: head.last_us,
-            member: row.member.clone(),
-            ..event_row(row, &head)
-        };
-        let evicted = evicted.into_iter().map(|item| Evicted { item, offer: derived.clone() }).collect();
-        Ok(Derived { evicted, ..Derived::of(derived, head) })
+        let offered = offer(self.seen(versions), &self.book, items, bid, row.at_us)?;
+        let made = Row { member: row.member.as_deref(), ..record::offer(&bid, &offered) };
+        let derived = Derived::of(row, &made, offered.head);
+        let evicted = offered.evicted.into_iter().map(|item| Evicted { item, offer: derived.row.clone() });
+        Ok(Derived { evicted: evicted.collect(), ..derived })
     }
 
     fn taken(&self, versions: &[Version], row: &LedgerRow, for_us: i64) -> Result<Derived, Need> {
         let next = take(self.seen(versions), &self.book, &self.state.items, for_us, row.at_us)?;
-        let Taken { item, limit, remaining, head } = next.map_err(|wait_us| {
+        let taken = next.map_err(|wait_us| {
             Error::invalid(match wait_us {
                 Some(wait_us) => format!("the pace lets nothing be taken before {wait_us} µs"),
                 None => "nothing waits in the queue".to_owned(),
             })
         })?;
-        let derived = LedgerRow {
-            reason: crate::decision::Reason::WithinLimit,
-            spent: item.cost,
-            remaining,
-            zone_limit: limit,
-            ends_us: item.due_us,
-            member: row.member.clone(),
-            ..of_item(row, &item, &head)
-        };
-        Ok(Derived::of(derived, head))
+        let made = Row { member: row.member.as_deref(), ..record::take(&taken) };
+        Ok(Derived::of(row, &made, taken.head))
     }
 
     fn progressed(&self, versions: &[Version], row: &LedgerRow, said: Progress) -> Result<Derived, Need> {
         let item = self.state.items.named(row.txn_id);
         let item = item.ok_or_else(|| Error::invalid("its item is not in the queue"))?;
         let load = crate::decide::Shelf::load(&self.state.items);
-        let Progressed { limit, remaining, ends_us, head, .. } =
+        let progressed =
             progress(self.seen(versions), &self.book, load, item, item.receipt, said, row.at_us)?;
-        let member = row.member.clone().filter(|_| said == Progress::Redrive);
-        let derived =
-            LedgerRow { remaining, zone_limit: limit, ends_us, member, ..of_item(row, &item, &head) };
-        Ok(Derived::of(derived, head))
+        let member = row.member.as_deref().filter(|_| said == Progress::Redrive);
+        let made = Row { member, ..record::progress(row.kind, &item, &progressed) };
+        Ok(Derived::of(row, &made, progressed.head))
     }
 
     /// The row of an item that had to make room for what the row before offered.
     pub(super) fn evicted(&self, evicted: &Evicted, row: &LedgerRow) -> Derived {
         let Evicted { item, offer } = evicted;
         let head = Head { seq: self.state.head.seq + 1, ..self.state.head };
-        let erased = row.member.clone().filter(|by| chain::is_erased(by));
-        let derived = LedgerRow {
-            txn_id: item.txn,
-            kind: Kind::Evict,
-            band: Some(item.band),
-            cost: item.cost,
-            remaining: offer.remaining,
-            zone_limit: offer.zone_limit,
-            target_us: Some(item.offered_us),
-            at_us: head.last_us,
-            prev_us: Some(head.last_us),
-            member: erased.or_else(|| Some(offer.txn_id.to_string())),
-            ..event_row(row, &head)
-        };
-        Derived::of(derived, head)
-    }
-}
-
-/// A row about an item that was taken.
-fn of_item(row: &LedgerRow, item: &Item, head: &Head) -> LedgerRow {
-    LedgerRow {
-        txn_id: item.txn,
-        checks: item.takes,
-        band: Some(item.band),
-        cost: item.cost,
-        target_us: Some(item.offered_us),
-        at_us: head.last_us,
-        ..event_row(row, head)
+        let by = offer.txn_id.to_string();
+        let erased = row.member.as_deref().filter(|by| chain::is_erased(by));
+        let made = record::evict(item, &head, offer.zone_limit, offer.remaining);
+        let mut derived = Derived::of(row, &Row { member: erased.or(Some(&by)), ..made }, head);
+        derived.row.prev_us = Some(head.last_us);
+        derived
     }
 }

@@ -407,10 +407,10 @@ impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
         to.encode(row.zone_version)?;
         to.encode(moved.name.1)?;
         to.encode(row.seq)?;
-        to.encode(row.kind)?;
+        to.encode(row.kind.as_str())?;
         to.encode(row.checks)?;
         to.encode(row.blocked)?;
-        to.encode(row.reason)?;
+        to.encode(row.reason.as_str())?;
         to.encode(row.critical)?;
         to.encode(row.band.map(i16::from))?;
         to.encode(row.cost)?;

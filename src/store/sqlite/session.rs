@@ -304,10 +304,10 @@ fn ledger(writing: &Writing<'_>) -> (List, bool) {
             row.zone_version.into(),
             key.into(),
             row.seq.into(),
-            row.kind.into(),
+            row.kind.as_str().into(),
             row.checks.into(),
             row.blocked.into(),
-            row.reason.into(),
+            row.reason.as_str().into(),
             row.cost.into(),
             row.spent.into(),
             row.spent_total.into(),
@@ -389,7 +389,7 @@ fn holds(writing: &Writing<'_>) -> List {
 }
 
 fn leases(writing: &Writing<'_>) -> List {
-    List::of(writing.rows.iter().filter(|written| written.row.kind == Kind::Lease.as_str()).map(|written| {
+    List::of(writing.rows.iter().filter(|written| written.row.kind == Kind::Lease).map(|written| {
         let (zone_id, key) = writing.buckets[written.bucket].name;
         [zone_id.into(), key.into(), written.row.member.into(), written.row.seq.into()]
     }))
