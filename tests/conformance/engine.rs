@@ -132,7 +132,7 @@ fn append_one(others: &[(&str, &str)]) -> Option<String> {
     Some(format!(
         "select a.fate::bigint
         from zone_engine_hold(array[1], array['42'], 0, false, null, '{{}}', '{{}}', '{{}}') b,
-        lateral zone_engine_append_one({}, false, null) a",
+        lateral zone_engine_append_one({}, false, null, false) a",
         values.join(", ")
     ))
 }
@@ -744,6 +744,47 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
         faults.iter().any(|fault| fault.what == FaultKind::Edited && fault.seq == Some(2)),
         "{faults:#?}"
     );
+}
+
+/// A policy that changes between the two statements of a joined check does not end the caller's transaction: that in force when the
+/// bucket was held decides, and no other.
+pub async fn a_policy_that_changes_meanwhile_ends_no_callers_transaction(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    Migrator::new(&db.url).unwrap().grant(Role::Engine, &server::user(Role::Engine)).await.unwrap();
+    let mut caller = db.connect_as(Role::Engine).await;
+    for (round, own, age, taken) in
+        [(6, false, "0", true), (7, true, "0", false), (8, false, "1 hour", false)]
+    {
+        let version = db.number("select version from zone_master").await;
+        caller.begin().await;
+        let held = "select now::text || ' ' || encode(row_hash, 'hex')
+            from zone_engine_hold(array[1], array['42'], 0, true, null, '{}', '{}', '{}')";
+        let held = caller.texts(held).await.remove(0);
+        let (now, hash) = held.rsplit_once(' ').unwrap();
+        let set = limiter.operator().set_zone("login", &log(round, 3600), None, "test").await;
+        assert_eq!(set.unwrap().version, version as i32 + 1);
+        db.execute(&format!(
+            "update zone_version set changed_at = changed_at - interval '{age}' where version = {version} + 1"
+        ))
+        .await;
+        let at = format!("'{now}'::timestamptz");
+        let call = append_one(&[
+            ("head.zone_version", &version.to_string()),
+            ("head.last_at", &at),
+            ("head.was_hash", &format!("'\\x{hash}'::bytea")),
+        ]);
+        let call = call.unwrap().replace("false, null, false) a", &format!("false, null, {own}) a"));
+        match caller.try_number(&call).await {
+            Ok(fate) => assert_eq!((fate, taken), (0, true)),
+            Err(error) => {
+                let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+                assert_eq!((&*code, taken), ("TG009", false), "{error}");
+            }
+        }
+        caller.execute("rollback").await.unwrap();
+    }
 }
 
 /// An engine reads and writes no table, and may call what the list names.

@@ -242,6 +242,44 @@ pub async fn a_check_is_one_round_trip(db: Db) {
     }
 }
 
+/// Of a bucket that the process remembers, and of one that another process decided; in a caller's transaction, with those that begin
+/// and commit it; and of a refund.
+pub async fn each_way_of_a_check_takes_so_many_round_trips(db: Db) {
+    let proxy = Proxy::before(&db.url_as(Role::App)).await;
+    let config = Config { connections: 1, ..db.config() };
+    let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
+    let other = db.limiter().await;
+    other.operator().set_zone("login", &log(100, 3600), None, "test").await.unwrap();
+    let mut caller = Connected::open(db.engine, &proxy.url).await.unwrap();
+    let mut trips = [0; 4];
+    // The first calls prepare their statements.
+    for n in 0..8 {
+        let check = || Check::new("login", format!("{n}"));
+        other.check(check()).await.unwrap();
+        let mut told = vec![proxy.round_trips()];
+        let decided = limiter.check(check()).await.unwrap();
+        told.push(proxy.round_trips());
+        limiter.check(check()).await.unwrap();
+        told.push(proxy.round_trips());
+        caller.begin().await;
+        limiter.check_in(caller.joined(), check()).await.unwrap();
+        caller.execute("commit").await.unwrap();
+        told.push(proxy.round_trips());
+        limiter.refund(decided.txn_id).await.unwrap();
+        told.push(proxy.round_trips());
+        trips = std::array::from_fn(|way| told[way + 1] - told[way]);
+    }
+    // The driver knows nothing of the transaction that a statement began: one trip more tells on PostgreSQL.
+    let expected = match (db.engine, db.by_engine) {
+        (Engine::Postgres, true) => [2, 1, 2 + 3, 6],
+        (Engine::Postgres, false) => [1, 1, 1 + 3, 2],
+        (_, true) => [2, 1, 1 + 2, 5],
+        (_, false) => [1, 1, 1 + 2, 2],
+    };
+    assert_eq!(trips, expected, "unknown, remembered, joined, refund");
+    db.assert_ledger_is_whole().await;
+}
+
 /// As [`rows_read`], of a batch in which every fourth check is of one bucket.
 async fn rows_read_by_batch(session: &mut Connected, zone_id: i32, count: usize) -> i64 {
     let key = |n: usize| if n.is_multiple_of(4) { "hot".to_owned() } else { format!("other {n}") };

@@ -468,6 +468,7 @@ fn main() -> std::process::ExitCode {
         exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer,
         flat::a_batch_reads_no_more_rows_of_large_tables_than_of_small_ones,
         flat::a_check_is_one_round_trip,
+        flat::each_way_of_a_check_takes_so_many_round_trips,
         flat::an_id_is_looked_for_in_its_bucket_alone,
         flat::a_wait_among_four_times_as_many_refunds_or_reservations_reads_about_four_times_as_much,
         flat::overrides_are_read_without_the_other_rows_of_their_bucket,
@@ -649,6 +650,9 @@ fn main() -> std::process::ExitCode {
         what_does_not_follow_is_refused_or_found,
         what_is_remembered_is_never_believed_over_the_database,
         where_it_cannot_decide_the_routines_do,
+    );
+    by_engine!([Postgres] =>
+        a_policy_that_changes_meanwhile_ends_no_callers_transaction,
     );
     by_engine!(apart [Postgres, MySql, MariaDb] =>
         sixteen_processes_by_both_ways_are_exact_and_nobody_starves,
