@@ -98,6 +98,8 @@ begin
         and length(p_txn_id) = 16
         and p_txn_id <> repeat(x'00', 16)
         and length(p_row_hash) = 32
+        and p_remaining >= 0
+        and p_zone_limit between 0 and 1099511627776
         and p_at_us >= coalesce(v_was_us, 0)
         and p_strikes = v_strikes
         and p_ban_strikes between 0 and p_strikes

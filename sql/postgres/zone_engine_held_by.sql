@@ -4,6 +4,7 @@
 --
 -- Arguments  p_zone_id, p_zone_version  the version, which has been replaced
 --            p_at  the time of the row that it decided
+-- Result     whether the next version came into force after that time
 -- Locks      nothing
 create function zone_engine_held_by(p_zone_id int, p_zone_version int, p_at timestamptz)
 returns boolean

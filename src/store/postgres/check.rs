@@ -127,7 +127,7 @@ impl engine::Server for Server<'_> {
         let Self { process, owner, isolation, .. } = *self;
         let (policies, skip_locked) = (&process.policies, passing.skips());
         if let Owner::Caller = owner {
-            // What may be rolled back is not remembered.
+            // It may be rolled back, so nothing is remembered.
             let lock = requests.iter().any(Request::leaves_row);
             let connection = &mut *self.connection;
             let mut session = Session { connection, policies, lock, skip_locked, owner };

@@ -1,4 +1,4 @@
--- Who is logged in, where that is an operator.
+-- The name of the session, where it is an operator's.
 select session_user::text
 where exists (
     select
