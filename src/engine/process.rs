@@ -29,8 +29,13 @@ pub(crate) struct Process {
     pub memory: Memory,
     pub policies: Policies,
     /// May its user append what the engine decides? Found out with the first check; None before.
-    may: Mutex<Option<(bool, Instant)>>,
+    may: Mutex<May>,
+    /// May the users of callers' connections, who may be others?
+    callers_may: Mutex<May>,
 }
+
+/// The last answer, and when it was given.
+type May = Option<(bool, Instant)>;
 
 /// The policies that were read, by zone: each from some version on without gaps. A version never changes.
 #[derive(Default)]
@@ -52,6 +57,9 @@ pub(crate) struct Range {
 pub(crate) trait Server: Send {
     /// May its user append?
     async fn may_append(&mut self) -> Result<bool>;
+
+    /// Is it a caller's, with a transaction that is open?
+    fn is_a_callers(&self) -> bool;
 
     /// Decides once.
     async fn once(&mut self, requests: &[Request], passing: Passing, turn: Turn) -> Result<Vec<Answered>>;
@@ -85,7 +93,7 @@ impl Process {
         match self.is_up_to(server, zones.clone()).await {
             Ok(true) => {
                 let decisions = self.derive(server, requests, passing, serializable).await;
-                self.or_routines(decisions, zones)?.transpose()
+                self.or_routines(server, decisions, zones)?.transpose()
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -111,7 +119,7 @@ impl Process {
                     }
                 };
                 let decisions = answers.and_then(|answers| answers.into_iter().map(decided).collect());
-                self.or_routines(decisions, zones)
+                self.or_routines(server, decisions, zones)
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -125,7 +133,10 @@ impl Process {
         }
         let zones = actions.iter().map(|action| action.zone_id);
         match self.is_up_to(server, zones.clone()).await {
-            Ok(true) => self.or_routines(server.act(actions).await, zones),
+            Ok(true) => {
+                let recorded = server.act(actions).await;
+                self.or_routines(server, recorded, zones)
+            }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
@@ -137,12 +148,17 @@ impl Process {
     }
 
     /// None where this fails since it may not append any more, or since a newer program has chosen a policy.
-    fn or_routines<T>(&self, done: Result<T>, zones: impl Iterator<Item = i32>) -> Option<Result<T>> {
+    fn or_routines<T>(
+        &self,
+        server: &dyn Server,
+        done: Result<T>,
+        zones: impl Iterator<Item = i32>,
+    ) -> Option<Result<T>> {
         match done {
-            // The right was taken back.
+            // The right was taken back. A transaction of the caller's has failed by that.
             Err(error) if error.kind() == ErrorKind::Refused => {
-                *self.may() = Some((false, Instant::now()));
-                None
+                *self.may(server) = Some((false, Instant::now()));
+                server.is_a_callers().then_some(Err(error))
             }
             Err(_) if self.policies.are_foreign(zones) => None,
             done => Some(done),
@@ -150,12 +166,12 @@ impl Process {
     }
 
     async fn may_append(&self, server: &mut dyn Server) -> Result<bool> {
-        let known = self.may().filter(|(may, since)| *may || since.elapsed() < REFUSED_FOR);
+        let known = self.may(server).filter(|(may, since)| *may || since.elapsed() < REFUSED_FOR);
         if let Some((may, _)) = known {
             return Ok(may);
         }
         let may = server.may_append().await?;
-        *self.may() = Some((may, Instant::now()));
+        *self.may(server) = Some((may, Instant::now()));
         Ok(may)
     }
 
@@ -211,8 +227,9 @@ impl Process {
         Err(Error::transient("the policy changed as often as this was decided; try again"))
     }
 
-    fn may(&self) -> MutexGuard<'_, Option<(bool, Instant)>> {
-        self.may.lock().unwrap_or_else(PoisonError::into_inner)
+    fn may(&self, server: &dyn Server) -> MutexGuard<'_, May> {
+        let may = if server.is_a_callers() { &self.callers_may } else { &self.may };
+        may.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -746,6 +746,34 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
     );
 }
 
+/// The user of a caller's connection may be another than the limiter's, and may not append.
+pub async fn a_caller_who_may_not_append_joins_by_the_routines(db: Db) {
+    let zones = db.limiter().await;
+    zones.operator().set_zone("login", &log(50, 3600), None, "test").await.unwrap();
+    Migrator::new(&db.url).unwrap().grant(Role::App, &server::user(Role::Auditor)).await.unwrap();
+    let joined = async |limiter: &Limiter, role| {
+        let mut caller = db.connect_as(role).await;
+        caller.begin().await;
+        let decided = limiter.check_in(caller.joined(), Check::new("login", "42")).await;
+        caller.execute("commit").await.unwrap();
+        decided
+    };
+    let limiter = connected(&db.url_as(Role::App)).await;
+    limiter.check(Check::new("login", "42")).await.unwrap();
+    for role in [Role::Auditor, Role::App, Role::Auditor] {
+        joined(&limiter, role).await.unwrap();
+    }
+    // Of callers' users the first one tells for all; another one's transaction fails once.
+    let limiter = connected(&db.url_as(Role::App)).await;
+    joined(&limiter, Role::App).await.unwrap();
+    assert_eq!(joined(&limiter, Role::Auditor).await.unwrap_err().kind(), ErrorKind::Refused);
+    for role in [Role::Auditor, Role::App] {
+        joined(&limiter, role).await.unwrap();
+    }
+    assert_eq!(db.rows().await, 7);
+    db.assert_ledger_is_whole().await;
+}
+
 /// A policy that changes between the two statements of a joined check does not end the caller's transaction: that in force when the
 /// bucket was held decides, and no other.
 pub async fn a_policy_that_changes_meanwhile_ends_no_callers_transaction(db: Db) {

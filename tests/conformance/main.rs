@@ -652,6 +652,7 @@ fn main() -> std::process::ExitCode {
         where_it_cannot_decide_the_routines_do,
     );
     by_engine!([Postgres] =>
+        a_caller_who_may_not_append_joins_by_the_routines,
         a_policy_that_changes_meanwhile_ends_no_callers_transaction,
     );
     by_engine!(apart [Postgres, MySql, MariaDb] =>

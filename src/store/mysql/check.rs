@@ -104,6 +104,10 @@ impl engine::Server for Server<'_> {
         may.fetch_one(&mut *self.connection).await.map_err(error)
     }
 
+    fn is_a_callers(&self) -> bool {
+        false
+    }
+
     async fn once(
         &mut self,
         requests: &[Request],

@@ -118,6 +118,10 @@ impl engine::Server for Server<'_> {
         Ok(may && !is_distributed(self.connection).await?)
     }
 
+    fn is_a_callers(&self) -> bool {
+        !self.owner.is_call()
+    }
+
     async fn once(
         &mut self,
         requests: &[Request],
