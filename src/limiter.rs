@@ -318,7 +318,8 @@ impl Limiter {
     /// Decides inside the caller's own transaction: the spent limit and the caller's rows are committed, or
     /// taken back, together.
     ///
-    /// One round trip, on PostgreSQL two for a user with the role *engine*; and one more the first time that a zone is named, and on
+    /// One round trip, on PostgreSQL two for a user with the role *engine*; two more the first time, to see what the user may, and one
+    /// more the first time that a zone is named, and on
     /// PostgreSQL where the transaction was begun by a statement, which the driver knows nothing of. Holds the bucket's lock until the
     /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back and runs its
     /// transaction again. The database's own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.

@@ -6,12 +6,50 @@
 //! `docs/sharding.md`.
 
 use std::cmp::Reverse;
+use std::error::Error as _;
+use std::fmt;
 
 use crate::chain::sha256;
 use crate::error::{Error, Result};
 
 /// The longest name of a database, in bytes.
 const NAME_MAX: usize = 63;
+
+/// The source of the error of a bucket that was moved to another database: its name.
+#[derive(Debug)]
+struct Elsewhere(String);
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has the bucket", self.0)
+    }
+}
+
+impl std::error::Error for Elsewhere {}
+
+/// The error of a bucket that was moved to another database.
+pub(crate) fn elsewhere(to: &str) -> Error {
+    told_elsewhere(&format!("the bucket was moved to {to}; ask there"))
+}
+
+/// The error of a bucket that another database is to begin.
+#[cfg(feature = "sqlite")]
+pub(crate) fn belongs(to: &str) -> Error {
+    told_elsewhere(&format!("the bucket belongs to {to}; ask there"))
+}
+
+/// The error of a bucket that another database has, as a routine tells it: see `zone_error`.
+pub(crate) fn told_elsewhere(message: &str) -> Error {
+    let place = message.split_once(" to ").map_or(message, |(_, place)| place);
+    let place = place.strip_suffix("; ask there").unwrap_or(place);
+    Error::refused(message).caused_by(Elsewhere(place.to_owned()))
+}
+
+/// The database that has the bucket; then nothing happened here.
+pub(crate) fn moved_to(error: &Error) -> Option<&str> {
+    let source = error.source().and_then(|source| source.downcast_ref::<Elsewhere>());
+    source.map(|Elsewhere(to)| to.as_str())
+}
 
 /// The stage of a database in a list, while databases are added or taken out: see `docs/sharding.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

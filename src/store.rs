@@ -62,7 +62,7 @@ use asked::{hash_of, salt_of, spans_of};
 pub use erase::Erased;
 pub(crate) use erase::Erasing;
 pub(crate) use evidence::{BucketAt, Evidence, EvidenceOf, HEADS, ROWS, ZoneAt};
-pub(crate) use fault::{elsewhere, moved_to, was_taken_back};
+pub(crate) use fault::was_taken_back;
 pub(crate) use line::{Line, Lines};
 pub(crate) use moving::{Moving, Standing};
 #[cfg(feature = "mysql")]
@@ -472,11 +472,6 @@ impl Store {
     /// Takes units for local decisions, or tells what was taken under the transaction before.
     pub async fn take_units(&self, taking: &Taking, terms: Terms) -> Result<Option<Took>> {
         each!(self, s => s.take_units(taking, terms).await)
-    }
-
-    /// Gives back what was taken for local decisions and not spent: by the engine, unlike other actions.
-    pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
-        each!(self, s => s.settle_units(action, terms).await)
     }
 
     /// The leases of a bucket that have not ended.

@@ -22,7 +22,7 @@ create procedure zone_operator_append(
     in p_was_hash        varbinary(100),
     in p_zone_version    int,
     in p_txn_id          varbinary(100),
-    in p_kind            varchar(20) character set ascii,
+    in p_kind            varchar(20) character set ascii collate ascii_bin,
     in p_remaining       bigint,
     in p_zone_limit      bigint,
     in p_at_us           bigint,
@@ -62,6 +62,12 @@ begin
     declare v_was_us      bigint;
     declare v_spent_total bigint;
     declare v_strikes     bigint;
+    declare v_banned      datetime(6)
+        default date_add(v_epoch, interval least(p_banned_until_us, v_last_us) microsecond);
+    declare v_was_banned  datetime(6);
+    declare v_bans        int;
+    declare v_ban_strikes bigint;
+    declare v_override    bigint;
     declare v_salt        binary(16);
     declare v_hash        binary(32);
     declare v_version     int;
@@ -73,8 +79,10 @@ begin
     call zone_clock(v_now_us);
 
     -- 1. The bucket, where it was, and the policy.
-    select b.seq, b.last_at, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.strikes, b.salt, b.row_hash
-    into v_head_seq, v_was_at, v_was_us, v_spent_total, v_strikes, v_salt, v_hash
+    select b.seq, b.last_at, timestampdiff(microsecond, v_epoch, b.last_at), b.spent_total, b.strikes,
+        b.banned_until, b.bans, b.ban_strikes, b.override_seq, b.salt, b.row_hash
+    into v_head_seq, v_was_at, v_was_us, v_spent_total, v_strikes, v_was_banned, v_bans, v_ban_strikes, v_override, v_salt,
+        v_hash
     from zone_bucket_lock b
     where b.zone_id = p_zone_id and b.bucket_key = v_key
     for update;
@@ -86,7 +94,7 @@ begin
     from zone_master z
     where z.id = p_zone_id;
     if not v_version <=> p_zone_version
-        or (p_at_us between v_now_us - 1000000 and v_now_us or (p_at_us = v_was_us and p_at_us > v_now_us)) is not true
+        or (p_at_us between v_now_us - 10000000 and v_now_us or (p_at_us = v_was_us and p_at_us > v_now_us)) is not true
     then
         call zone_error('stale', null, null, null);
     end if;
@@ -102,7 +110,6 @@ begin
         and p_zone_limit between 0 and 1099511627776
         and p_at_us >= coalesce(v_was_us, 0)
         and p_strikes = v_strikes
-        and p_ban_strikes between 0 and p_strikes
         and p_bans >= 0
         and (
             coalesce(p_carried, p_carried_us, p_carried_total, p_carried_seq) is null
@@ -113,9 +120,18 @@ begin
                 and p_carried_seq between 0 and v_seq
             )
         )
-        and coalesce(p_override_seq, 1) between 1 and v_seq
-        and (p_kind = 'override') = coalesce(p_override_seq = v_seq, false)
-        and (p_kind <> 'ban' or p_banned_until_us = p_ends_us)
+        -- A ban and its end leave the override as it is, or find that it has ended; an override and its end leave the ban.
+        and case p_kind
+            when 'override' then p_override_seq = v_seq
+            when 'override_end' then p_override_seq is null and v_override is not null
+            else coalesce(p_override_seq = v_override, p_override_seq is null)
+        end
+        and case p_kind
+            when 'ban' then p_banned_until_us = p_ends_us and p_ends_us - p_at_us between 1 and 315576000000000
+                and p_bans = v_bans and p_ban_strikes = p_strikes
+            when 'unban' then v_banned is null and v_was_banned > v_at and p_bans = 0 and p_ban_strikes = p_strikes
+            else v_banned <=> v_was_banned and p_bans = v_bans and p_ban_strikes = v_ban_strikes
+        end
         and coalesce(char_length(p_note), 0) <= 1000
         and coalesce(char_length(p_actor), 0) <= 1000
     ) is not true then
@@ -147,7 +163,7 @@ begin
         b.last_at = v_at,
         b.level = p_level,
         b.zone_version = p_zone_version,
-        b.banned_until = date_add(v_epoch, interval least(p_banned_until_us, v_last_us) microsecond),
+        b.banned_until = v_banned,
         b.bans = p_bans,
         b.ban_strikes = p_ban_strikes,
         b.carried = p_carried,

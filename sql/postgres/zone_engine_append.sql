@@ -12,12 +12,12 @@
 --            p_together     all buckets move, or none
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
 --            p_lock_wait_ms as in zone_check
---            p_own          as in zone_check
+--            p_own          as in zone_engine_append_one
 -- Result     fates: of each bucket: 0, its rows are in the ledger; 1, it has moved on, or knows one of the named transactions;
 --            2, another transaction holds it. now: the database's clock when the call began
 -- Locks      the buckets' rows, until the transaction ends
 -- Errors     TG003 what does not follow, or a key that cannot be stored; TG009 nothing was appended: a zone has another
---            version, or the time is not now; TG010 with p_together: a bucket has moved on;
+--            version, or the time is not now, but see p_own; TG010 with p_together: a bucket has moved on;
 --            TG011 the key of a new bucket belongs to another database; 55P03 the lock was not had in time
 create function zone_engine_append(
     p_heads        zone_engine_head[],
@@ -77,7 +77,8 @@ begin
         v_place := v_place + 1;
         -- The time is the database's, of a moment ago; or that of the bucket, where the clock is behind that.
         if (
-            v_head.last_at between now - interval '1 second' and now
+            -- Of a bucket that a caller's transaction holds, it may be older.
+            v_head.last_at between now - case when p_own then interval '1 second' else interval '10 seconds' end and now
             or (v_head.last_at = v_head.was_at and v_head.was_at > now)
         ) is not true then
             -- Or that of a queue's items, where the clock was set back behind what they have become by themselves.

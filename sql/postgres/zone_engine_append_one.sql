@@ -9,13 +9,15 @@
 --            p_zone_version  the version of the zone that decided
 --            p_at            last_at of the bucket, and created_at of the row
 --            p_skip_locked   do not wait where another transaction holds the bucket
---            p_lock_wait_ms, p_own  as in zone_check; within a caller's transaction the process has held the bucket
+--            p_lock_wait_ms  as in zone_check
+--            p_own           as in zone_check; in a caller's transaction the process has held the bucket, so the row is of the last
+--                            ten seconds, by the version that was in force then
 --            the others are columns of the bucket, of the row, or of both
 -- Result     fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now: the database's
 --            clock when the call began
 -- Locks      the bucket's row, until the transaction ends
--- Errors     TG003 what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never open; TG009 the zone has another version, or the time is not
---            now; TG010 the bucket knows the transaction; TG011 the key of a new bucket belongs to another database; 55P03 the
+-- Errors     TG003 what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never open; TG009
+--            the zone has another version, or the time is not now, but see p_own; TG010 the bucket knows the transaction; TG011 the key of a new bucket belongs to another database; 55P03 the
 --            lock was not had in time
 create function zone_engine_append_one(
     p_zone_id        int,
@@ -84,7 +86,11 @@ begin
     now := pg_catalog.clock_timestamp();
 
     -- 1. Does the row follow?
-    if (p_at between now - interval '1 second' and now or (p_at = p_was_at and p_was_at > now)) is not true then
+    -- Of a bucket that a caller's transaction holds, it may be older.
+    if (
+        p_at between now - case when p_own then interval '1 second' else interval '10 seconds' end and now
+        or (p_at = p_was_at and p_was_at > now)
+    ) is not true then
         perform zone_error('stale');
     end if;
     if (

@@ -1,6 +1,6 @@
 -- zone_engine_held_by: was a version of a zone in force when a bucket was held? Not called from outside.
 --
--- A caller's transaction must not fail since the policy changes between two of its statements.
+-- A caller's transaction should not fail since the policy changes between two of its statements.
 --
 -- Arguments  p_zone_id, p_zone_version  the version, which has been replaced
 --            p_at  the time of the row that it decided

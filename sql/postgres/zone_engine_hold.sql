@@ -3,20 +3,20 @@
 -- Arguments  p_zone_ids     the zones
 --            p_bucket_keys  the buckets, each pair once, in the byte order of (zone_id, bucket_key)
 --            p_window_us    the longest window that is asked about besides those of the zones and of overrides
---            p_lock         hold the buckets' rows until the transaction ends, and make those that are not there
+--            p_held         of each: hold its row until the transaction ends, and make one that is not there
 --            p_lock_wait_ms as in zone_check
 --            p_txn_zone_ids, p_txn_bucket_keys, p_txn_ids  transactions that may be in the ledger
 -- Result     a row for each bucket, in that order: its head, null where there is none; its override in force; what of its
 --            charges ends by itself, as arrays, null where nothing does; the version of its zone in force, null where there
 --            is no zone; and where a sliding log in force has charges in its window, what had been spent in all
 --            (total) before a time (total_at). In the first row: which of the transactions are in the ledger
--- Locks      nothing; with p_lock the buckets' rows, see zone_bucket_hold
--- Errors     with p_lock TG001 there is no such zone, and those of zone_bucket_hold; 55P03 the lock was not had in time
+-- Locks      nothing; with p_held the buckets' rows, see zone_bucket_hold
+-- Errors     with p_held TG001 there is no such zone, and those of zone_bucket_hold; 55P03 the lock was not had in time
 create function zone_engine_hold(
     p_zone_ids        int[],
     p_bucket_keys     text[],
     p_window_us       bigint,
-    p_lock            boolean,
+    p_held            boolean[],
     p_lock_wait_ms    int,
     p_txn_zone_ids    int[],
     p_txn_bucket_keys text[],
@@ -86,7 +86,7 @@ begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    if v_alone and p_lock then
+    if v_alone and p_held[1] then
         v_heads := array[zone_bucket_take(p_zone_ids[1], p_bucket_keys[1], null)];
     elsif v_alone then
         v_heads := array(
@@ -100,9 +100,7 @@ begin
             or exists (select from tallygate_shard)
         )
     ) then
-        v_heads := zone_bucket_hold(
-            p_zone_ids, p_bucket_keys, array_fill(p_lock, array[cardinality(p_zone_ids)]), false
-        );
+        v_heads := zone_bucket_hold(p_zone_ids, p_bucket_keys, p_held, false);
     end if;
     -- The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
@@ -134,7 +132,7 @@ begin
             into version, v_algorithm, v_zone_us
             from zone_master z
             where z.id = v_zone_id;
-            if p_lock and version is null then
+            if version is null and true = any(p_held) then
                 perform zone_error('no zone', v_zone_id::text);
             end if;
         end if;

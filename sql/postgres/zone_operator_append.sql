@@ -73,7 +73,7 @@ begin
         perform zone_error('moved');
     end if;
     perform zone_error('stale')
-    where (p_at between now - interval '1 second' and now or (p_at = v_head.last_at and p_at > now)) is not true
+    where (p_at between now - interval '10 seconds' and now or (p_at = v_head.last_at and p_at > now)) is not true
         or not exists (select from zone_master z where z.id = p_zone_id and z.version = p_zone_version);
 
     -- 2. Does the row follow?
@@ -87,14 +87,23 @@ begin
         and coalesce(p_level > -9223372036854775808, true)
         and coalesce(p_at >= v_head.last_at, true)
         and p_strikes = v_head.strikes
-        and p_ban_strikes between 0 and p_strikes
         and p_bans >= 0
         and coalesce(p_carried between 0 and 4398046511104, true)
         and coalesce(p_carried_total between 0 and v_head.spent_total, true)
         and coalesce(p_carried_seq between 0 and v_seq, true)
-        and coalesce(p_override_seq between 1 and v_seq, true)
-        and (p_kind = 'override') = coalesce(p_override_seq = v_seq, false)
-        and (p_kind <> 'ban' or p_banned_until = p_ends_at)
+        -- A ban and its end leave the override as it is, or find that it has ended; an override and its end leave the ban.
+        and case p_kind
+            when 'override' then p_override_seq = v_seq
+            when 'override_end' then p_override_seq is null and v_head.override_seq is not null
+            else coalesce(p_override_seq = v_head.override_seq, p_override_seq is null)
+        end
+        and case p_kind
+            when 'ban' then p_banned_until = p_ends_at and p_ends_at > p_at and p_ends_at <= p_at + interval '315576000 seconds'
+                and p_bans = v_head.bans and p_ban_strikes = p_strikes
+            when 'unban' then p_banned_until is null and v_head.banned_until > p_at and p_bans = 0 and p_ban_strikes = p_strikes
+            else p_banned_until is not distinct from v_head.banned_until and p_bans = v_head.bans
+                and p_ban_strikes = v_head.ban_strikes
+        end
         and length(p_note) <= 1000 is not false
         and length(p_actor) <= 1000 is not false
         and coalesce(least(p_ends_at, p_banned_until, p_carried_at) > c_after, true)

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{Action, Answered, Fate, Loaded, Memory, Name, Passing, Request, What};
-use crate::decide::Version;
+use crate::decide::{Undo, Version};
 use crate::decision::Decision;
 use crate::entry::Recorded;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::moved_to;
 
 /// The number of times that a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
@@ -93,7 +94,7 @@ impl Process {
         match self.is_up_to(server, zones.clone()).await {
             Ok(true) => {
                 let decisions = self.derive(server, requests, passing, serializable).await;
-                self.or_routines(server, decisions, zones)?.transpose()
+                self.or_routines(server.is_a_callers(), decisions, zones)?.transpose()
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -114,28 +115,32 @@ impl Process {
                 let answers = server.once(requests, passing, Turn { believe: false, hold: true }).await;
                 let decided = |answer| match answer {
                     Answered::Decided(decision) => Ok(decision),
-                    Answered::Undone(_) => {
-                        Err(Error::transient("the policy changed meanwhile; begin the transaction again"))
-                    }
+                    Answered::Undone(_) => Err(Error::transient(
+                        "the policy changed, or seconds passed, while this was decided; begin the transaction again",
+                    )),
                 };
                 let decisions = answers.and_then(|answers| answers.into_iter().map(decided).collect());
-                self.or_routines(server, decisions, zones)
+                self.or_routines(server.is_a_callers(), decisions, zones)
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Lets actions happen by the engine. None where the routines must end charges, as in [`decide`](Self::decide).
+    /// Lets actions happen by the engine. None where the routines must end charges of checks, as in [`decide`](Self::decide).
     pub async fn act(&self, server: &mut dyn Server, actions: &[Action]) -> Option<Result<Vec<Recorded>>> {
-        if !actions.iter().all(|action| matches!(action.what, What::Undo(_))) {
+        let of_check = |action: &Action| match action.what {
+            What::Undo(undo) => !matches!(undo, Undo::Used(_)),
+            _ => false,
+        };
+        if !actions.iter().all(of_check) {
             return Some(server.act(actions).await);
         }
         let zones = actions.iter().map(|action| action.zone_id);
         match self.is_up_to(server, zones.clone()).await {
             Ok(true) => {
                 let recorded = server.act(actions).await;
-                self.or_routines(server, recorded, zones)
+                self.or_routines(server.is_a_callers(), recorded, zones)
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -150,15 +155,15 @@ impl Process {
     /// None where this fails since it may not append any more, or since a newer program has chosen a policy.
     fn or_routines<T>(
         &self,
-        server: &dyn Server,
+        is_a_callers: bool,
         done: Result<T>,
         zones: impl Iterator<Item = i32>,
     ) -> Option<Result<T>> {
         match done {
             // The right was taken back. A transaction of the caller's has failed by that.
-            Err(error) if error.kind() == ErrorKind::Refused => {
-                *self.may(server) = Some((false, Instant::now()));
-                server.is_a_callers().then_some(Err(error))
+            Err(error) if error.kind() == ErrorKind::Refused && moved_to(&error).is_none() => {
+                *self.may(is_a_callers) = Some((false, Instant::now()));
+                is_a_callers.then_some(Err(error))
             }
             Err(_) if self.policies.are_foreign(zones) => None,
             done => Some(done),
@@ -166,12 +171,15 @@ impl Process {
     }
 
     async fn may_append(&self, server: &mut dyn Server) -> Result<bool> {
-        let known = self.may(server).filter(|(may, since)| *may || since.elapsed() < REFUSED_FOR);
+        // A caller whose user may, among callers whose users may not, is no reason to try these again.
+        let is_a_callers = server.is_a_callers();
+        let lasts = |since: Instant| is_a_callers || since.elapsed() < REFUSED_FOR;
+        let known = self.may(is_a_callers).filter(|(may, since)| *may || lasts(*since));
         if let Some((may, _)) = known {
             return Ok(may);
         }
         let may = server.may_append().await?;
-        *self.may(server) = Some((may, Instant::now()));
+        *self.may(is_a_callers) = Some((may, Instant::now()));
         Ok(may)
     }
 
@@ -227,8 +235,8 @@ impl Process {
         Err(Error::transient("the policy changed as often as this was decided; try again"))
     }
 
-    fn may(&self, server: &dyn Server) -> MutexGuard<'_, May> {
-        let may = if server.is_a_callers() { &self.callers_may } else { &self.may };
+    fn may(&self, is_a_callers: bool) -> MutexGuard<'_, May> {
+        let may = if is_a_callers { &self.callers_may } else { &self.may };
         may.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,14 +249,26 @@ impl Policies {
         reaches.then_some(known)
     }
 
-    /// Learns what was read: an error where a newer program has written it.
-    pub fn learn(&self, zone_id: i32, range: &Range, read: Result<Vec<Version>>) -> Result<Arc<[Version]>> {
-        let versions = read.inspect_err(|_| {
+    /// Learns what was read: an error where a newer program has written it. With `keep` it is known from now on: what a caller's
+    /// transaction reads may be rolled back.
+    pub fn learn(
+        &self,
+        zone_id: i32,
+        range: &Range,
+        read: Result<Vec<Version>>,
+        keep: bool,
+    ) -> Result<Arc<[Version]>> {
+        let versions = read.map_err(|error| {
             self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(zone_id);
+            Error::schema(format!(
+                "this program does not know a policy of zone {zone_id}: {error}; install the newer tallygate"
+            ))
         })?;
         // One that came into force since then is none of this call.
         let versions: Arc<[_]> = versions.into_iter().filter(|version| version.version <= range.to).collect();
-        self.known().insert(zone_id, Arc::clone(&versions));
+        if keep {
+            self.known().insert(zone_id, Arc::clone(&versions));
+        }
         Ok(versions)
     }
 

@@ -79,21 +79,13 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// The only row, where it is a check of one bucket of which nothing ends by itself.
+    /// The only row, where nothing of its bucket ends by itself.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
-    pub fn only_check(&self) -> Option<(&Moved<'w>, &Written<'w>)> {
+    pub fn only_row(&self) -> Option<(Kind, &Moved<'w>, &Written<'w>)> {
         let ([moved], [written], []) = (&self.buckets[..], &self.rows[..], &self.holds[..]) else {
             return None;
         };
-        let is_check = matches!(written.row.kind, Kind::Check | Kind::Coalesced | Kind::Unchecked);
-        (is_check && !moved.ended).then_some((moved, written))
-    }
-
-    /// The rows of an operator, each with its bucket; none where others are among them.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
-    pub fn acts_of_an_operator(&self) -> impl Iterator<Item = (&Moved<'w>, &Written<'w>)> {
-        let all = self.rows.iter().all(|written| written.row.login.is_some());
-        self.rows.iter().filter(move |_| all).map(|written| (&self.buckets[written.bucket], written))
+        (!moved.ended).then_some((written.row.kind, moved, written))
     }
 
     /// The place of a bucket of the call among those that move.

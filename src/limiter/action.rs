@@ -17,7 +17,8 @@ use crate::decision::{Decision, Reason};
 use crate::engine::{Action, What};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Caller, Isolation, Joined, Spending, Terms, moved_to};
+use crate::shard::moved_to;
+use crate::store::{Caller, Isolation, Joined, Spending, Terms};
 use crate::zone::{UNITS_MAX, validate_name};
 
 /// The answer to several limits that were asked at once.

@@ -16,7 +16,8 @@ use super::{Inner, ended};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::store::{Bucket, elsewhere, moved_to};
+use crate::shard::{elsewhere, moved_to};
+use crate::store::Bucket;
 
 /// Between two tries of a bucket that is moved at this moment, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));

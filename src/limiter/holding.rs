@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::{Inner, call, flat};
 use crate::boxed::spawn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Bucket, Isolation, Terms, moved_to};
+use crate::shard::moved_to;
+use crate::store::{Bucket, Isolation, Terms};
 
 impl Inner {
     /// The work is told whether it was tried before: then the attempt before may have been committed.

@@ -21,8 +21,9 @@ use super::{Inner, Limiter, flat, until};
 use crate::boxed::{BoxFuture, alone, boxed, spawn};
 use crate::engine::{Action, What};
 use crate::entry::Recorded;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::private;
+use crate::shard::moved_to;
 
 /// A local file of what passed unchecked, see [`Limiter::with_journal`]. One process has it at a time.
 #[derive(Clone)]
@@ -248,7 +249,8 @@ impl Limiter {
     /// Brings what the journal holds into the ledger. Returns how many checks that were; 0 without a journal.
     ///
     /// # Errors
-    /// Transient: the database does not answer; what is left stays in the journal. Invalid: the files of the journal
+    /// Transient: the database does not answer; Refused, Schema: the user lacks the role *engine*, or the program is too old. All
+    /// that is left stays in the journal. Invalid: the files of the journal
     /// cannot be read or written. A check that fails in any other way is no error: it goes to the file that ends in
     /// `.refused`.
     pub fn reconcile(&self) -> BoxFuture<'_, Result<usize>> {
@@ -294,7 +296,8 @@ impl Shards {
                 let until = until(self.first().config.deadline);
                 match self.ask(&passed.zone, &passed.key, until, note).await {
                     Ok(rows) => recorded += rows.iter().filter(|row| !row.replayed).count(),
-                    Err(error) if error.is_transient() => return Err(error),
+                    // A right or a newer program may be given later.
+                    Err(error) if error.is_transient() || is_lacking(&error) => return Err(error),
                     Err(error) => {
                         tracing::error!(%error, "a check that passed unchecked cannot be recorded; it is kept aside");
                         keep_refused(&journal.inner.path, &passed).map_err(unreadable)?;
@@ -305,6 +308,11 @@ impl Shards {
         }
         Ok(recorded)
     }
+}
+
+/// The operator can help it.
+fn is_lacking(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Refused | ErrorKind::Schema) && moved_to(error).is_none()
 }
 
 impl Inner {

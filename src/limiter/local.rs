@@ -110,7 +110,7 @@ impl Limiter {
         boxed(async move {
             let terms = Terms { isolation: Isolation::RowLock, until: until(Duration::from_secs(30)) };
             let action = settlement(zone_id, key, txn, used);
-            let mut recorded = self.shards.of(key).store.settle_units(&action, terms).await?;
+            let mut recorded = self.shards.of(key).store.act(&[action], terms).await?;
             recorded.pop().ok_or_else(|| crate::error::Error::database("nothing was recorded"))
         })
     }
@@ -262,9 +262,9 @@ impl Inner {
     /// Settles what was taken, once nobody can spend of it any more.
     async fn settle(&self, bucket: &Bucket, lease: &Lease) -> Result<()> {
         let used = lease.took.units.saturating_sub(lease.left);
-        let action = &settlement(bucket.0, &bucket.1, lease.took.txn, used);
+        let action = &[settlement(bucket.0, &bucket.1, lease.took.txn, used)];
         let until = until(self.config.deadline);
-        let settle = |terms, _| async move { self.store.settle_units(action, terms).await };
+        let settle = |terms, _| async move { self.store.act(action, terms).await };
         self.holding(bucket.clone(), until, settle).await.map(drop)
     }
 }

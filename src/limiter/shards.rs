@@ -12,8 +12,8 @@ use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::migrate;
-use crate::shard::{Among, Shard, Stage, among, owners};
-use crate::store::{Address, Caller, Joined, Store, in_time, moved_to};
+use crate::shard::{Among, Shard, Stage, among, moved_to, owners};
+use crate::store::{Address, Caller, Joined, Store, in_time};
 
 /// One database, or several in the order of their names.
 #[derive(Clone)]

@@ -17,7 +17,8 @@ use crate::decision::{Decision, Reason};
 use crate::engine::{Action, What};
 use crate::entry::{Kind, Recorded};
 use crate::error::{Error, Result};
-use crate::store::{Spending, moved_to};
+use crate::shard::moved_to;
+use crate::store::Spending;
 use crate::zone::{Mode, Policy};
 
 impl Shards {

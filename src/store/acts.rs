@@ -29,11 +29,6 @@ macro_rules! acts {
                 )
             }
 
-            pub async fn settle_units(&self, action: &Action, terms: Terms) -> Result<Vec<Recorded>> {
-                let actions = std::slice::from_ref(action);
-                holding!(self, terms, session => by_engine::act(&mut session, actions).await)
-            }
-
             pub async fn reserve_predicted(
                 &self,
                 request: &Request,

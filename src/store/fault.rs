@@ -1,9 +1,9 @@
 //! From a driver's error to ours: which are the caller's, which pass, and what to do about the others.
 
 use std::error::Error as _;
-use std::fmt;
 
 use crate::error::Error;
+use crate::shard::told_elsewhere;
 
 /// The meaning of a database's own code.
 pub(super) enum Fault {
@@ -103,42 +103,6 @@ pub(super) fn no_operator() -> Error {
     Error::refused(
         "bans and overrides take the role operator; let an owner run: tallygate grant operator USER",
     )
-}
-
-/// The source of the error of a bucket that was moved to another database: its name.
-#[derive(Debug)]
-struct Elsewhere(String);
-
-impl fmt::Display for Elsewhere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has the bucket", self.0)
-    }
-}
-
-impl std::error::Error for Elsewhere {}
-
-/// The error of a bucket that was moved to another database.
-pub(crate) fn elsewhere(to: &str) -> Error {
-    told_elsewhere(&format!("the bucket was moved to {to}; ask there"))
-}
-
-/// The error of a bucket that another database is to begin.
-#[cfg(feature = "sqlite")]
-pub(super) fn belongs(to: &str) -> Error {
-    told_elsewhere(&format!("the bucket belongs to {to}; ask there"))
-}
-
-/// The error of a bucket that another database has, as a routine tells it: see `zone_error`.
-fn told_elsewhere(message: &str) -> Error {
-    let place = message.split_once(" to ").map_or(message, |(_, place)| place);
-    let place = place.strip_suffix("; ask there").unwrap_or(place);
-    Error::refused(message).caused_by(Elsewhere(place.to_owned()))
-}
-
-/// The database that has the bucket; then nothing happened here.
-pub(crate) fn moved_to(error: &Error) -> Option<&str> {
-    let source = error.source().and_then(|source| source.downcast_ref::<Elsewhere>());
-    source.map(|Elsewhere(to)| to.as_str())
 }
 
 /// True of what passes when the server itself told it, and so took the call back. The fate of a call whose connection

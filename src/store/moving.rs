@@ -174,7 +174,7 @@ impl Store {
     async fn has_left(&self, bucket: &Bucket, moving: &Moving<'_>) -> Result<bool> {
         match self.head_row(bucket).await?.and_then(|head| head.moved_to) {
             Some(moved_to) if moved_to == moving.to => Ok(true),
-            Some(moved_to) => Err(super::fault::elsewhere(&moved_to)),
+            Some(moved_to) => Err(crate::shard::elsewhere(&moved_to)),
             None => Ok(false),
         }
     }

@@ -344,7 +344,7 @@ macro_rules! bind_undo {
     ($query:expr, $action:expr) => {{
         let Action { zone_id, key, txn, what, .. } = $action;
         let cost = match what {
-            What::Undo(Undo::Settle(cost) | Undo::Used(cost)) => Some(cost),
+            What::Undo(Undo::Settle(cost)) => Some(cost),
             _ => None,
         };
         $query.bind(zone_id).bind(key.clone()).bind(txn).bind(what.kind().as_str()).bind(cost)

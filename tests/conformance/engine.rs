@@ -100,9 +100,9 @@ fn append(others: &[(&str, &str)]) -> String {
     };
     format!(
         "select coalesce(a.fates[1], -1)::bigint
-        from zone_engine_hold(array[1], array['42'], 0, false, null, '{{}}', '{{}}', '{{}}') b,
+        from zone_engine_hold(array[1], array['42'], 0, array[false], null, '{{}}', '{{}}', '{{}}') b,
         lateral zone_engine_append(
-            array[row({})::zone_engine_head], array[row({})::zone_engine_row], {}, false, false, null, false
+            array[row({})::zone_engine_head], array[row({})::zone_engine_row], {}, false, false, null, true
         ) a",
         list("head", &HEAD),
         list("row", &ROW),
@@ -131,8 +131,8 @@ fn append_one(others: &[(&str, &str)]) -> Option<String> {
     let values: Vec<_> = ONE.split(' ').map(value).collect();
     Some(format!(
         "select a.fate::bigint
-        from zone_engine_hold(array[1], array['42'], 0, false, null, '{{}}', '{{}}', '{{}}') b,
-        lateral zone_engine_append_one({}, false, null, false) a",
+        from zone_engine_hold(array[1], array['42'], 0, array[false], null, '{{}}', '{{}}', '{{}}') b,
+        lateral zone_engine_append_one({}, false, null, true) a",
         values.join(", ")
     ))
 }
@@ -322,8 +322,7 @@ pub async fn what_does_not_follow_is_refused_or_found(db: Db) {
         assert!(error.to_string().contains("does not follow"), "{error}");
     }
     // A bucket of no zone.
-    let lock =
-        "select count(*) from zone_engine_hold(array[999], array['42'], 0, true, null, '{}', '{}', '{}')";
+    let lock = "select count(*) from zone_engine_hold(array[999], array['42'], 0, array[true], null, '{}', '{}', '{}')";
     let error = forger.try_number(lock).await.unwrap_err();
     assert_eq!(error.as_database_error().and_then(|error| error.code()).as_deref(), Some("TG001"), "{error}");
     assert_eq!(db.number("select count(*) from zone_bucket_lock").await, 2);
@@ -665,7 +664,7 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
         match db.engine {
             Engine::Postgres => format!(
                 "select a.fate::bigint
-                from zone_engine_hold(array[1], array['42'], 0, true, null, '{{}}', '{{}}', '{{}}') b,
+                from zone_engine_hold(array[1], array['42'], 0, array[true], null, '{{}}', '{{}}', '{{}}') b,
                 lateral zone_operator_append({values}) a"
             ),
             _ => format!("call zone_operator_append({values})"),
@@ -683,47 +682,60 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
         Engine::Postgres => ("b.now - interval '1 minute'", "b.now + interval '1 minute'", "''::bytea"),
         _ => ("{now} - 60000000", "{now} + 60000000", "x''"),
     };
-    for (name, value) in [
+    let one = |name, value| vec![(name, value)];
+    let years = match db.engine {
+        Engine::Postgres => "b.now + interval '11 years'",
+        _ => "{now} + 347000000000000",
+    };
+    for others in [
         // Somebody else, and nobody.
-        ("login", "'tallygate_owner'"),
-        ("login", "null"),
+        one("login", "'tallygate_owner'"),
+        one("login", "null"),
         // Kinds that no operator writes.
-        ("kind", "'check'"),
-        ("kind", "'refund'"),
-        ("kind", "'unchecked'"),
-        ("kind", "null"),
+        one("kind", "'check'"),
+        one("kind", "'BAN'"),
+        one("kind", "'refund'"),
+        one("kind", "'unchecked'"),
+        one("kind", "null"),
         // Rows that do not follow.
-        ("was_seq", "2"),
-        ("was_seq", "null"),
-        ("was_hash", empty),
-        ("zone_version", "2"),
-        ("at", early),
-        ("at", late),
-        ("at", "null"),
-        ("banned_until", early),
-        ("override_seq", "2"),
-        ("override_seq", "3"),
-        ("strikes", "1"),
-        ("ban_strikes", "1"),
-        ("bans", "-1"),
-        ("carried", "-1"),
-        ("remaining", "-1"),
-        ("zone_limit", "1099511627777"),
-        ("row_hash", empty),
-        ("note", &long),
-        ("actor", &long),
+        one("was_seq", "2"),
+        one("was_seq", "null"),
+        one("was_hash", empty),
+        one("zone_version", "2"),
+        one("at", early),
+        one("at", late),
+        one("at", "null"),
+        one("banned_until", early),
+        one("override_seq", "2"),
+        one("override_seq", "3"),
+        one("strikes", "1"),
+        one("ban_strikes", "1"),
+        one("bans", "-1"),
+        one("carried", "-1"),
+        one("remaining", "-1"),
+        one("zone_limit", "1099511627777"),
+        one("row_hash", empty),
+        one("note", &long),
+        one("actor", &long),
         // Another bucket, and none.
-        ("bucket_key", "'43'"),
-        ("zone_id", "2"),
+        one("bucket_key", "'43'"),
+        one("zone_id", "2"),
+        // No ban to end, no override to end, and an override that is not there; a ban that is longer than any.
+        vec![("kind", "'unban'"), ("banned_until", "null"), ("ends_at", "null")],
+        vec![("kind", "'override_end'"), ("banned_until", "null"), ("ends_at", "null")],
+        one("override_seq", "1"),
+        vec![("ends_at", years), ("banned_until", years)],
+        // A ban beside an override.
+        vec![("kind", "'override'"), ("override_seq", "2"), ("ban_exempt", "true")],
     ] {
-        let call = call(&[(name, value)]);
+        let call = call(&others);
         operator.begin().await;
         let error = operator.try_number(&call).await.expect_err(&call);
         let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
         let told_by = ["TG001", "TG003", "TG009", "TG010"];
-        assert!(told_by.contains(&&*code), "{name} = {value}: {error}");
+        assert!(told_by.contains(&&*code), "{others:?}: {error}");
         operator.execute("rollback").await.unwrap();
-        assert_eq!(db.rows().await, 1, "{name} = {value}");
+        assert_eq!(db.rows().await, 1, "{others:?}");
     }
     // A limit that cannot be counted.
     let limit = [("kind", "'override'"), ("override_seq", "2"), ("banned_until", "null"), ("rate", "-1")];
@@ -788,7 +800,7 @@ pub async fn a_policy_that_changes_meanwhile_ends_no_callers_transaction(db: Db)
         let version = db.number("select version from zone_master").await;
         caller.begin().await;
         let held = "select now::text || ' ' || encode(row_hash, 'hex')
-            from zone_engine_hold(array[1], array['42'], 0, true, null, '{}', '{}', '{}')";
+            from zone_engine_hold(array[1], array['42'], 0, array[true], null, '{}', '{}', '{}')";
         let held = caller.texts(held).await.remove(0);
         let (now, hash) = held.rsplit_once(' ').unwrap();
         let set = limiter.operator().set_zone("login", &log(round, 3600), None, "test").await;
@@ -803,7 +815,7 @@ pub async fn a_policy_that_changes_meanwhile_ends_no_callers_transaction(db: Db)
             ("head.last_at", &at),
             ("head.was_hash", &format!("'\\x{hash}'::bytea")),
         ]);
-        let call = call.unwrap().replace("false, null, false) a", &format!("false, null, {own}) a"));
+        let call = call.unwrap().replace("false, null, true) a", &format!("false, null, {own}) a"));
         match caller.try_number(&call).await {
             Ok(fate) => assert_eq!((fate, taken), (0, true)),
             Err(error) => {

@@ -113,7 +113,7 @@ pub async fn an_id_is_looked_for_in_its_bucket_alone(db: Db) {
     // Each id is of the last millisecond, and so comes after all others of its bucket.
     let calls = [
         "select zone_check(1, 'a', zone_txn_id_make(), 1)",
-        "select zone_engine_hold(array[1], array['a'], 0, false, null, array[1], array['a'], array[zone_txn_id_make()])",
+        "select zone_engine_hold(array[1], array['a'], 0, array[false], null, array[1], array['a'], array[zone_txn_id_make()])",
         "select zone_undo(1, 'a', zone_txn_id_make(), 'refund')",
     ];
     let mut read = [[0; 3]; 3];

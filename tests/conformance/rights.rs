@@ -90,7 +90,8 @@ pub async fn an_operator_changes_nothing_of_a_zone_but_what_its_versions_keep(db
     assert_eq!(allowed, expected);
 }
 
-/// With the salt and the hash that stands in the place of an erased key, the key is found by trying.
+/// With the salt and the hash that stands in the place of an erased key, the key is found by trying. Of a bucket that they can name they
+/// are told it, for the hash of a ban, while it is not erased.
 pub async fn an_operator_reads_all_of_a_bucket_but_its_salt(db: Db) {
     used(&db).await;
     for (role, may) in [(Role::Operator, false), (Role::Auditor, true)] {

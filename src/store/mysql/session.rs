@@ -15,8 +15,10 @@ use crate::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, of_bucket,
 };
+use crate::entry::Kind;
 use crate::error::{Error, Result};
-use crate::store::fault::{elsewhere, no_operator};
+use crate::shard::elsewhere;
+use crate::store::fault::no_operator;
 use crate::store::list::{List, Value};
 use crate::store::shapes::{shapes_of, text_of};
 use crate::store::{hash_of, row_of, rows_of, salt_of};
@@ -129,22 +131,21 @@ impl engine::Session for Session<'_> {
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
-        let mut fates = Vec::new();
-        for (moved, written) in writing.acts_of_an_operator() {
-            let call = include_str!("operator_append.sql");
-            let query = bind_operator_append!(sqlx::query(call), moved, written, Ok::<_, Error>);
-            fates.extend(self.append_row(call, query).await?.fates);
-        }
-        if !fates.is_empty() {
-            return Ok(Appended { now_us: None, fates });
-        }
-        if let Some((moved, written)) = writing.only_check() {
-            let call = include_str!("engine_append_one.sql");
-            let query = bind_append_one!(sqlx::query(call), moved, written, Ok::<_, Error>)
-                .bind(self.skip_locked)
-                .bind(self.lock_wait_s)
-                .bind(!self.lock);
-            return self.append_row(call, query).await;
+        match writing.only_row() {
+            Some((Kind::Check | Kind::Coalesced | Kind::Unchecked, moved, written)) => {
+                let call = include_str!("engine_append_one.sql");
+                let query = bind_append_one!(sqlx::query(call), moved, written, Ok::<_, Error>)
+                    .bind(self.skip_locked)
+                    .bind(self.lock_wait_s)
+                    .bind(!self.lock);
+                return self.append_row(call, query).await;
+            }
+            Some((Kind::Ban | Kind::Unban | Kind::Override | Kind::OverrideEnd, moved, written)) => {
+                let call = include_str!("operator_append.sql");
+                let query = bind_operator_append!(sqlx::query(call), moved, written, Ok::<_, Error>);
+                return self.append_row(call, query).await;
+            }
+            _ => {}
         }
         let mut lists: Vec<(List, List)> = writing.buckets.iter().map(|_| Default::default()).collect();
         for (bucket, hold) in &writing.holds {
@@ -205,7 +206,7 @@ impl Session<'_> {
         }
         let call = "call zone_engine_versions(?, ?)";
         let rows = called(self.connection, call, sqlx::query(call).bind(zone_id).bind(range.from)).await?;
-        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
+        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), true)
     }
 }
 

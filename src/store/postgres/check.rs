@@ -132,9 +132,8 @@ impl engine::Server for Server<'_> {
         let (policies, skip_locked) = (&process.policies, passing.skips());
         if let Owner::Caller = owner {
             // It may be rolled back, so nothing is remembered.
-            let lock = requests.iter().any(Request::leaves_row);
             let connection = &mut *self.connection;
-            let mut session = Session { connection, policies, lock, skip_locked, owner };
+            let mut session = Session { connection, policies, lock: true, skip_locked, owner };
             return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
         }
         let begin = match isolation {

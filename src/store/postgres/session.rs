@@ -18,6 +18,7 @@ use crate::engine::{
     self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
     Writing, Written, from_us, of_bucket,
 };
+use crate::entry::Kind;
 use crate::error::{Error, Result};
 use crate::store::fault::no_operator;
 use crate::store::shapes::{shapes_of, text_of};
@@ -44,7 +45,7 @@ impl engine::Session for Session<'_> {
             .bind(names.iter().map(|name| name.0).collect::<Vec<_>>())
             .bind(names.iter().map(|name| name.1).collect::<Vec<_>>())
             .bind(wanted.window_us)
-            .bind(self.lock)
+            .bind(wanted.moves.iter().map(|moves| self.lock && *moves).collect::<Vec<_>>())
             .bind(self.owner.lock_wait_ms())
             .bind(txns().map(|(name, _)| name.0).collect::<Vec<_>>())
             .bind(txns().map(|(name, _)| name.1).collect::<Vec<_>>())
@@ -167,17 +168,21 @@ impl engine::Session for Session<'_> {
     }
 
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
-        let mut fates = Vec::new();
-        for (moved, written) in writing.acts_of_an_operator() {
-            let query = sqlx::query(include_str!("operator_append.sql"));
-            let query = bind_operator_append!(query, moved, written, from_us);
-            fates.extend(told(query.fetch_one(&mut *self.connection).await, 1)?.fates);
-        }
-        if !fates.is_empty() {
-            return Ok(Appended { now_us: None, fates });
-        }
-        if let Some((moved, written)) = writing.only_check() {
-            return self.append_one(moved, written).await;
+        match writing.only_row() {
+            Some((Kind::Check | Kind::Coalesced | Kind::Unchecked, moved, written)) => {
+                let query = sqlx::query(include_str!("engine_append_one.sql"));
+                let query = bind_append_one!(query, moved, written, from_us)
+                    .bind(self.skip_locked)
+                    .bind(self.owner.lock_wait_ms())
+                    .bind(self.owner.is_call());
+                return told(query.fetch_one(&mut *self.connection).await, 1);
+            }
+            Some((Kind::Ban | Kind::Unban | Kind::Override | Kind::OverrideEnd, moved, written)) => {
+                let query = sqlx::query(include_str!("operator_append.sql"));
+                let query = bind_operator_append!(query, moved, written, from_us);
+                return told(query.fetch_one(&mut *self.connection).await, 1);
+            }
+            _ => {}
         }
         let mut rows: Vec<_> = writing.rows.iter().map(|written| LedgerRow { writing, written }).collect();
         rows.sort_by_key(|row| row.written.bucket);
@@ -203,24 +208,14 @@ impl engine::Session for Session<'_> {
 }
 
 impl Session<'_> {
-    async fn append_one(&mut self, moved: &Moved<'_>, written: &Written<'_>) -> Result<Appended> {
-        let query = sqlx::query(include_str!("engine_append_one.sql"));
-        let appended = bind_append_one!(query, moved, written, from_us)
-            .bind(self.skip_locked)
-            .bind(self.owner.lock_wait_ms())
-            .bind(self.owner.is_call())
-            .fetch_one(&mut *self.connection)
-            .await;
-        told(appended, 1)
-    }
-
     async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
         if let Some(known) = self.policies.known_of(zone_id, range) {
             return Ok(known);
         }
         let versions = sqlx::query(include_str!("engine_versions.sql")).bind(zone_id).bind(range.from);
         let rows = versions.fetch_all(&mut *self.connection).await.map_err(error)?;
-        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version))
+        let keep = self.owner.is_call();
+        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), keep)
     }
 }
 

@@ -17,8 +17,7 @@ use crate::engine::{
 };
 use crate::entry::Kind;
 use crate::error::{Error, Result};
-use crate::shard;
-use crate::store::fault::{belongs, elsewhere};
+use crate::shard::{self, belongs, elsewhere};
 use crate::store::list::{List, Value};
 use crate::store::moving::{held, limited};
 use crate::store::shapes::{shapes_of, text_of};
