@@ -677,6 +677,12 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
     assert!(app.try_number(&call(&[])).await.unwrap_err().to_string().contains("denied"));
     app.execute("rollback").await.unwrap();
     let mut operator = db.connect_as(Role::Operator).await;
+    // Whatever the session makes of warnings, keys and isolation.
+    let hostile = match db.engine {
+        Engine::Postgres => "set default_transaction_isolation = 'serializable'; set enable_indexscan = off",
+        _ => "set session sql_mode = '', max_error_count = 0, sql_safe_updates = 1, autocommit = 0",
+    };
+    operator.execute(hostile).await.unwrap();
     let long = format!("'{}'", "w".repeat(1001));
     let (early, late, empty) = match db.engine {
         Engine::Postgres => ("b.now - interval '1 minute'", "b.now + interval '1 minute'", "''::bytea"),

@@ -9,7 +9,7 @@ use tallygate::{Check, Config, Decision, Isolation, Limiter, Policy, Reason};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::db::{Clocked, Connected, Db, Engine, bucket, log};
+use crate::db::{Clocked, Db, Engine, bucket, log};
 use crate::locks::hold;
 
 const START_US: i64 = 1_800_000_000_000_000;
@@ -302,28 +302,13 @@ pub async fn h10_a_session_in_daylight_saving_time_changes_nothing(db: Db) {
         Engine::Postgres => "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
         _ => "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
     };
-    real_clock(&db).await;
+    db.remove_test_clock().await;
     let earliest_us = caller.number(utc_us).await;
     caller.begin().await;
     let decision = limiter.check_in(caller.joined(), Check::new("log", "new")).await.unwrap();
     caller.execute("commit").await.unwrap();
     let decided_us = decision.decided_at.timestamp_micros();
     assert!((earliest_us..=caller.number(utc_us).await).contains(&decided_us), "{decided_us}");
-}
-
-/// The routine as it is delivered, in the place of the one with a test clock.
-async fn real_clock(db: &Db) {
-    let read = |path| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let mut session = db.connect().await;
-    if let Connected::Postgres(_) = session {
-        let path = "select set_config('search_path', current_schema() || ', pg_temp', false)";
-        session.execute(path).await.unwrap();
-        let text =
-            read("sql/postgres/zone_check.sql").replace("create function", "create or replace function");
-        session.execute(&text).await.unwrap();
-    } else {
-        session.execute(&read("sql/mysql/zone_clock.sql")).await.unwrap();
-    }
 }
 
 /// There is no argument by which a client could tell a routine what time it is. The routines inside hand the time on
