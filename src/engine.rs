@@ -121,6 +121,8 @@ pub(super) struct Held {
     pub past: Vec<(usize, LedgerRow)>,
     /// Answers to questions that are as good as asked.
     pub answers: Vec<(usize, Question, i64)>,
+    /// The last rows of the one bucket, which the snapshot of a caller's transaction hides, newest first.
+    pub hidden: Vec<LedgerRow>,
 }
 
 /// A head, and the end of its chain.

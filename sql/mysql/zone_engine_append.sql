@@ -5,7 +5,8 @@
 -- or stays where it is. The database looks at what it can see at little cost: that rows follow each other and their head,
 -- totals, times, kinds and reasons. The rest is derived again by tallygate audit verify.
 --
--- A caller whose statement is killed must close its session: what was appended by then would be committed by a commit.
+-- A caller whose statement is killed must close its session, since what was appended by then would be committed by a commit; or, without
+-- p_own, return to the savepoint tallygate_append.
 --
 -- Arguments  p_heads        the buckets, in the byte order of zone and key, each an array. Times are microseconds since
 --                           1970, bytes in hex, truth 0 or 1:
@@ -23,7 +24,7 @@
 --            p_skip_locked  leave out the buckets that have moved on, and those that another transaction holds instead of
 --                           waiting for them; else all buckets move, or none
 --            p_lock_wait_s  as in zone_check
---            p_own          in a transaction of its own; else in the caller's, which must be READ COMMITTED
+--            p_own          as in zone_engine_append_one
 -- Result     one row: now_us, the database's clock when the call began; stale, the places, from 1, of the buckets that
 --            were left out, as an array, null where none was; locked, those of them that another transaction holds
 -- Locks      the buckets' rows, and, shared, the zones of new ones, until the transaction ends
@@ -69,6 +70,7 @@ begin
         set transaction isolation level read committed;
     else
         call zone_transaction_require();
+        savepoint tallygate_append;
     end if;
     begin
         declare exit handler for sqlexception, 1265
@@ -261,7 +263,14 @@ begin
                     max((
                         (j.seq > j.was_seq and j.seq <= j.head_seq and j.charged_us is null)
                         -- The amount that is given back is of an earlier row.
-                        or (v_ends and j.seq <= j.was_seq and j.amount <= t.spent)
+                        or (v_ends and j.seq <= j.was_seq and j.amount <= (
+                            select t.spent
+                            from zone_txn t force index (zone_txn_bucket_uq)
+                            where t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
+                                and t.created_at = date_add(v_epoch, interval j.charged_us microsecond) and t.seq = j.seq
+                                and t.sealed
+                            lock in share mode
+                        ))
                     ) is not true) as is_wrong
                 from json_table(p_heads, '$[*]' columns (
                     place     for ordinality,
@@ -278,10 +287,6 @@ begin
                         charged_us bigint path '$[4]'
                     )
                 )) j
-                left join zone_txn t force index (zone_txn_bucket_uq)
-                    on v_ends and t.zone_id = j.zone_id and t.bucket_key = cast(j.key_text as binary)
-                        and t.created_at = date_add(v_epoch, interval j.charged_us microsecond) and t.seq = j.seq
-                        and t.sealed
                 where j.nth is not null
                 group by j.place
             ) p;
@@ -594,7 +599,11 @@ begin
                 from json_table(v_zones, '$[*]' columns (zone_id int path '$[0]', zone_version int path '$[1]')) j
             ) h
             left join zone_master z force index (primary) on z.id = h.zone_id
-            where not z.version <=> h.zone_version;
+            -- As in zone_engine_append_one.
+            left join zone_version v force index (primary)
+                on not p_own and v.zone_id = h.zone_id and v.version = h.zone_version + 1
+                    and v.changed_at >= date_add(v_epoch, interval json_extract(p_heads, '$[0][6]') microsecond)
+            where not z.version <=> h.zone_version and v.version is null;
         end if;
         if v_late > 0 then
             call zone_error('stale', null, null, null);
@@ -675,18 +684,37 @@ begin
                 and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
         end if;
         if v_parts then
-            delete d
-            from json_table(p_heads, '$[*]' columns (
-                place    for ordinality,
-                zone_id  int path '$[0]',
-                at_us    bigint path '$[6]',
-                ended    boolean path '$[11][0][9]',
-                key_text varchar(255) character set utf8mb4 path '$[13]'
-            )) j
-            straight_join zone_hold d force index (zone_hold_ends)
-                on d.zone_id = j.zone_id and d.bucket_key = cast(j.key_text as binary)
-                    and d.ends_at <= date_add(v_epoch, interval j.at_us microsecond)
-            where j.ended and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
+            begin
+                -- One by one: to remove a range would lock the gap beside it in a caller's transaction.
+                declare v_done    boolean default false;
+                declare v_zone_id int;
+                declare v_key     varbinary(255);
+                declare v_seq     bigint;
+                declare c_ended cursor for
+                    select h.zone_id, h.bucket_key, h.seq
+                    from json_table(p_heads, '$[*]' columns (
+                        place    for ordinality,
+                        zone_id  int path '$[0]',
+                        at_us    bigint path '$[6]',
+                        ended    boolean path '$[11][0][9]',
+                        key_text varchar(255) character set utf8mb4 path '$[13]'
+                    )) j
+                    straight_join zone_hold h force index (zone_hold_ends)
+                        on h.zone_id = j.zone_id and h.bucket_key = cast(j.key_text as binary)
+                            and h.ends_at <= date_add(v_epoch, interval j.at_us microsecond)
+                    where j.ended and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
+                declare continue handler for not found set v_done = true;
+                open c_ended;
+                clear: loop
+                    fetch c_ended into v_zone_id, v_key, v_seq;
+                    if v_done then
+                        leave clear;
+                    end if;
+                    delete from zone_hold
+                    where zone_id = v_zone_id and bucket_key = v_key and seq = v_seq;
+                end loop;
+                close c_ended;
+            end;
             insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
             select j.zone_id, cast(j.key_text as binary), j.seq,
                 date_add(v_epoch, interval coalesce(j.charged_us, j.at_us) microsecond), j.amount,
@@ -713,6 +741,8 @@ begin
         end if;
         if p_own then
             commit and no chain no release;
+        else
+            release savepoint tallygate_append;
         end if;
         set innodb_lock_wait_timeout = v_lock_wait_s;
         set sql_safe_updates = v_safe_updates;

@@ -10,10 +10,12 @@
 --            p_at_us         last_at of the bucket, and created_at of the row
 --            p_skip_locked   do not wait where another transaction holds the bucket
 --            p_lock_wait_s   as in zone_check
---            p_own           in a transaction of its own; else in the caller's, which must be READ COMMITTED
+--            p_own           in a transaction of its own; else in one that is open and holds the bucket since before the row was
+--                            derived, which may be a caller's, of any isolation level
 --            the others are columns of the bucket, of the row, or of both. Times are microseconds since 1970
 -- Result     one row. fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now_us: the
---            database's clock when the call began
+--            database's clock when the call began. Without p_own a caller whose statement is killed returns to the savepoint
+--            tallygate_append, and has appended nothing
 -- Locks      the bucket's row, and, shared, the zone of a new one, until the transaction ends
 -- Errors     TG003 (31003) what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never
 --            open; TG006 (31006) without p_own no
@@ -85,6 +87,7 @@ begin
         set transaction isolation level read committed;
     else
         call zone_transaction_require();
+        savepoint tallygate_append;
     end if;
     append_one: begin
         declare exit handler for sqlexception, 1265
@@ -160,8 +163,8 @@ begin
         end if;
 
         -- 2. A process that did not look whether the transaction was decided before learns it here. One that is decided from now
-        --    on moves the bucket.
-        if p_named and v_seq > 1 and exists (
+        --    on moves the bucket. Not in a transaction that holds it and so has looked: what a condition reads is locked in a caller's.
+        if p_own and p_named and v_seq > 1 and exists (
             select 1
             from zone_txn t force index (zone_txn_bucket_txn)
             where t.zone_id = p_zone_id and t.bucket_key = v_key and t.txn_id = p_txn_id and t.sealed
@@ -291,7 +294,15 @@ begin
             where z.id = p_zone_id;
         end if;
         if not v_version <=> p_zone_version then
-            call zone_error('stale', null, null, null);
+            -- A caller's transaction should not fail since the policy changes between two of its statements: it was in force when
+            -- the bucket was held.
+            select count(*) > 0 and not p_own
+            into v_held
+            from zone_version v
+            where v.zone_id = p_zone_id and v.version = p_zone_version + 1 and v.changed_at >= v_at;
+            if not v_held then
+                call zone_error('stale', null, null, null);
+            end if;
         end if;
 
         -- 5. Write the row. It numbers itself. A number that the session has set would be taken, and from the largest on there
@@ -318,6 +329,8 @@ begin
     end append_one;
     if p_own then
         commit and no chain no release;
+    else
+        release savepoint tallygate_append;
     end if;
     set innodb_lock_wait_timeout = v_lock_wait_s;
     select v_now_us as now_us, v_fate as fate;

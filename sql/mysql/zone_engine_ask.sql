@@ -1,5 +1,7 @@
 -- zone_engine_ask: what the rows of buckets say to questions, for a process that decides by itself.
 --
+-- A read with a limit stands in a derived table: killed before its first row, any other finds nothing on MariaDB 11.8, without an error.
+--
 -- Arguments  p_questions  of each bucket that is asked about: [[zone, key, question, number, after, until], …]. total: what
 --                         was spent in all before a time; reached: when a total was first reached, after a time and not
 --                         after another; strikes: how many strikes there had been before a time; blocked: 1 where, from a
@@ -48,12 +50,15 @@ begin
         end if;
         case v_question
             when 'total' then
-                select t.spent_total - t.spent
+                select r.before_it
                 into v_answer
-                from zone_txn t force index (zone_txn_bucket_uq)
-                where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_time and t.sealed
-                order by t.created_at, t.seq
-                limit 1;
+                from (
+                    select t.spent_total - t.spent as before_it
+                    from zone_txn t force index (zone_txn_bucket_uq)
+                    where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_time and t.sealed
+                    order by t.created_at, t.seq
+                    limit 1
+                ) r;
                 if not v_found then
                     select d.spent_total
                     into v_answer
@@ -67,12 +72,15 @@ begin
                     call zone_clock(v_answer);
                 end if;
             when 'strikes' then
-                select t.strikes
+                select r.strikes
                 into v_answer
-                from zone_txn t force index (zone_txn_bucket_uq)
-                where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at < v_time and t.sealed
-                order by t.created_at desc, t.seq desc
-                limit 1;
+                from (
+                    select t.strikes
+                    from zone_txn t force index (zone_txn_bucket_uq)
+                    where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at < v_time and t.sealed
+                    order by t.created_at desc, t.seq desc
+                    limit 1
+                ) r;
                 if not v_found then
                     select d.strikes
                     into v_answer
@@ -81,21 +89,23 @@ begin
                 end if;
                 set v_answer = coalesce(v_answer, 0);
             when 'blocked' then
-                select 1
+                select r.one
                 into v_answer
-                from zone_txn t force index (zone_txn_bucket_uq)
-                straight_join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
-                where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_time
-                    and t.kind in ('check', 'reserve') and t.blocked and t.retry_after_us is not null
-                    and v.blocked_rows = 'coalesced' and t.sealed
-                order by t.created_at desc, t.seq desc
-                limit 1;
+                from (
+                    select 1 as one
+                    from zone_txn t force index (zone_txn_bucket_uq)
+                    straight_join zone_version v on v.zone_id = t.zone_id and v.version = t.zone_version
+                    where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_time
+                        and t.kind in ('check', 'reserve') and t.blocked and t.retry_after_us is not null
+                        and v.blocked_rows = 'coalesced' and t.sealed
+                    order by t.created_at desc, t.seq desc
+                    limit 1
+                ) r;
             when 'open' then
-                select 1
+                select max(1)
                 into v_answer
                 from zone_version v
-                where v.zone_id = v_zone_id and v.on_outage = 'open'
-                limit 1;
+                where v.zone_id = v_zone_id and v.on_outage = 'open';
         end case;
         select v_answer as answer;
         set v_found = true;

@@ -1,5 +1,7 @@
 -- zone_engine_charges: the rows of buckets from a time on, for a process that will remember what was charged.
 --
+-- The read stands in a derived table for the reason that zone_engine_ask tells.
+--
 -- Arguments  p_windows  the buckets, each with the time, in microseconds since 1970: [[zone, key, time], …]
 --            p_limit    the most rows of a bucket
 -- Result     one for each bucket that has any: their first rows from there on, at most so many; the place of the bucket,
@@ -30,11 +32,15 @@ begin
         if v_done then
             leave window_of;
         end if;
-        select v_place as place, timestampdiff(microsecond, v_epoch, t.created_at) as at_us, t.spent, t.spent_total
-        from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_from and t.sealed
-        order by t.created_at, t.seq
-        limit p_limit;
+        select v_place as place, timestampdiff(microsecond, v_epoch, r.created_at) as at_us, r.spent, r.spent_total
+        from (
+            select t.created_at, t.seq, t.spent, t.spent_total
+            from zone_txn t force index (zone_txn_bucket_uq)
+            where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= v_from and t.sealed
+            order by t.created_at, t.seq
+            limit p_limit
+        ) r
+        order by r.created_at, r.seq;
     end loop;
     close c_window;
     select true as whole;

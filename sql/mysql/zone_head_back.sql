@@ -1,6 +1,7 @@
 -- zone_head_back: the head of a bucket that has no row, as its ledger left it; not called from outside.
 --
--- The last row of its ledger says all; where the old rows were removed, the last of those does.
+-- The last row of its ledger says all; where the old rows were removed, the last of those does. Reads stand in derived tables for the
+-- reason that zone_engine_ask tells.
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
@@ -24,12 +25,15 @@ begin
     declare v_found boolean default true;
     declare continue handler for not found set v_found = false;
     set o_seq = 0;
-    select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
+    select r.seq, r.created_at, r.spent_total, r.level, r.zone_version, r.strikes, r.row_hash
     into o_seq, o_last_at, o_spent_total, o_level, o_head_version, o_strikes, o_row_hash
-    from zone_txn t force index (zone_txn_bucket_uq)
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
-    order by t.created_at desc, t.seq desc
-    limit 1;
+    from (
+        select t.seq, t.created_at, t.spent_total, t.level, t.zone_version, t.strikes, t.row_hash
+        from zone_txn t force index (zone_txn_bucket_uq)
+        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
+        order by t.created_at desc, t.seq desc
+        limit 1
+    ) r;
     if not v_found then
         set v_found = true;
         select d.seq, d.created_at, d.spent_total, d.level, d.zone_version, d.strikes, d.row_hash
@@ -41,12 +45,15 @@ begin
         set o_seq = 0;
     else
         set v_found = true;
-        select t.salt
+        select r.salt
         into o_salt
-        from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
-        order by t.created_at, t.seq
-        limit 1;
+        from (
+            select t.salt
+            from zone_txn t force index (zone_txn_bucket_uq)
+            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.sealed
+            order by t.created_at, t.seq
+            limit 1
+        ) r;
         if o_salt is null then
             select d.salt
             into o_salt

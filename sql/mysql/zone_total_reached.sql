@@ -4,6 +4,8 @@
 -- middle and where it lies if as much was spent at any time (interpolation search, with halving as its bound). So the rate
 -- does not matter, and there are at most twice as many index probes as the time in microseconds has binary digits.
 --
+-- The read stands in a derived table for the reason that zone_engine_ask tells.
+--
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
 --            p_total       so much
@@ -39,12 +41,15 @@ begin
         set v_probe_us = least(v_low_us + 1 + floor((v_high_us - v_low_us - 1) * v_share), v_high_us - 1);
         set v_probe = date_add(v_epoch, interval v_probe_us microsecond);
         set v_before = null;
-        select timestampdiff(microsecond, v_epoch, t.created_at), t.spent_total - t.spent, t.spent_total
+        select timestampdiff(microsecond, v_epoch, r.created_at), r.spent_total - r.spent, r.spent_total
         into v_row_us, v_before, v_total
-        from zone_txn t force index (zone_txn_bucket_uq)
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.created_at >= v_probe and t.sealed
-        order by t.created_at, t.seq
-        limit 1;
+        from (
+            select t.created_at, t.spent_total, t.spent
+            from zone_txn t force index (zone_txn_bucket_uq)
+            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.created_at >= v_probe and t.sealed
+            order by t.created_at, t.seq
+            limit 1
+        ) r;
         if v_before is null or v_before >= p_total then
             set v_high_us = v_probe_us;
             set v_high = v_before;
@@ -60,11 +65,10 @@ begin
     if o_reached_us is null then
         -- The row is none, or another of the same time.
         set v_probe = date_add(v_epoch, interval v_low_us microsecond);
-        select v_low_us
+        select max(v_low_us)
         into o_reached_us
         from zone_txn t force index (zone_txn_bucket_uq)
         where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key and t.created_at = v_probe
-            and t.spent_total >= p_total and t.sealed
-        limit 1;
+            and t.spent_total >= p_total and t.sealed;
     end if;
 end;

@@ -5,6 +5,7 @@ mod check;
 mod cluster;
 mod erase;
 mod evidence;
+mod joined;
 mod ledger;
 mod lines;
 pub(super) mod moving;
@@ -39,6 +40,9 @@ use crate::engine::Process;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::shard::Among;
+
+/// Begins a transaction of the call's own.
+const BEGIN: &str = "set transaction isolation level read committed; start transaction";
 
 /// A pool of connections to MySQL or MariaDB.
 #[derive(Clone)]
@@ -271,8 +275,13 @@ async fn whole(
     let mut rows = called(connection, call, query).await?;
     match rows.pop() {
         Some(row) if row.try_get("whole").unwrap_or(false) => Ok(rows),
-        _ => Err(error(sqlx::Error::Protocol(format!("{call} was killed")))),
+        _ => Err(killed(call)),
     }
+}
+
+/// Of a routine that ended before its answer.
+fn killed(call: &str) -> Error {
+    error(sqlx::Error::Protocol(format!("{call} was killed")))
 }
 
 /// The rows of a routine that answers each request.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::child::{Caller, Child, Work};
-use crate::db::{Db, Engine, bucket, connected, log};
+use crate::db::{Connected, Db, Engine, bucket, connected, log};
 use crate::proxy::Proxy;
 use crate::verify::verify;
 use crate::{rounds, server};
@@ -570,8 +570,33 @@ async fn forged_in_json(db: Db) {
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     assert!(faults.is_empty(), "{faults:#?}");
 
+    // The policy changes after the bucket was held: a caller's transaction goes on by that which it was held by.
+    owner.execute("set session transaction isolation level read uncommitted").await.unwrap();
+    for (round, own, age_h, taken) in [(6, false, 0, true), (7, true, 0, false), (8, false, 1, false)] {
+        let version = db.number("select version from zone_master").await;
+        let mut heads = honest(owner.number(&now_us).await);
+        heads[0][10] = json!(version);
+        let set = limiter.operator().set_zone("login", &log(round, 3600), None, "test").await;
+        assert_eq!(i64::from(set.unwrap().version), version + 1);
+        let age = format!("update zone_version set changed_at = changed_at - interval {age_h} hour");
+        db.execute(&format!("{age} where version = {version} + 1")).await;
+        for call in [call_of(&heads), call_of_one(&heads, &[]).unwrap()] {
+            if !own {
+                forger.begin().await;
+            }
+            let told =
+                forger.try_number(&call.replace(", false, 5, true)", &format!(", false, 5, {own})"))).await;
+            assert_eq!(owner.number("select count(*) from zone_txn").await, 2 + i64::from(taken), "{call}");
+            assert!(taken == told.is_ok(), "{call}: {told:?}");
+            assert!(taken || told.unwrap_err().to_string().contains("TG009"), "{call}");
+            forger.execute("rollback").await.unwrap();
+        }
+    }
+    db.execute("update zone_version set changed_at = changed_at + interval 1 hour where version = 4").await;
+
     // Rows that it cannot see through.
     let mut heads = honest(owner.number(&now_us).await);
+    heads[0][10] = json!(4);
     forger.try_number(&call_of(&heads)).await.unwrap();
     assert_eq!(db.rows().await, 3);
     // By values it follows that.
@@ -680,7 +705,7 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
     // Whatever the session makes of warnings, keys and isolation.
     let hostile = match db.engine {
         Engine::Postgres => "set default_transaction_isolation = 'serializable'; set enable_indexscan = off",
-        _ => "set session sql_mode = '', max_error_count = 0, sql_safe_updates = 1, autocommit = 0",
+        _ => "set session sql_mode = '', sql_safe_updates = 1, autocommit = 0",
     };
     operator.execute(hostile).await.unwrap();
     let long = format!("'{}'", "w".repeat(1001));
@@ -790,6 +815,109 @@ pub async fn a_caller_who_may_not_append_joins_by_the_routines(db: Db) {
     }
     assert_eq!(db.rows().await, 7);
     db.assert_ledger_is_whole().await;
+}
+
+/// The rows that a caller's snapshot hides are known to each of its calls: also to those after its own rows, which lie behind them.
+/// The session's next transaction begins anew.
+pub async fn what_a_snapshot_hides_is_known_to_every_later_call(db: Db) {
+    let limiter = db.limiter().await;
+    let others = db.limiter().await;
+    let bans = BanRule::new(100, Duration::from_secs(60), Duration::from_secs(60));
+    limiter.operator().set_zone("login", &log(12, 3600).with_ban(Some(bans)), None, "test").await.unwrap();
+    let check = |key: &str| Check::new("login", key).txn(Uuid::now_v7());
+    let mut caller = db.connect_as(Role::App).await;
+    if db.engine == Engine::MariaDb {
+        caller.execute("set session innodb_snapshot_isolation = off").await.unwrap();
+    }
+    let mut decided = 0;
+    for key in ["42", "42", "new"] {
+        let begin =
+            "set transaction isolation level repeatable read; start transaction with consistent snapshot";
+        caller.execute(begin).await.unwrap();
+        let hidden = [check(key), check(key), check(key)];
+        for check in &hidden {
+            others.check(check.clone()).await.unwrap();
+        }
+        let own = [check(key), check(key)];
+        let joined = async |caller: &mut Connected, check: &Check| {
+            let decision = limiter.check_in(caller.joined(), check.clone()).await.unwrap();
+            assert_eq!(decision.limit, 12);
+            (decision.replayed, decision.remaining, decision.seq.unwrap())
+        };
+        let before = if key == "42" { decided } else { 0 };
+        let at = |n: i64| (12 - before - n, before + n);
+        for (n, check, replayed) in [
+            (4, &own[0], false),
+            (1, &hidden[0], true),
+            (3, &hidden[2], true),
+            (4, &own[0], true),
+            (5, &own[1], false),
+            (2, &hidden[1], true),
+            (5, &own[1], true),
+        ] {
+            let (remaining, seq) = at(n);
+            assert_eq!(joined(&mut caller, check).await, (replayed, remaining, seq), "{key} {n}");
+        }
+        assert_eq!(caller.number("select json_length(@tallygate_hidden)").await, 2, "a witness and a bucket");
+        // Both at once, and one that another bucket's row has made the witness of.
+        let both = vec![Check::new("login", "other"), Check::new("login", key)];
+        let both = limiter.check_all_in(caller.joined(), both).await.unwrap();
+        assert!(both.is_allowed());
+        caller.execute("commit").await.unwrap();
+        decided += 6;
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// A call that was killed, at any time, in a caller's transaction that commits all the same: whole decisions or none.
+pub async fn a_killed_statement_leaves_no_half_in_a_callers_transaction(db: Db) {
+    let limiter = db.limiter().await;
+    let hour = Duration::from_secs(3600);
+    let slots = Policy::concurrency(1_000, hour).unwrap();
+    let zones = ["log", "bucket", "slots"];
+    for (zone, policy) in zones.iter().zip([log(1_000, 3600), bucket(1_000, 3600, 1_000), slots]) {
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
+    }
+    let (mut killer, mut caller) = (db.connect().await, db.connect_as(Role::App).await);
+    let id = caller.number("select cast(connection_id() as signed)").await;
+    let (mut killed, mut usual_us) = (0, 20_000);
+    for round in 0..rounds(300, 6_000) {
+        let one_of_all = |zone: &str| Check::new(zone, (round / 30).to_string());
+        let check = |zone: &str| one_of_all(zone).txn(Uuid::now_v7());
+        let charged = match round % 4 {
+            3 => Some(limiter.reserve(check("log").cost(3), hour).await.unwrap().txn_id),
+            _ => None,
+        };
+        caller.begin().await;
+        let call = async {
+            let caller = caller.joined();
+            match (round % 4, charged) {
+                (0, _) => limiter.check_in(caller, check("log")).await.map(drop),
+                (1, _) => limiter.check_all_in(caller, zones.map(one_of_all).to_vec()).await.map(drop),
+                (2, _) => limiter.reserve_in(caller, check("bucket").cost(2), hour).await.map(drop),
+                (_, charged) => limiter.settle_in(caller, charged.unwrap(), 1).await.map(drop),
+            }
+        };
+        let wait = Duration::from_micros(fastrand::u64(0..usual_us));
+        let kill = async {
+            tokio::time::sleep(wait).await;
+            killer.execute(&format!("kill query {id}")).await.unwrap();
+        };
+        let began = Instant::now();
+        let (called, ()) = tokio::join!(async { call.await.map(|()| began.elapsed()) }, kill);
+        match &called {
+            Ok(took) => usual_us = (usual_us + took.as_micros() as u64) / 2,
+            Err(error) => assert!(error.is_transient(), "{error}"),
+        }
+        killed += u32::from(called.is_err());
+        // The kill may have come when the call was over.
+        caller.execute("commit").await.ok();
+        caller.execute("commit").await.unwrap();
+    }
+    println!("{killed} calls were killed");
+    assert!(killed > 20, "only {killed} calls were killed");
+    let (verified, faults) = verify(&limiter, &Verify::default()).await;
+    assert!(verified.rows > 0 && faults.is_empty(), "{} faults: {:?}", faults.len(), faults.first());
 }
 
 /// A policy that changes between the two statements of a joined check does not end the caller's transaction: that in force when the

@@ -173,8 +173,6 @@ fn main() -> std::process::ExitCode {
                             }
                             // No routine takes units either; one test is of who may not.
                             _ if topic == "local" && !name.contains("without") => !by_engine,
-                            // The routines decide there, whoever may do what.
-                            MySql | MariaDb if by_engine && name.contains("serializable") => true,
                             // One way of one server of each kind tells of what is long.
                             _ if rings::LONG.contains(&name) && !every_way && engine != Sqlite => {
                                 let by_routines = engine != Postgres && topic == "joined"
@@ -191,8 +189,6 @@ fn main() -> std::process::ExitCode {
                             }
                             // The work of the library around a decision is the same on both but for a few statements.
                             MariaDb if READERS.contains(&topic) && !every_way => !rings::goes_first(name),
-                            // A call that joins a caller's transaction goes by the routines there, whoever may do what.
-                            MySql | MariaDb if by_engine && topic == "joined" => true,
                             _ if by_engine => ROUTINES.contains(&topic) || CALLERS.contains(&name),
                             _ => READERS.contains(&topic) && !every_way,
                         };
@@ -643,6 +639,7 @@ fn main() -> std::process::ExitCode {
         a_bucket_that_cannot_be_read_fails_alone,
         a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
         a_bucket_that_is_fought_over_is_held_from_the_first_look_on,
+        a_caller_who_may_not_append_joins_by_the_routines,
         charges_are_ended_without_the_routines,
         what_a_call_left_goes_with_the_next,
         an_engine_touches_no_table,
@@ -651,8 +648,11 @@ fn main() -> std::process::ExitCode {
         what_is_remembered_is_never_believed_over_the_database,
         where_it_cannot_decide_the_routines_do,
     );
+    by_engine!([MySql, MariaDb] =>
+        a_killed_statement_leaves_no_half_in_a_callers_transaction,
+        what_a_snapshot_hides_is_known_to_every_later_call,
+    );
     by_engine!([Postgres] =>
-        a_caller_who_may_not_append_joins_by_the_routines,
         a_policy_that_changes_meanwhile_ends_no_callers_transaction,
     );
     by_engine!(apart [Postgres, MySql, MariaDb] =>

@@ -3,9 +3,9 @@
 use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
-use super::check::Server;
+use super::check::{Owner, Server};
 use super::session::Session;
-use super::{MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
+use super::{BEGIN, MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
 use crate::decide::Undo;
 use crate::decision::Decision;
 use crate::engine::{Action, Request, What};
@@ -23,9 +23,8 @@ macro_rules! holding {
     ($self:ident, $terms:ident, $session:ident => $work:expr, $done:ident => $leaves_nothing:expr) => {{
         let mut lease = $self.connections.lease($terms.until).await?;
         let done = async {
-            let begin = "set transaction isolation level read committed; start transaction";
-            let mut tx = lease.begin_with(begin).await.map_err(error)?;
-            let (policies, lock_wait_s) = (&$self.process.policies, lock_wait_s($terms));
+            let mut tx = lease.begin_with(BEGIN).await.map_err(error)?;
+            let (policies, lock_wait_s) = (&$self.process.policies, Some(lock_wait_s($terms)));
             let mut $session =
                 Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_s };
             match $work {
@@ -42,7 +41,7 @@ macro_rules! holding {
 macro_rules! looking {
     ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
         let mut lease = $self.connections.lease($terms.until).await?;
-        let (policies, lock_wait_s) = (&$self.process.policies, lock_wait_s($terms));
+        let (policies, lock_wait_s) = (&$self.process.policies, Some(lock_wait_s($terms)));
         let mut $session =
             Session { connection: &mut lease, policies, lock: false, skip_locked: false, lock_wait_s };
         let done = $work;
@@ -55,7 +54,8 @@ acts!(MySql);
 impl MySql {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let mut server = Server { connection: &mut lease, process: &self.process, terms };
+        let (process, owner, isolation) = (&*self.process, Owner::by(terms), terms.isolation);
+        let mut server = Server { connection: &mut lease, process, owner, isolation };
         let recorded = match self.process.act(&mut server, actions).await {
             Some(recorded) => recorded,
             None => act_on(&mut lease, actions, lock_wait_s(terms)).await,
@@ -69,7 +69,11 @@ impl MySql {
         connection: &mut MySqlConnection,
         actions: &[Action],
     ) -> Result<Vec<Recorded>> {
-        act_in_order(connection, actions, None).await
+        let mut server = Server::of_caller(connection, &self.process);
+        match self.process.act(&mut server, actions).await {
+            Some(recorded) => recorded,
+            None => act_in_order(connection, actions, None).await,
+        }
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
@@ -102,8 +106,7 @@ async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i3
         let call = "call zone_undo_own(?, ?, ?, ?, ?, ?)";
         return Ok(vec![act_one(connection, action, call, Some(wait_s)).await?]);
     }
-    let begin = "set transaction isolation level read committed; start transaction";
-    let mut tx = connection.begin_with(begin).await.map_err(error)?;
+    let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
     let recorded = act_in_order(&mut tx, actions, Some(wait_s)).await;
     end(tx, recorded).await
 }

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 
+use super::joined::Joined;
 use super::session::Session;
-use super::{MySql, end, ended, error, lock_wait_s, rows, time, time_if};
+use super::{BEGIN, MySql, end, ended, error, lock_wait_s, rows, time, time_if};
 use crate::decision::Decision;
 use crate::engine::{self, Answered, Fate, Process, Remembering, Turn};
 use crate::engine::{Action, Passing, Request};
@@ -48,8 +49,7 @@ impl MySql {
         ended(lease, decisions)
     }
 
-    /// None where the routines must decide. Under SERIALIZABLE these servers lock what is only read, and who has read cannot
-    /// append before all others who have: so there the routines decide, which lock before they read.
+    /// None where the routines must decide: they find out under SERIALIZABLE, too, which buckets nobody else holds.
     async fn by_engine(
         &self,
         connection: &mut MySqlConnection,
@@ -57,11 +57,13 @@ impl MySql {
         terms: Terms,
         passing: Passing,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        if terms.isolation == Isolation::Serializable {
+        let serializable = terms.isolation == Isolation::Serializable;
+        if serializable && passing.skips() {
             return None;
         }
-        let mut server = Server { connection, process: &self.process, terms };
-        self.process.decide(&mut server, requests, passing, false).await
+        let (owner, isolation) = (Owner::by(terms), terms.isolation);
+        let mut server = Server { connection, process: &self.process, owner, isolation };
+        self.process.decide(&mut server, requests, passing, serializable).await
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -70,7 +72,7 @@ impl MySql {
         connection: &mut MySqlConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, Owner::Caller, None, Passing::Each).await?)
+        self.check_joined(connection, requests, Passing::Each).await
     }
 
     pub async fn check_all_in(
@@ -78,7 +80,20 @@ impl MySql {
         connection: &mut MySqlConnection,
         requests: &[Request],
     ) -> Result<Vec<Decision>> {
-        all(decide(connection, requests, Owner::Caller, None, Passing::Together).await?)
+        self.check_joined(connection, requests, Passing::Together).await
+    }
+
+    async fn check_joined(
+        &self,
+        connection: &mut MySqlConnection,
+        requests: &[Request],
+        passing: Passing,
+    ) -> Result<Vec<Decision>> {
+        let mut server = Server::of_caller(connection, &self.process);
+        match self.process.decide_in(&mut server, requests, passing).await {
+            Some(decisions) => decisions,
+            None => all(decide(connection, requests, Begun::Before, None, passing).await?),
+        }
     }
 
     /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
@@ -94,7 +109,15 @@ impl MySql {
 pub(super) struct Server<'c> {
     pub connection: &'c mut MySqlConnection,
     pub process: &'c Process,
-    pub terms: Terms,
+    pub owner: Owner,
+    pub isolation: Isolation,
+}
+
+impl<'c> Server<'c> {
+    /// On a connection with a transaction of the caller's, whose isolation is what it is.
+    pub fn of_caller(connection: &'c mut MySqlConnection, process: &'c Process) -> Self {
+        Self { connection, process, owner: Owner::Caller, isolation: Isolation::RowLock }
+    }
 }
 
 #[async_trait]
@@ -105,7 +128,7 @@ impl engine::Server for Server<'_> {
     }
 
     fn is_a_callers(&self) -> bool {
-        false
+        matches!(self.owner, Owner::Caller)
     }
 
     async fn once(
@@ -114,20 +137,32 @@ impl engine::Server for Server<'_> {
         passing: Passing,
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
-        let Self { process, terms, .. } = *self;
-        let session = |connection| {
-            let (policies, lock_wait_s) = (&process.policies, lock_wait_s(terms));
-            let session =
-                Session { connection, policies, lock: hold, skip_locked: passing.skips(), lock_wait_s };
-            Remembering::new(session, &process.memory, believe)
+        let Self { process, owner, isolation, .. } = *self;
+        let session = |connection, lock| {
+            let (policies, lock_wait_s) = (&process.policies, owner.lock_wait_s());
+            Session { connection, policies, lock, skip_locked: passing.skips(), lock_wait_s }
         };
-        if !hold {
-            let done = engine::check(&mut session(&mut *self.connection), requests, passing).await;
-            return done.map(|done| done.answers);
+        if let Owner::Caller = owner {
+            // It may be rolled back, so nothing is remembered.
+            let mut session = Joined::new(session(&mut *self.connection, true));
+            return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
         }
-        let begin = "set transaction isolation level read committed; start transaction";
+        let remembering = |session, believe| Remembering::new(session, &process.memory, believe);
+        let begin = match isolation {
+            // These servers lock what is only read, and who has read cannot append before all others who have: so buckets are
+            // held before.
+            Isolation::Serializable => "set transaction isolation level serializable; start transaction",
+            Isolation::RowLock if hold => BEGIN,
+            Isolation::RowLock => {
+                let mut session = remembering(session(&mut *self.connection, false), believe);
+                return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
+            }
+        };
         let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
-        let done = engine::check(&mut session(&mut tx), requests, passing).await.map(|done| done.answers);
+        let done = {
+            let mut session = remembering(session(&mut tx, true), false);
+            engine::check(&mut session, requests, passing).await.map(|done| done.answers)
+        };
         if done.as_ref().is_ok_and(|answers| answers.iter().any(Answered::is_undone)) {
             // Of what was refused something may have been written.
             tx.rollback().await.map_err(error)?;
@@ -137,13 +172,16 @@ impl engine::Server for Server<'_> {
     }
 
     async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>> {
-        let Self { process, terms, .. } = *self;
-        let begin = "set transaction isolation level read committed; start transaction";
-        let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
-        let (policies, lock_wait_s) = (&process.policies, lock_wait_s(terms));
-        let mut session =
-            Session { connection: &mut tx, policies, lock: true, skip_locked: false, lock_wait_s };
-        let recorded = engine::act(&mut session, actions).await;
+        let Self { process, owner, .. } = *self;
+        let session = |connection| {
+            let (policies, lock_wait_s) = (&process.policies, owner.lock_wait_s());
+            Session { connection, policies, lock: true, skip_locked: false, lock_wait_s }
+        };
+        if let Owner::Caller = owner {
+            return engine::act(&mut Joined::new(session(&mut *self.connection)), actions).await;
+        }
+        let mut tx = self.connection.begin_with(BEGIN).await.map_err(error)?;
+        let recorded = engine::act(&mut session(&mut tx), actions).await;
         end(tx, recorded).await
     }
 }
@@ -157,11 +195,11 @@ async fn check_on(
     let wait_s = Some(lock_wait_s(terms));
     match terms.isolation {
         // The procedure owns its transaction: one round trip.
-        Isolation::RowLock => decide(connection, requests, Owner::Routine, wait_s, passing).await,
+        Isolation::RowLock => decide(connection, requests, Begun::ByRoutine, wait_s, passing).await,
         Isolation::Serializable => {
             let begin = "set transaction isolation level serializable; start transaction";
             let mut tx = connection.begin_with(begin).await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, Owner::Caller, wait_s, passing).await;
+            let decisions = decide(&mut tx, requests, Begun::Before, wait_s, passing).await;
             end(tx, decisions).await
         }
     }
@@ -169,32 +207,56 @@ async fn check_on(
 
 /// The owner of the transaction that a decision is made in.
 #[derive(Clone, Copy)]
-enum Owner {
-    Routine,
+pub(super) enum Owner {
+    /// The call's own: it says how long to wait for locks.
+    Call { lock_wait_s: i32 },
+    /// Nothing of it is ours to choose.
     Caller,
+}
+
+impl Owner {
+    /// A call on such terms.
+    pub fn by(terms: Terms) -> Self {
+        Self::Call { lock_wait_s: lock_wait_s(terms) }
+    }
+
+    /// The longest wait for a lock; None where the session's own `innodb_lock_wait_timeout` holds.
+    fn lock_wait_s(self) -> Option<i32> {
+        match self {
+            Self::Call { lock_wait_s } => Some(lock_wait_s),
+            Self::Caller => None,
+        }
+    }
+}
+
+/// The transaction that a routine decides in.
+#[derive(Clone, Copy)]
+enum Begun {
+    ByRoutine,
+    Before,
 }
 
 /// Calls the routine that fits. `wait_s` is the longest wait for a lock; without it the session's own holds.
 async fn decide(
     connection: &mut MySqlConnection,
     requests: &[Request],
-    owner: Owner,
+    begun: Begun,
     wait_s: Option<i32>,
     passing: Passing,
 ) -> Result<Vec<Option<Decision>>> {
     if let ([request], Passing::Each | Passing::Unasked(_)) = (requests, passing) {
-        return Ok(vec![decide_one(connection, request, owner, wait_s, passing.unasked()).await?]);
+        return Ok(vec![decide_one(connection, request, begun, wait_s, passing.unasked()).await?]);
     }
     let checks = format!("[{}]", requests.iter().map(json).collect::<Vec<_>>().join(","));
-    let call = match (passing, owner) {
-        (Passing::Each | Passing::Free | Passing::Unasked(_), Owner::Routine) => {
+    let call = match (passing, begun) {
+        (Passing::Each | Passing::Free | Passing::Unasked(_), Begun::ByRoutine) => {
             "call zone_check_many_own(?, ?, ?)"
         }
-        (Passing::Each | Passing::Free | Passing::Unasked(_), Owner::Caller) => {
+        (Passing::Each | Passing::Free | Passing::Unasked(_), Begun::Before) => {
             "call zone_check_many(?, ?, ?)"
         }
-        (Passing::Together, Owner::Routine) => "call zone_check_all_own(?, ?)",
-        (Passing::Together, Owner::Caller) => "call zone_check_all(?, ?)",
+        (Passing::Together, Begun::ByRoutine) => "call zone_check_all_own(?, ?)",
+        (Passing::Together, Begun::Before) => "call zone_check_all(?, ?)",
     };
     let mut query = sqlx::query(call).bind(checks).bind(wait_s);
     if passing != Passing::Together {
@@ -208,13 +270,13 @@ async fn decide(
 async fn decide_one(
     connection: &mut MySqlConnection,
     request: &Request,
-    owner: Owner,
+    begun: Begun,
     wait_s: Option<i32>,
     checks: Option<i32>,
 ) -> Result<Option<Decision>> {
-    let call = match owner {
-        Owner::Routine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        Owner::Caller => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    let call = match begun {
+        Begun::ByRoutine => "call zone_check_own(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        Begun::Before => "call zone_check(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     };
     let query = sqlx::query(call)
         .bind(request.zone_id)

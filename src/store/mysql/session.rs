@@ -8,7 +8,7 @@ use sqlx::query::Query;
 use sqlx::{MySqlConnection, Row};
 
 use super::ledger::ledger_row;
-use super::{called, error, number_of_error, text_if, time, whole};
+use super::{called, error, killed, number_of_error, text_if, time, whole};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::engine::{
@@ -32,7 +32,8 @@ pub(super) struct Session<'c> {
     pub lock: bool,
     /// Do not wait for those that somebody else holds, and move those that can be moved; else all move or none.
     pub skip_locked: bool,
-    pub lock_wait_s: i32,
+    /// The longest wait for a lock; None in a caller's transaction, whose own wait holds.
+    pub lock_wait_s: Option<i32>,
 }
 
 #[async_trait]
@@ -71,6 +72,7 @@ impl engine::Session for Session<'_> {
                     let question = Question::TotalBefore(get!(row, "total_us"));
                     held.answers.push((place, question, get!(row, "total")));
                 }
+                Some("hidden_place") => held.hidden.push(ledger_row(row)?),
                 Some("hold_place") => {
                     let hold = row_of("zone_hold", row, hold)?;
                     held.holds.entry(place(row, "hold_place")?).or_default().push(hold);
@@ -165,7 +167,7 @@ impl engine::Session for Session<'_> {
             .bind(self.skip_locked)
             .bind(self.lock_wait_s)
             .bind(!self.lock);
-        let row = match told(called(self.connection, call, query).await)? {
+        let row = match told(call, called(self.connection, call, query).await)? {
             Ok(row) => row,
             Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] }),
         };
@@ -192,7 +194,7 @@ impl Session<'_> {
         call: &str,
         query: Query<'_, sqlx::MySql, MySqlArguments>,
     ) -> Result<Appended> {
-        let row = match told(called(self.connection, call, query).await)? {
+        let row = match told(call, called(self.connection, call, query).await)? {
             Ok(row) => row,
             Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate] }),
         };
@@ -206,16 +208,17 @@ impl Session<'_> {
         }
         let call = "call zone_engine_versions(?, ?)";
         let rows = called(self.connection, call, sqlx::query(call).bind(zone_id).bind(range.from)).await?;
-        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), true)
+        let keep = self.lock_wait_s.is_some();
+        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), keep)
     }
 }
 
 /// The answer of an append; or what has become of all its buckets, where nothing was done.
-fn told(rows: Result<Vec<MySqlRow>>) -> Result<Result<MySqlRow, Fate>> {
+fn told(call: &str, rows: Result<Vec<MySqlRow>>) -> Result<Result<MySqlRow, Fate>> {
     match rows.map_err(|error| (number_of_error(&error), error)) {
         Ok(rows) => {
             let row = rows.into_iter().next();
-            row.map(Ok).ok_or_else(|| Error::database("what was appended got no answer"))
+            row.map(Ok).ok_or_else(|| killed(call))
         }
         Err((31009, _)) => Ok(Err(Fate::Outdated)),
         // Two that made the same buckets may have waited for each other.

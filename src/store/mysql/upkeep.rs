@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 use tokio::time::Instant;
 
-use super::{MySql, clock, end, error, number_of_error, removal, text, time, time_if};
+use super::{BEGIN, MySql, clock, end, error, number_of_error, removal, text, time, time_if};
 use crate::decide::Override;
 use crate::engine::{Action, What};
 use crate::error::{Error, Result};
@@ -21,8 +21,6 @@ use crate::zone::Limit;
 /// The number of times that a step is tried that did not get its lock: a second each, while others wait
 /// behind it.
 const TRIES: u32 = 20;
-
-pub(super) const BEGIN: &str = "set transaction isolation level read committed; start transaction";
 
 impl MySql {
     /// The database's time, and what is known of its zones.

@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{Connection, MySqlConnection, Row};
 use tokio::time::Instant;
 
-use super::{MySql, called, clock, error, time};
+use super::{BEGIN, MySql, called, clock, error, time};
 use crate::chain;
 use crate::error::{Error, Result};
 use crate::store::{Found, ZoneRemoved, hash_of, spans_of};
@@ -25,9 +25,8 @@ impl MySql {
     }
 
     pub async fn set_zones(&self, settings: &[ZoneSetting], by: &str) -> Result<Vec<Zone>> {
-        let begin = "set transaction isolation level read committed; start transaction";
         let mut lease = self.lease().await?;
-        let mut tx = lease.begin_with(begin).await.map_err(error)?;
+        let mut tx = lease.begin_with(BEGIN).await.map_err(error)?;
         let mut zones = Vec::with_capacity(settings.len());
         for setting in settings {
             zones.push(set_zone(&mut tx, setting, by).await?);
@@ -39,9 +38,8 @@ impl MySql {
     }
 
     pub async fn copy_zone(&self, zone: &Zone, versions: &[ZoneVersion]) -> Result<()> {
-        let begin = "set transaction isolation level read committed; start transaction";
         let mut lease = self.lease().await?;
-        let mut tx = lease.begin_with(begin).await.map_err(error)?;
+        let mut tx = lease.begin_with(BEGIN).await.map_err(error)?;
         for version in versions {
             copy_version(&mut tx, zone, version).await?;
         }

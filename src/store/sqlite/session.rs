@@ -50,7 +50,7 @@ impl engine::Session for Session<'_> {
             past.push((txns[place(&row)?].0, ledger_row(&row)?));
         }
         past.sort_unstable_by_key(|(txn, row)| (*txn, row.seq));
-        Ok(Held { now_us, heads, versions, holds, past, answers: Vec::new() })
+        Ok(Held { now_us, heads, versions, holds, past, ..Held::default() })
     }
 
     async fn answer(&mut self, questions: &[Asked<'_>]) -> Result<Vec<Option<i64>>> {
