@@ -702,7 +702,7 @@ pub async fn an_operators_act_is_one_and_by_its_own_name(db: Db) {
     assert!(app.try_number(&call(&[])).await.unwrap_err().to_string().contains("denied"));
     app.execute("rollback").await.unwrap();
     let mut operator = db.connect_as(Role::Operator).await;
-    // Whatever the session makes of warnings, keys and isolation.
+    // The session is free to choose its warnings, keys and isolation.
     let hostile = match db.engine {
         Engine::Postgres => "set default_transaction_isolation = 'serializable'; set enable_indexscan = off",
         _ => "set session sql_mode = '', sql_safe_updates = 1, autocommit = 0",

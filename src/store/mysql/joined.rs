@@ -38,7 +38,7 @@ impl<'c> Joined<'c> {
     async fn hold_one(&mut self, wanted: &Wanted<'_>, n: usize, txn: Option<(usize, Uuid)>) -> Result<Held> {
         let (names, moves) = (&wanted.names[n..=n], &wanted.moves[n..=n]);
         let txns: Vec<_> = txn.iter().map(|(_, txn)| (0, *txn)).collect();
-        // What is only looked at is not held.
+        // A bucket that is only looked at is not held.
         self.session.lock = wanted.moves[n];
         let held =
             engine::Session::hold(&mut self.session, &Wanted { names, moves, txns: &txns, ..*wanted }).await;
@@ -114,13 +114,13 @@ impl engine::Session for Joined<'_> {
         self.session.login().await
     }
 
-    /// What was written of rows that were refused, or of a statement that was killed, is taken back: a caller may commit what is
+    /// Rows that were refused, and those of a statement that was killed, are taken back: a caller may commit what is
     /// left.
     async fn append(&mut self, writing: &Writing<'_>) -> Result<Appended> {
         let appended = self.session.append(writing).await;
         let is_whole = |appended: &Appended| appended.fates.iter().all(|fate| *fate == Fate::Appended);
         if !appended.as_ref().is_ok_and(is_whole) {
-            // There is none where nothing was begun, or all was ended. Who kills statements may kill this one.
+            // There is none where nothing was begun, or all was ended. This statement may be killed, too.
             let back = "rollback to savepoint tallygate_append; release savepoint tallygate_append";
             for _ in 0..KILLS {
                 let done = self.session.connection.execute(back).await.map_err(error);
