@@ -85,7 +85,7 @@ async fn held(db: &Db, isolation: Isolation) {
         let decision = limiter.check(Check::new("login", "held").txn(txn)).await.unwrap();
         assert!(decision.is_allowed() && !decision.replayed);
     }
-    assert_eq!(db.rows().await, 1 + 100 + 40);
+    assert_eq!(db.rows().await, 1 + 30 + 40);
     db.assert_ledger_is_whole().await;
 }
 

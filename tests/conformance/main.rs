@@ -173,6 +173,8 @@ fn main() -> std::process::ExitCode {
                             }
                             // No routine takes units either; one test is of who may not.
                             _ if topic == "local" && !name.contains("without") => !by_engine,
+                            // The routines decide there, whoever may do what.
+                            MySql | MariaDb if by_engine && name.contains("serializable") => true,
                             // One way of one server of each kind tells of what is long.
                             _ if rings::LONG.contains(&name) && !every_way && engine != Sqlite => {
                                 let by_routines = engine != Postgres && topic == "joined"

@@ -54,8 +54,7 @@ acts!(MySql);
 impl MySql {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let (process, owner, isolation) = (&*self.process, Owner::by(terms), terms.isolation);
-        let mut server = Server { connection: &mut lease, process, owner, isolation };
+        let mut server = Server { connection: &mut lease, process: &self.process, owner: Owner::by(terms) };
         let recorded = match self.process.act(&mut server, actions).await {
             Some(recorded) => recorded,
             None => act_on(&mut lease, actions, lock_wait_s(terms)).await,

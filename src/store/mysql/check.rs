@@ -49,7 +49,8 @@ impl MySql {
         ended(lease, decisions)
     }
 
-    /// None where the routines must decide: they find out under SERIALIZABLE, too, which buckets nobody else holds.
+    /// None where the routines must decide. Under SERIALIZABLE these servers lock what is only read, and who has read cannot
+    /// append before all others who have: so there the routines decide, which lock before they read.
     async fn by_engine(
         &self,
         connection: &mut MySqlConnection,
@@ -57,13 +58,11 @@ impl MySql {
         terms: Terms,
         passing: Passing,
     ) -> Option<Result<Vec<Option<Decision>>>> {
-        let serializable = terms.isolation == Isolation::Serializable;
-        if serializable && passing.skips() {
+        if terms.isolation == Isolation::Serializable {
             return None;
         }
-        let (owner, isolation) = (Owner::by(terms), terms.isolation);
-        let mut server = Server { connection, process: &self.process, owner, isolation };
-        self.process.decide(&mut server, requests, passing, serializable).await
+        let mut server = Server { connection, process: &self.process, owner: Owner::by(terms) };
+        self.process.decide(&mut server, requests, passing, false).await
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -110,13 +109,12 @@ pub(super) struct Server<'c> {
     pub connection: &'c mut MySqlConnection,
     pub process: &'c Process,
     pub owner: Owner,
-    pub isolation: Isolation,
 }
 
 impl<'c> Server<'c> {
-    /// On a connection with a transaction of the caller's, whose isolation is what it is.
+    /// On a connection with a transaction of the caller's.
     pub fn of_caller(connection: &'c mut MySqlConnection, process: &'c Process) -> Self {
-        Self { connection, process, owner: Owner::Caller, isolation: Isolation::RowLock }
+        Self { connection, process, owner: Owner::Caller }
     }
 }
 
@@ -137,7 +135,7 @@ impl engine::Server for Server<'_> {
         passing: Passing,
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
-        let Self { process, owner, isolation, .. } = *self;
+        let Self { process, owner, .. } = *self;
         let session = |connection, lock| {
             let (policies, lock_wait_s) = (&process.policies, owner.lock_wait_s());
             Session { connection, policies, lock, skip_locked: passing.skips(), lock_wait_s }
@@ -147,22 +145,14 @@ impl engine::Server for Server<'_> {
             let mut session = Joined::new(session(&mut *self.connection, true));
             return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
         }
-        let remembering = |session, believe| Remembering::new(session, &process.memory, believe);
-        let begin = match isolation {
-            // These servers lock what is only read, and who has read cannot append before all others who have: so buckets are
-            // held before.
-            Isolation::Serializable => "set transaction isolation level serializable; start transaction",
-            Isolation::RowLock if hold => BEGIN,
-            Isolation::RowLock => {
-                let mut session = remembering(session(&mut *self.connection, false), believe);
-                return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
-            }
-        };
-        let mut tx = self.connection.begin_with(begin).await.map_err(error)?;
-        let done = {
-            let mut session = remembering(session(&mut tx, true), false);
-            engine::check(&mut session, requests, passing).await.map(|done| done.answers)
-        };
+        let remembering = |session| Remembering::new(session, &process.memory, believe);
+        if !hold {
+            let mut session = remembering(session(&mut *self.connection, false));
+            return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
+        }
+        let mut tx = self.connection.begin_with(BEGIN).await.map_err(error)?;
+        let done = engine::check(&mut remembering(session(&mut tx, true)), requests, passing).await;
+        let done = done.map(|done| done.answers);
         if done.as_ref().is_ok_and(|answers| answers.iter().any(Answered::is_undone)) {
             // Of what was refused something may have been written.
             tx.rollback().await.map_err(error)?;
