@@ -54,6 +54,7 @@ begin
     -- Not by columns of the tables below: MariaDB would look for what is not there in all that follows, for each row.
     declare v_besides      boolean default coalesce(json_contains_path(p_heads, 'one', '$[*][11][0]'), false);
     declare v_parts        boolean default coalesce(json_contains_path(p_heads, 'one', '$[*][12][0]'), false);
+    declare v_ended        boolean default coalesce(json_contains(json_extract(p_heads, '$[*][11][0][9]'), '1'), false);
     declare v_runs         int;
     declare v_zones        json;
     declare v_held         json;
@@ -683,7 +684,7 @@ begin
             where j.kind = 'lease' and d.member = cast(j.member as binary) and d.seq < j.seq
                 and not coalesce(json_contains(v_stale, cast(j.place as char)), false);
         end if;
-        if v_parts then
+        if v_parts and v_ended then
             begin
                 -- One by one: to remove a range would lock the gap beside it in a caller's transaction.
                 declare v_done    boolean default false;
@@ -715,6 +716,8 @@ begin
                 end loop;
                 close c_ended;
             end;
+        end if;
+        if v_parts then
             insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
             select j.zone_id, cast(j.key_text as binary), j.seq,
                 date_add(v_epoch, interval coalesce(j.charged_us, j.at_us) microsecond), j.amount,

@@ -11,6 +11,10 @@ sql security definer
 begin
     declare v_open boolean default not @@session.autocommit;
     declare continue handler for 1568 set v_open = true;
+    -- A session that keeps no warning would keep from every handler that nothing was found.
+    if @@session.max_error_count = 0 then
+        set max_error_count = 64;
+    end if;
     if not v_open then
         set transaction isolation level read committed;
         if not v_open then

@@ -177,8 +177,7 @@ fn main() -> std::process::ExitCode {
                             MySql | MariaDb if by_engine && name.contains("serializable") => true,
                             // One way of one server of each kind tells of what is long.
                             _ if rings::LONG.contains(&name) && !every_way && engine != Sqlite => {
-                                let by_routines = engine != Postgres && topic == "joined"
-                                    || name.contains("serializable");
+                                let by_routines = name.contains("serializable");
                                 engine == MariaDb || by_engine == by_routines
                             }
                             // They call the routines whoever may do what, but one.

@@ -2,10 +2,9 @@
 
 use sqlx::{Connection, MySqlConnection};
 
-use super::BEGIN;
 use super::removal::record;
 use super::upkeep::{Alone, heads_go};
-use super::{MySql, error};
+use super::{BEGIN, MySql, error};
 use crate::chain;
 use crate::error::Result;
 use crate::store::erase::{Erased, Erasing};

@@ -2,10 +2,9 @@
 
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::BEGIN;
 use super::removal::record;
 use super::upkeep::run;
-use super::{MySql, end, ended, erase, error, rows};
+use super::{BEGIN, MySql, end, ended, erase, error, rows};
 use crate::chain::Hash;
 use crate::error::{Error, Result};
 use crate::store::Bucket;
