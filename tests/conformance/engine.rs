@@ -827,12 +827,12 @@ pub async fn what_a_snapshot_hides_is_known_to_every_later_call(db: Db) {
     let check = |key: &str| Check::new("login", key).txn(Uuid::now_v7());
     let mut caller = db.connect_as(Role::App).await;
     if db.engine == Engine::MariaDb {
-        caller.execute("set session innodb_snapshot_isolation = off").await.unwrap();
+        let hostile = "set session innodb_snapshot_isolation = off, max_error_count = 0";
+        caller.execute(hostile).await.unwrap();
     }
+    let begin = "set transaction isolation level repeatable read; start transaction with consistent snapshot";
     let mut decided = 0;
     for key in ["42", "42", "new"] {
-        let begin =
-            "set transaction isolation level repeatable read; start transaction with consistent snapshot";
         caller.execute(begin).await.unwrap();
         let hidden = [check(key), check(key), check(key)];
         for check in &hidden {
@@ -866,6 +866,17 @@ pub async fn what_a_snapshot_hides_is_known_to_every_later_call(db: Db) {
         caller.execute("commit").await.unwrap();
         decided += 6;
     }
+    assert!(
+        caller.number("select cast(@@session.max_error_count as signed)").await > 0,
+        "handlers hear what is not found"
+    );
+    // A policy that it hides, and that others have decided by.
+    caller.execute(begin).await.unwrap();
+    limiter.operator().set_zone("login", &log(20, 3600), None, "test").await.unwrap();
+    others.check(check("42")).await.unwrap();
+    assert!(limiter.check_in(caller.joined(), check("42")).await.unwrap_err().is_transient());
+    assert_eq!(limiter.check_in(caller.joined(), check("other")).await.unwrap().limit, 12);
+    caller.execute("rollback").await.unwrap();
     db.assert_ledger_is_whole().await;
 }
 
