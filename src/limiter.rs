@@ -234,8 +234,8 @@ impl Limiter {
 
     /// Decides one check and records it; the answer is a committed ledger row.
     ///
-    /// One round trip (three under SERIALIZABLE), and one more the first time that a zone is named. Locks
-    /// the bucket's row until the decision is committed, and nothing else.
+    /// One round trip where this process remembers the bucket, else two; two more under SERIALIZABLE, and one more the first time
+    /// that a zone is named. Locks the bucket's row until the decision is committed, and nothing else.
     ///
     /// Dropping the future, or its deadline, stops the waiting and not the database: no transaction and no
     /// lock is left behind, and what was decided is learned by asking again with the same transaction id.
@@ -318,10 +318,8 @@ impl Limiter {
     /// Decides inside the caller's own transaction: the spent limit and the caller's rows are committed, or
     /// taken back, together.
     ///
-    /// One round trip, on PostgreSQL two for a user with the role *engine*; two more the first time, to see what the user may, and one
-    /// more the first time that a zone is named, and on
-    /// PostgreSQL where the transaction was begun by a statement, which the driver knows nothing of. Holds the bucket's lock until the
-    /// caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back and runs its
+    /// Two round trips; one more the first time that a zone is named, and on PostgreSQL where the transaction was begun by a
+    /// statement, which the driver knows nothing of. Holds the bucket's lock until the caller's transaction ends, so keep that short. Not retried: after a transient error the caller rolls back and runs its
     /// transaction again. The database's own lock timeout holds. On SQLite begin with `BEGIN IMMEDIATE`.
     ///
     /// Everything that charges joins so: [`check_all_in`](Self::check_all_in), [`reserve_in`](Self::reserve_in),

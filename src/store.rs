@@ -704,6 +704,11 @@ impl Store {
         each!(self, s => s.overrides(range).await)
     }
 
+    /// Did a routine decide in the zone for a caller in SQL within so many microseconds?
+    pub async fn called_in_sql(&self, zone_id: i32, within_us: i64) -> Result<bool> {
+        each!(self, s => s.called_in_sql(zone_id, within_us).await)
+    }
+
     pub async fn zones(&self) -> Result<Vec<Zone>> {
         each!(self, s => s.zones().await)
     }

@@ -130,7 +130,6 @@ fn no_lock_is_skipped() {
         ),
         ("sql/mysql/zone_engine_append_one.sql", "if p_skip_locked then select count(*)"),
         ("sql/postgres/zone_bucket_hold.sql", "if p_skip_locked then select array_agg"),
-        ("sql/postgres/zone_check_many.sql", "if p_skip_locked then perform from zone_bucket_lock b"),
         ("sql/postgres/zone_engine_append.sql", "if p_skip_locked then select array_agg"),
         ("sql/postgres/zone_engine_append_one.sql", "if p_skip_locked then perform from zone_bucket_lock b"),
     ];

@@ -68,12 +68,12 @@ fn without_hashes(engine: Engine) -> Vec<(&'static str, String)> {
         let text = std::fs::read_to_string(&path).expect("a routine");
         text.replace("create function", "create or replace function")
     };
-    if engine == Engine::Postgres {
-        let check = cut(&read("zone_check"), "sha256(", "));", "sha256", "v_head.row_hash;");
-        return vec![("zone_check", check)];
-    }
-    let answer = cut(&read("zone_answer"), "call zone_txn_hash(", ");\n", "'check'", "");
-    vec![("zone_answer", answer)]
+    let text = read("zone_decide");
+    let text = match engine {
+        Engine::Postgres => cut(&text, "sha256(", "));", "zone_txn_bytes", "row_hash;"),
+        _ => cut(&text, "call zone_txn_hash(", ");\n", "v_kind", ""),
+    };
+    vec![("zone_decide", text)]
 }
 
 /// A text with the first part from `from` to `to` that holds `holds` replaced.

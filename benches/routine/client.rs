@@ -99,7 +99,7 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
         Way::Bare => "select bare_write($1, $2, $3, $4)",
         Way::Seed => "select blocked, id from seed_check($1, $2)",
         Way::Velocity => "select blocked, id from check_velocity($1, $2)",
-        _ => include_str!("../../src/store/postgres/check.sql"),
+        _ => "select blocked, id from zone_check($1, $2, $3, $4, $5, $6, $7)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key);
     match way {
@@ -107,16 +107,7 @@ async fn postgres(connection: &mut PgConnection, way: Way, zone_id: i32, key: &s
         Way::Seed | Way::Velocity => {}
         // Fresh, not a peek, with the deadline that the limiter has when nothing else is said.
         _ => {
-            query = query
-                .bind(Uuid::now_v7())
-                .bind(1_i64)
-                .bind(false)
-                .bind(5_000)
-                .bind(true)
-                .bind(None::<i32>)
-                .bind(false)
-                .bind(None::<&str>)
-                .bind(None::<i64>)
+            query = query.bind(Uuid::now_v7()).bind(1_i64).bind(false).bind(5_000).bind(true);
         }
     }
     query.fetch_one(connection).await.map(drop)
@@ -127,7 +118,7 @@ async fn mysql(connection: &mut MySqlConnection, way: Way, zone_id: i32, key: &s
         Way::Bare => "call bare_write(?, ?, ?, ?)",
         Way::Seed => "call seed_check(?, ?)",
         Way::Velocity => "call check_velocity(?, ?)",
-        _ => "call zone_check_own(?, ?, ?, ?, ?, ?, null, 0, null, null)",
+        _ => "call zone_check(?, ?, ?, ?, ?, ?)",
     };
     let mut query = sqlx::query(sql).bind(zone_id).bind(key.to_owned());
     match way {

@@ -37,6 +37,17 @@ create table if not exists zone_master (
     backlog         bigint null comment 'of a queue: the most units that wait in it or are taken; null but for queues',
     max_takes       int null comment 'of a queue: how often an item can be taken before it is dead, 1 to 1000',
     clock           text          character set ascii null comment 'the rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset',
+    beyond_sql      varchar(20)   character set ascii generated always as (case
+        when algorithm not in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket', 'uniform') then 'algorithm'
+        when calendar is not null then 'calendar'
+        when mode = 'shadow' then 'mode'
+        when soft_rate is not null then 'soft limit'
+        when reserve > 0 then 'reserve'
+        when ban_after is not null then 'ban'
+        when count_blocked then 'counted blocks'
+        when blocked_rows <> 'each' then 'coalesced rows'
+        when running_buckets <> 'as-is' then 'change'
+    end) stored comment 'the part of the policy that no routine for SQL callers decides: algorithm, calendar, mode, soft limit, reserve, ban, counted blocks, coalesced rows or change; null for a plain zone',
     version      int           not null comment 'version of this row, from 1; each change adds one',
     created_at   datetime(6)   not null comment 'when the zone was made',
     updated_at   datetime(6)   not null comment 'when this version came into force',

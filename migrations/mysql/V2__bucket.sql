@@ -25,6 +25,7 @@ create table if not exists zone_bucket_lock (
     moved_to     varchar(64)    character set utf8mb4 null comment 'the database that has the bucket now, by the name that its callers know; null for this one; where it is not null nothing happens in the bucket any more',
     moved_by     varchar(400)   character set utf8mb4 null comment 'the user of the database who said so',
     shapes       text           character set utf8mb4 null comment 'what requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did',
+    sql_at       datetime(6)    null comment 'when a routine last decided here for a caller in SQL; null for never',
     constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
     constraint zone_bucket_lock_key_ck check (length(bucket_key) >= 1 and left(bucket_key, 7) <> 'erased:'),
     constraint zone_bucket_lock_head_ck check (

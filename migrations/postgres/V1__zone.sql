@@ -34,6 +34,17 @@ create table zone_master (
     backlog         bigint,
     max_takes       int,
     clock           text,
+    beyond_sql      text        generated always as (case
+        when algorithm not in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket', 'uniform') then 'algorithm'
+        when calendar is not null then 'calendar'
+        when mode = 'shadow' then 'mode'
+        when soft_rate is not null then 'soft limit'
+        when reserve > 0 then 'reserve'
+        when ban_after is not null then 'ban'
+        when count_blocked then 'counted blocks'
+        when blocked_rows <> 'each' then 'coalesced rows'
+        when running_buckets <> 'as-is' then 'change'
+    end) stored,
     version         int         not null,
     created_at      timestamptz not null,
     updated_at      timestamptz not null,
@@ -189,6 +200,8 @@ comment on column zone_master.max_takes is
     'Of a queue: how often an item can be taken before it is dead, 1 to 1000.';
 comment on column zone_master.clock is
     'The rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset.';
+comment on column zone_master.beyond_sql is
+    'The part of the policy that no routine for SQL callers decides: algorithm, calendar, mode, soft limit, reserve, ban, counted blocks, coalesced rows or change; null for a plain zone.';
 comment on column zone_master.version is 'Version of this row, from 1; each change adds one.';
 comment on column zone_master.created_at is 'When the zone was made.';
 comment on column zone_master.updated_at is 'When this version came into force.';

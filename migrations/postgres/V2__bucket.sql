@@ -2,9 +2,10 @@
 
 -- PostgreSQL prepares every check constraint of a table anew for each statement that writes a row, also for
 -- columns that the statement leaves alone. The rules of a domain are prepared once in a session and looked
--- at only where a value is assigned. On the two tables that every decision writes, that is a fifth of the
--- decision's processor time, so what concerns one column is a domain there. The key is text like that of all tables of
--- buckets, since Citus co-locates columns of one type only; its constraint is a cast, which costs a third of the rules.
+-- at only where a value is assigned. On the two tables that every decision writes, constraints are a fifth of the
+-- decision's processor time. So they have none: a rule of one column is a domain, one of several is a condition of each routine
+-- that writes them. The key is text like that of all tables of buckets, since Citus co-locates columns of one type only; whoever
+-- makes a row casts it.
 create domain zone_bucket_key as text collate "C"
     constraint zone_bucket_key_ck check (
         octet_length(value) between 1 and 255
@@ -13,9 +14,12 @@ create domain zone_bucket_key as text collate "C"
     );
 create domain zone_amount as bigint
     constraint zone_amount_ck check (value >= 0);
+create domain zone_database_name as text
+    constraint zone_database_name_ck check (char_length(value) between 1 and 64);
 
 comment on domain zone_bucket_key is 'The subject: 1 to 255 bytes without control characters, compared byte by byte. A key that begins with erased: is closed.';
 comment on domain zone_amount is 'A count that never is below 0.';
+comment on domain zone_database_name is 'A database, by the name that its callers know.';
 
 create table zone_bucket_lock (
     seq           zone_amount     not null default 0,
@@ -37,19 +41,11 @@ create table zone_bucket_lock (
     bucket_key    text            not null collate "C",
     salt          bytea           not null,
     row_hash      bytea           not null,
-    moved_to      text,
+    moved_to      zone_database_name,
     moved_by      text,
     shapes        text,
-    constraint zone_bucket_lock_pk primary key (zone_id, bucket_key),
-    constraint zone_bucket_lock_key_ck check (bucket_key::zone_bucket_key is not null),
-    constraint zone_bucket_lock_head_ck check (
-        (seq = 0) = (last_at is null)
-        and (seq = 0) = (zone_version is null)
-        and (carried is null) = (carried_at is null)
-        and (carried is null) = (carried_total is null)
-        and (carried is null) = (carried_seq is null)
-        and (moved_to is null or char_length(moved_to) between 1 and 64)
-    )
+    sql_at        timestamptz,
+    constraint zone_bucket_lock_pk primary key (zone_id, bucket_key)
 ) with (
     -- Each decision updates one row and none of its indexed columns. Room in the page keeps the new
     -- version beside the old one, so that the primary key is not written (a heap-only update).
@@ -84,6 +80,7 @@ comment on column zone_bucket_lock.moved_to is
 comment on column zone_bucket_lock.moved_by is 'The user of the database who said so.';
 comment on column zone_bucket_lock.shapes is
     'The cost that requests of each shape came to that settled lately: a list of name, samples, average in 256ths of a unit, and microseconds since 1970; null where nothing did.';
+comment on column zone_bucket_lock.sql_at is 'When a routine last decided here for a caller in SQL; null for never.';
 comment on column zone_bucket_lock.zone_version is 'zone_version of the last ledger row.';
 
 -- The part of a charge that ends by itself: what was given back, reserved, or is held by a slot or a member. In zones

@@ -6,7 +6,7 @@ select z.id, z.name, z.description, z.algorithm, z.rate, z.window_us, z.burst, z
     z.time_zone, z.soft_rate, z.reserve, z.mode, z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us,
     z.ban_factor, z.ban_max_us, z.ban_from, z.on_outage, z.running_buckets, z.durability, z.blocked_rows,
     z.share, z.refresh_us, z.safe_capacity, z.guaranteed, z.local_us,
-    z.backlog, z.max_takes, z.clock,
+    z.backlog, z.max_takes, z.clock, z.beyond_sql,
     z.version, z.created_at, z.updated_at
 from zone_master z;
 comment on view zone_master_view is 'The zones.';
@@ -29,7 +29,7 @@ comment on view zone_calendar_view is 'The clocks by which versions count their 
 create or replace view zone_bucket_lock_view as
 select b.seq, b.last_at, b.spent_total, b.level, b.strikes, b.banned_until, b.ban_strikes, b.carried, b.carried_at,
     b.carried_total, b.carried_seq, b.override_seq, b.zone_id, b.zone_version, b.bans, b.holding, b.bucket_key, b.salt, b.row_hash,
-    b.moved_to, b.moved_by, b.shapes
+    b.moved_to, b.moved_by, b.shapes, b.sql_at
 from zone_bucket_lock b;
 comment on view zone_bucket_lock_view is 'The heads of the buckets.';
 

@@ -34,6 +34,18 @@ create table zone_master (
     backlog         integer, -- of a queue: the most units that wait in it or are taken; null but for queues
     max_takes       integer, -- of a queue: how often an item can be taken before it is dead, 1 to 1000
     clock           text, -- the rules of the time zone: the release of the IANA database, the offset at first in seconds, and each change as second:offset
+    -- The part of the policy that no routine for SQL callers of other databases decides; null for a plain zone.
+    beyond_sql      text generated always as (case
+        when algorithm not in ('sliding-log', 'fixed-window', 'token-bucket', 'leaky-bucket', 'uniform') then 'algorithm'
+        when calendar is not null then 'calendar'
+        when mode = 'shadow' then 'mode'
+        when soft_rate is not null then 'soft limit'
+        when reserve > 0 then 'reserve'
+        when ban_after is not null then 'ban'
+        when count_blocked then 'counted blocks'
+        when blocked_rows <> 'each' then 'coalesced rows'
+        when running_buckets <> 'as-is' then 'change'
+    end) stored,
     version      integer not null,                                       -- version of this row, from 1
     created_at   integer not null,                                       -- when the zone was made
     updated_at   integer not null,                                       -- when this version came into force

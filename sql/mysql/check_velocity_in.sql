@@ -1,13 +1,13 @@
--- check_velocity_in: may one more transaction of this bucket pass? Inside the caller's transaction.
+-- check_velocity_in: may one more transaction of this bucket pass, inside the caller's transaction?
 --
--- As check_velocity. The decision is committed, or taken back, with the caller's transaction.
+-- As check_velocity, but the decision is committed, or taken back, with that transaction.
 --
 -- Arguments  p_zone        the zone: its name, or its number
 --            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
 -- Result     one row: blocked (0 or 1), id of the ledger row, the zone, the bucket, the rate, and the window
 --            in seconds, rounded up
 -- Locks      the bucket's row, until the caller's transaction ends
--- Errors     those of zone_check
+-- Errors     those of zone_check_in
 drop procedure if exists check_velocity_in;
 create procedure check_velocity_in(
     in p_zone       varbinary(4000),
@@ -15,34 +15,5 @@ create procedure check_velocity_in(
 )
 sql security definer
 begin
-    declare v_zone_id int;
-    declare v_txn_id         binary(16);
-    declare v_id             bigint;
-    declare v_zone_version   int;
-    declare v_seq            bigint;
-    declare v_blocked        boolean;
-    declare v_reason         varchar(20) character set ascii;
-    declare v_zone_limit     bigint;
-    declare v_remaining      bigint;
-    declare v_retry_after_us bigint;
-    declare v_delay_us       bigint;
-    declare v_ends_at        datetime(6);
-    declare v_created_at     datetime(6);
-    declare v_replayed       boolean;
-    declare v_rate           bigint;
-    declare v_window_us      bigint;
-    call zone_transaction_require();
-    call zone_number(p_zone, v_zone_id);
-    call zone_answer(
-        v_zone_id, p_bucket_key, v_txn_id, 1, true, null, false, null, null, true, v_id, v_zone_version, v_seq,
-        v_blocked, v_reason, v_zone_limit, v_remaining, v_retry_after_us, v_delay_us, v_ends_at, v_created_at,
-        v_replayed
-    );
-    select v.rate, v.window_us
-    into v_rate, v_window_us
-    from zone_version v
-    where v.zone_id = v_zone_id and v.version = v_zone_version;
-    select v_blocked as blocked, v_id as id, v_zone_id as zone_id,
-        convert(p_bucket_key using utf8mb4) as bucket_key, v_rate as rate,
-        (v_window_us + 999999) div 1000000 as window_seconds;
+    call zone_call('velocity', true, p_zone, p_bucket_key, null, 1, true, false, null, null, null);
 end;

@@ -1,371 +1,375 @@
--- zone_decide: decides one check, without writing; the heart of the routines, not called from outside.
+-- zone_decide: decides one check of a plain zone and records it, or gives a charge back; not called from outside.
 --
--- There are three families of algorithms. A window (sliding-log, fixed-window, sliding-counter) asks the ledger what
--- was spent between two times. A level (token-bucket, leaky-bucket, leaky-queue, uniform) is a number in the bucket's
--- head. Holds (distinct, concurrency) are counted one by one. Around them stand bans, a soft limit, a reserve for
--- critical checks and the mode of the zone.
+-- The same decision, row and hash as the library's, see docs/chain.md. Runs in the transaction that is open. Reads with a limit stand
+-- in derived tables for the reason that zone_engine_ask tells.
 --
 -- Arguments  p_zone_id     the zone
---            p_bucket_key  the bucket
---            p_now_us      when it is decided, in microseconds since 1970, not before the bucket's last time
+--            p_bucket_key  the bucket, 1 to 255 bytes of UTF-8 without control characters
+--            p_txn_id      the transaction; null makes a version 7 UUID
+--            p_cost, p_record  as in zone_check
 --            p_joined      the transaction is the caller's and may be of any isolation level
---            p_brought     the head is that of now already, by the version in it
---            p_own         what is spent now by a row that comes before the check's
---            p_back, p_back_us, p_back_seq  what that row gives back, of a charge of this time and seq; 0 for nothing
---            p_cost        what to spend, 0 to 2^40 units
---            p_critical    it may take from the reserve
---            p_member      whom it is about, where members are counted
---            p_ttl_us      a reservation: what it charges ends by itself after so long
---            p_held_back   another limit of the same request has blocked it: it must not pass
---            p_seq … p_holding  the bucket's head, see zone_bucket_hold; afterwards the one to record with the row,
---                          but for p_seq, p_last_us and p_holding
---            o_blocked     true when it may not pass
---            o_reason      why
---            o_spent       what it takes
---            o_zone_limit  the most that it could have been
---            o_remaining   what is left
---            o_retry_after_us  the least wait after which the same passes; null when it passes, or never will
---            o_delay_us    how long to wait for its turn, where it passes into a queue
---            o_ends_us     when what it takes ends by itself
---            o_ban_us      when the ban ends that it brings about
--- Locks      the rows that the caller's snapshot does not show, shared, until the transaction ends
--- Errors     TG001 (31001) there is no such zone; TG003 (31003) the zone has no use for what is asked; TG004 (31004)
---            the bucket's total is full; TG008 (31008) the algorithm is not known; those of zone_window
+--            p_by_sql      a caller in SQL asks: the bucket remembers it
+--            p_named       the transaction may have been decided before
+--            p_back, p_back_seq, p_back_us  a charge that is given back: its amount, row and time; null for a check. A refund costs
+--                          0, and its caller has looked for an earlier one under the bucket's lock
+--            o_…           columns of the decision, see zone_check; total, level, strikes, salt and row_hash of the bucket after the
+--                          row; o_simple where nothing else is to be known of it, and its time is the clock's
+-- Locks      the bucket's row, until the transaction ends
+-- Errors     those of zone_check_in, but for TG006
 drop procedure if exists zone_decide;
 create procedure zone_decide(
     in    p_zone_id        int,
-    in    p_bucket_key     varbinary(255),
-    in    p_now_us         bigint,
-    in    p_joined         boolean,
-    in    p_brought        boolean,
-    in    p_own            bigint,
-    in    p_back           bigint,
-    in    p_back_us        bigint,
-    in    p_back_seq       bigint,
+    in    p_bucket_key     varchar(4000) character set utf8mb4,
+    inout p_txn_id         varbinary(100),
     in    p_cost           bigint,
-    in    p_critical       boolean,
-    in    p_member         varbinary(255),
-    in    p_ttl_us         bigint,
-    in    p_held_back      boolean,
-    in    p_seq            bigint,
-    in    p_last_us        bigint,
-    inout p_spent_total    bigint,
-    inout p_level          bigint,
-    inout p_head_version   int,
-    inout p_strikes        bigint,
-    inout p_banned_us      bigint,
-    inout p_bans           int,
-    inout p_ban_strikes    bigint,
-    inout p_carried        bigint,
-    inout p_carried_us     bigint,
-    inout p_carried_total  bigint,
-    inout p_carried_seq    bigint,
-    inout p_override_seq   bigint,
-    in    p_holding        boolean,
+    in    p_record         boolean,
+    in    p_joined         boolean,
+    in    p_by_sql         boolean,
+    in    p_named          boolean,
+    in    p_back           bigint,
+    in    p_back_seq       bigint,
+    in    p_back_us        bigint,
+    out   o_id             bigint,
+    out   o_zone_version   int,
+    out   o_seq            bigint,
     out   o_blocked        boolean,
     out   o_reason         varchar(20) character set ascii,
-    out   o_spent          bigint,
     out   o_zone_limit     bigint,
     out   o_remaining      bigint,
     out   o_retry_after_us bigint,
-    out   o_delay_us       bigint,
-    out   o_ends_us        bigint,
-    out   o_ban_us         bigint
+    out   o_created_at     datetime(6),
+    out   o_replayed       boolean,
+    out   o_total          bigint,
+    out   o_level          bigint,
+    out   o_strikes        bigint,
+    out   o_salt           binary(16),
+    out   o_row_hash       binary(32),
+    out   o_simple         boolean
 )
 sql security definer
-begin
+decide: begin
+    declare v_recorded      boolean default p_cost > 0 or coalesce(p_record, false);
+    declare v_kind          varchar(20) character set ascii default if(p_back is null, 'check', 'refund');
+    declare v_key           varbinary(4000) default cast(p_bucket_key as binary);
     declare v_epoch         datetime default timestamp'1970-01-01 00:00:00';
-    declare v_found         boolean default true;
+    declare v_now_us        bigint;
+    declare v_ahead_us      bigint default 0; -- how long before v_now_us it is
+    declare v_now           datetime(6);
+    -- the bucket's head, as far as it is not in the answer
+    declare v_seq           bigint;
+    declare v_seen          bigint;
+    declare v_last_us       bigint;
+    declare v_last_at       datetime(6);
+    declare v_head_version  int;
+    declare v_banned_us     bigint;
+    declare v_carried       bigint;
+    declare v_carried_us    bigint;
+    declare v_carried_total bigint;
+    declare v_carried_seq   bigint;
+    declare v_override_seq  bigint;
+    declare v_holding       boolean default false;
+    declare v_bans          bigint;
+    declare v_moved_to      varchar(64) character set utf8mb4;
+    declare v_home          varchar(63) character set ascii;
+    declare v_hidden        varchar(100) character set ascii; -- the first row of it that a caller's snapshot hides: seq and time
     -- the policy
-    declare v_version       int;
     declare v_algorithm     varchar(20) character set ascii;
     declare v_window_us     bigint;
-    declare v_limit         bigint;
     declare v_per_us        bigint;
     declare v_per_token     bigint;
-    declare v_slots         int;
-    declare v_calendar      varchar(20) character set ascii;
-    declare v_soft_rate     bigint;
-    declare v_reserve       bigint;
-    declare v_mode          varchar(20) character set ascii;
-    declare v_count_blocked boolean;
-    declare v_ban_after     int;
-    declare v_ban_within_us bigint;
-    declare v_ban_for_us    bigint;
-    declare v_ban_factor    int;
-    declare v_ban_max_us    bigint;
-    declare v_ban_from      varchar(20) character set ascii;
-    declare v_ban_exempt    boolean;
+    declare v_off           boolean;
+    declare v_beyond        varchar(20) character set ascii;
     -- the decision
-    declare v_brought       boolean default p_brought;
-    declare v_banned        boolean;
-    declare v_counts        boolean;
-    declare v_is_level      boolean;
-    declare v_capacity      bigint;
-    declare v_level         bigint;
-    declare v_kept          bigint;
-    declare v_price         bigint;
     declare v_used          bigint;
-    declare v_known         boolean;
-    declare v_wanted        bigint default p_cost;
-    declare v_soft          decimal(65);
-    declare v_before        bigint;
-    declare v_length_us     bigint;
-    declare v_nth           int;
-    declare continue handler for not found set v_found = false;
+    declare v_level         bigint;
+    declare v_spent         bigint default 0;
+    declare v_other         varchar(20) character set ascii;
+    declare v_given         decimal(65);
+    declare v_hold          bigint default p_back_seq;
+    declare v_back_at       datetime(6) default date_add(v_epoch, interval p_back_us microsecond);
+    declare continue handler for not found begin end;
 
-    -- 1. The policy, by a statement that began after the lock.
-    select z.version, z.algorithm, z.window_us, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)),
-        z.rate div z.rate_gcd, z.window_us div z.rate_gcd, z.slots, z.calendar, z.soft_rate, z.reserve, z.mode,
-        z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from
-    into v_version, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token, v_slots, v_calendar, v_soft_rate,
-        v_reserve, v_mode, v_count_blocked, v_ban_after, v_ban_within_us, v_ban_for_us, v_ban_factor, v_ban_max_us,
-        v_ban_from
+    -- A session that keeps no warning would keep from every handler that nothing was found.
+    if @@session.max_error_count = 0 then
+        set max_error_count = 64;
+    end if;
+    -- 1. Validate. Key and zone are looked at when the bucket's row is made: where it exists, they are good.
+    if p_cost is null or p_cost not between 0 and 1099511627776 then
+        call zone_error('cost', p_cost, null, null);
+    end if;
+    if length(p_txn_id) <> 16 then
+        call zone_error('txn bytes', length(p_txn_id), null, null);
+    elseif p_txn_id = repeat(x'00', 16) then
+        call zone_error('nil txn', null, null, null);
+    end if;
+
+    -- 2. Lock the bucket: in a caller's transaction by an upsert first, since to lock a row that is not there locks the gap. A peek
+    --    only looks.
+    if v_recorded then
+        if p_joined then
+            call zone_bucket_open(p_zone_id, p_bucket_key, false);
+        end if;
+        while v_seq is null do
+            select b.seq, b.last_at, b.spent_total, b.level, b.zone_version, b.strikes,
+                timestampdiff(microsecond, v_epoch, b.banned_until), b.carried, timestampdiff(microsecond, v_epoch, b.carried_at),
+                b.carried_total, b.carried_seq, b.override_seq, b.holding, b.bans + b.ban_strikes, b.salt, b.row_hash, b.moved_to
+            into v_seq, v_last_at, o_total, o_level, v_head_version, o_strikes, v_banned_us, v_carried, v_carried_us,
+                v_carried_total, v_carried_seq, v_override_seq, v_holding, v_bans, o_salt, o_row_hash, v_moved_to
+            from zone_bucket_lock b
+            where b.zone_id = p_zone_id and b.bucket_key = v_key
+            for update;
+            if v_seq is null then
+                call zone_bucket_open(p_zone_id, p_bucket_key, false);
+            end if;
+        end while;
+    else
+        select b.seq, b.last_at, b.spent_total, b.level, b.zone_version, timestampdiff(microsecond, v_epoch, b.banned_until),
+            b.carried, timestampdiff(microsecond, v_epoch, b.carried_at), b.carried_total, b.carried_seq, b.override_seq, b.holding,
+            b.moved_to
+        into v_seq, v_last_at, o_total, o_level, v_head_version, v_banned_us, v_carried, v_carried_us, v_carried_total,
+            v_carried_seq, v_override_seq, v_holding, v_moved_to
+        from zone_bucket_lock b
+        where b.zone_id = p_zone_id and b.bucket_key = v_key;
+        if v_seq is null then
+            -- By statements of their own: what a condition reads is locked in a caller's transaction.
+            select count(*) into v_seen from zone_bucket_removed r where r.zone_id = p_zone_id;
+            if v_seen > 0 then
+                call zone_head_back(
+                    p_zone_id, v_key, v_seq, v_last_at, o_total, o_level, v_head_version, o_strikes, o_salt, o_row_hash
+                );
+            end if;
+            set v_seq = coalesce(v_seq, 0);
+            set o_total = coalesce(o_total, 0);
+            select count(*) into v_seen from tallygate_shard;
+            if v_seq = 0 and v_seen > 0 then
+                call zone_bucket_home(v_key, false, v_home);
+            end if;
+        end if;
+    end if;
+    if v_moved_to is not null then
+        call zone_error('elsewhere', v_moved_to, null, null);
+    elseif v_home is not null then
+        call zone_error('home', v_home, null, null);
+    end if;
+
+    -- 3. The clock, after the lock. Time never moves backwards within a bucket.
+    call zone_clock(v_now_us);
+    set v_last_us = timestampdiff(microsecond, v_epoch, v_last_at);
+    if v_last_us > v_now_us then
+        set v_ahead_us = v_last_us - v_now_us;
+        set v_now_us = v_last_us;
+    end if;
+    set v_now = date_add(v_epoch, interval v_now_us microsecond);
+
+    -- 4. Rows that a caller's snapshot hides count. Rows are committed in their order, so the head tells; behind rows of
+    --    the transaction's own that zone_engine_hold_one knows of, what it remembers.
+    if p_joined and v_recorded then
+        select b.seq
+        into v_seen
+        from zone_bucket_lock b
+        where b.zone_id = p_zone_id and b.bucket_key = v_key;
+        if json_valid(@tallygate_hidden) then
+            set v_hidden = json_extract(@tallygate_hidden, concat('$."', p_zone_id, ' ', hex(v_key), '"'));
+        end if;
+        if v_hidden is not null then
+            set v_used = json_extract(v_hidden, '$[1]');
+            select -1
+            into v_seen
+            from dual
+            where not exists (
+                select 1
+                from zone_txn t force index (zone_txn_bucket_uq)
+                where t.zone_id = p_zone_id and t.bucket_key = v_key and t.seq = json_extract(v_hidden, '$[0]')
+                    and t.created_at = date_add(v_epoch, interval v_used microsecond)
+            );
+        end if;
+        if not v_seen <=> v_seq then
+            call zone_error('old snapshot', null, null, null);
+        end if;
+    end if;
+
+    -- 5. Was it decided before? A charge that was ended has other rows of the same transaction.
+    if p_txn_id is null then
+        call zone_txn_id_make(v_now_us, p_txn_id);
+    elseif p_named and v_recorded and v_seq > 0 then
+        select r.id, r.zone_version, r.seq, r.blocked, r.reason, r.zone_limit, r.remaining, r.retry_after_us, r.created_at, r.cost,
+            case
+                when r.kind = 'local' then 'taken'
+                when r.cost <> p_cost then 'other cost'
+                when r.kind <> 'unchecked' and r.member is not null then 'other member' -- of what passed unchecked none is known
+            end
+        into o_id, o_zone_version, o_seq, o_blocked, o_reason, o_zone_limit, o_remaining, o_retry_after_us, o_created_at, v_spent,
+            v_other
+        from (
+            select t.id, t.zone_version, t.seq, t.blocked, t.reason, t.zone_limit, t.remaining, t.retry_after_us, t.created_at,
+                t.cost, t.kind, t.member
+            from zone_txn t force index (zone_txn_bucket_txn)
+            where t.zone_id = p_zone_id and t.bucket_key = v_key and t.txn_id = p_txn_id and t.sealed
+                and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
+            limit 1
+        ) r;
+        if v_other is not null then
+            call zone_error(v_other, hex(p_txn_id), v_spent, p_cost);
+        end if;
+        if o_id is not null then
+            set o_replayed = true;
+            set o_simple = false;
+            leave decide;
+        end if;
+    end if;
+
+    -- 6. The policy, by a statement that began after the lock; and the bucket as it is now.
+    select z.version, z.algorithm, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)), z.window_us, z.rate div z.rate_gcd,
+        z.window_us div z.rate_gcd, z.mode = 'off', z.beyond_sql
+    into o_zone_version, v_algorithm, o_zone_limit, v_window_us, v_per_us, v_per_token, v_off, v_beyond
     from zone_master z
     where z.id = p_zone_id;
-    if p_brought or p_head_version > v_version then
-        -- That by which the head was brought; or the snapshot shows an older one than the bucket was decided by.
-        select z.version, z.algorithm, z.window_us, if(z.algorithm = 'uniform', 1, coalesce(z.burst, z.rate)),
-            z.rate div z.rate_gcd, z.window_us div z.rate_gcd, z.slots, z.calendar, z.soft_rate, z.reserve, z.mode,
-            z.count_blocked, z.ban_after, z.ban_within_us, z.ban_for_us, z.ban_factor, z.ban_max_us, z.ban_from
-        into v_version, v_algorithm, v_window_us, v_limit, v_per_us, v_per_token, v_slots, v_calendar, v_soft_rate,
-            v_reserve, v_mode, v_count_blocked, v_ban_after, v_ban_within_us, v_ban_for_us, v_ban_factor, v_ban_max_us,
-            v_ban_from
-        from zone_version z
-        where z.zone_id = p_zone_id and z.version = p_head_version
-        lock in share mode;
-    end if;
-    if not v_found then
+    if o_zone_version is null and not p_joined then
         call zone_error('no zone', p_zone_id, null, null);
+    elseif coalesce(o_zone_version < v_head_version, o_zone_version is null) then
+        call zone_error('old snapshot', null, null, null);
     end if;
-    set v_is_level = v_algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue');
-    if not v_is_level
-        and v_algorithm not in ('sliding-log', 'fixed-window', 'sliding-counter', 'distinct', 'concurrency', 'capacity')
-    then
-        call zone_error('algorithm', v_algorithm, null, null);
+    if v_beyond is not null then
+        call zone_error('beyond', p_zone_id, v_beyond, null);
     end if;
-
-    -- 2. Bring the bucket to now. Where nothing happened to it meanwhile, only a level is brought, below.
-    if not p_brought and (p_head_version < v_version or p_override_seq is not null or p_holding and v_is_level) then
+    if v_seq > 0 and (v_head_version <> o_zone_version or v_override_seq is not null or v_holding and o_level is not null) then
         call zone_bring(
-            p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, p_seq, p_last_us, p_spent_total, p_level,
-            p_head_version, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_override_seq, p_holding,
-            v_brought
+            p_zone_id, v_key, v_head_version, o_zone_version, v_last_us, v_carried_seq, v_holding, v_now_us, v_override_seq, o_level,
+            o_zone_limit, v_window_us, v_per_us, v_per_token
         );
-        if v_brought is null then
-            call zone_error('killed', null, null, null);
-        end if;
+    elseif o_level is not null then
+        set o_level = if(
+            o_level >= o_zone_limit * v_per_token
+                or v_now_us - v_last_us >= (o_zone_limit * v_per_token - o_level + (v_per_us - 1)) div v_per_us,
+            o_zone_limit * v_per_token, o_level + (v_now_us - v_last_us) * v_per_us
+        );
     end if;
-    if p_override_seq is not null then
-        call zone_policy(
-            p_zone_id, p_bucket_key, v_version, p_override_seq, v_algorithm, v_window_us, v_limit, v_per_us,
-            v_per_token, v_slots, v_calendar
-        );
-        select o.ban_exempt
-        into v_ban_exempt
-        from zone_override o
-        where o.zone_id = p_zone_id and o.bucket_key = p_bucket_key and o.seq = p_override_seq
-        lock in share mode;
+    if p_back is not null then
+        -- Nothing comes back of what a change of policy put something else in place of.
+        if o_level is not null and coalesce(v_carried_seq < p_back_seq, true) then
+            set v_given = p_back;
+            set o_level = least(o_level + v_given * v_per_token, o_zone_limit * v_per_token);
+        end if;
+        -- It has ended before it was charged, until the row is sealed.
+        insert into zone_hold (zone_id, bucket_key, seq, charged_at, amount, ends_at)
+        values (p_zone_id, v_key, p_back_seq, v_back_at, 0, v_back_at)
+        on duplicate key update amount = zone_hold.amount;
+        set v_holding = true;
     end if;
 
-    -- 3. The settings that have no meaning for the algorithm.
-    if v_algorithm = 'distinct' then
-        if p_cost > 1 then
-            call zone_error('cost of member', p_cost, null, null);
-        elseif p_cost > 0 and p_member is null then
-            call zone_error('no member', null, null, null);
-        end if;
-    elseif p_member is not null then
-        call zone_error('member', v_algorithm, null, null);
-    end if;
-    if v_algorithm = 'capacity' and p_cost > 0 then
-        call zone_error('capacity', null, null, null);
-    end if;
-    if v_algorithm = 'queue' and p_cost > 0 then
-        call zone_error('queue', null, null, null);
-    end if;
-    if p_ttl_us is not null and v_algorithm in ('distinct', 'concurrency', 'capacity') then
-        call zone_error('ttl', v_algorithm, null, null);
-    end if;
-
-    -- 4. The verdict of the algorithm.
-    set v_banned = coalesce(p_banned_us > p_now_us, false);
-    -- A blocked check that counts delays itself; what a ban keeps from passing it also keeps from counting.
-    set v_counts = v_count_blocked and not p_held_back and not v_banned;
-    -- An override may leave nothing but the reserve.
-    set o_zone_limit = if(p_critical, v_limit, greatest(v_limit - v_reserve, 0));
+    -- 7. Decide.
     set o_reason = 'within_limit';
-    set o_spent = 0;
-    set o_retry_after_us = null;
-    set o_delay_us = null;
-    set o_ends_us = null;
-    set o_ban_us = null;
-    if v_is_level then
-        set v_capacity = v_limit * v_per_token;
-        if not v_brought and p_level is not null then
-            if p_level >= v_capacity
-                or p_now_us - p_last_us >= (v_capacity - p_level + (v_per_us - 1)) div v_per_us
-            then
-                set p_level = v_capacity;
-            else
-                set p_level = p_level + (p_now_us - p_last_us) * v_per_us;
-            end if;
-        end if;
-    else
-        set p_level = null;
-    end if;
-    set v_level = p_level;
-    if v_mode = 'off' then
+    if v_off then
         set o_reason = 'off';
         set o_remaining = o_zone_limit;
-    elseif v_is_level then
-        set v_level = coalesce(v_level, v_capacity);
-        -- The units that the reserve keeps back are not there for this check.
-        set v_kept = v_capacity - o_zone_limit * v_per_token;
-        if p_cost > o_zone_limit then
-            set o_reason = 'exceeds_limit';
-        else
-            set v_price = p_cost * v_per_token;
-            if p_cost > 0 and v_price + v_kept > v_level then
-                set o_reason = 'over_limit';
-                call zone_level_wait(
-                    p_zone_id, p_bucket_key, p_now_us, p_holding, p_carried_seq, v_level, v_price + v_kept, v_capacity,
-                    v_per_us, v_per_token, o_retry_after_us
-                );
-                -- It was killed, as zone_bring can be.
-                if o_retry_after_us is null then
-                    call zone_error('killed', null, null, null);
-                end if;
-            else
-                if v_algorithm = 'leaky-queue' then
-                    set o_delay_us = (v_capacity - v_level + (v_per_us - 1)) div v_per_us;
-                end if;
-                set v_level = v_level - v_price;
-                set o_spent = p_cost;
-                set v_soft = v_soft_rate;
-                if p_cost > 0 and v_capacity - v_level > v_soft * v_per_token then
-                    set o_reason = 'soft';
-                end if;
-            end if;
-        end if;
-        set o_remaining = if(v_level > v_kept, (v_level - v_kept) div v_per_token, 0);
-    elseif v_algorithm in ('distinct', 'concurrency', 'capacity') then
-        select coalesce(sum(h.amount), 0), coalesce(max(h.member = p_member), false)
-        into v_used, v_known
-        from zone_hold h force index (zone_hold_ends)
-        where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
-            and h.ends_at > date_add(v_epoch, interval p_now_us microsecond)
-            and h.seq > coalesce(p_carried_seq, 0)
-            and not h.seq <=> p_back_seq;
-        if v_known then
-            set v_wanted = 0;
-        end if;
-        if v_wanted > o_zone_limit then
-            set o_reason = 'exceeds_limit';
-        elseif v_wanted > 0 and v_wanted > o_zone_limit - v_used then
-            set o_reason = 'over_limit';
-            -- Until so much of it has ended.
-            select timestampdiff(microsecond, v_epoch, s.ends_at) - p_now_us
-            into o_retry_after_us
-            from (
-                select h.ends_at, sum(h.amount) over (order by h.ends_at rows unbounded preceding) as ended
-                from zone_hold h force index (zone_hold_ends)
-                where h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
-                    and h.ends_at > date_add(v_epoch, interval p_now_us microsecond)
-                    and h.seq > coalesce(p_carried_seq, 0)
-            ) s
-            where s.ended >= v_used - (o_zone_limit - v_wanted)
-            order by s.ends_at
-            limit 1;
-        else
-            set o_spent = v_wanted;
-            if p_cost > 0 and v_used + v_wanted > v_soft_rate then
-                set o_reason = 'soft';
-            end if;
-            set o_ends_us = p_now_us + v_window_us;
-        end if;
-        set o_remaining = greatest(o_zone_limit - v_used, 0) - o_spent;
-    else
-        call zone_window(
-            p_zone_id, p_bucket_key, p_now_us, p_joined, v_version, v_algorithm, v_window_us, v_slots, v_calendar,
-            p_seq, p_last_us, p_spent_total, p_carried, p_carried_us, p_carried_total, p_carried_seq, p_holding, p_own,
-            if(p_back_seq > coalesce(p_carried_seq, 0), p_back, 0), p_back_us, o_zone_limit, p_cost, v_counts, v_used, o_retry_after_us
+    elseif v_algorithm in ('sliding-log', 'fixed-window') then
+        call zone_window_used(
+            p_zone_id, v_key, v_algorithm, v_window_us, v_now_us, v_last_us, o_total, v_carried, v_carried_us, v_carried_total,
+            v_carried_seq, v_holding, v_used
         );
+        -- The charge that is given back now is still in there.
+        if p_back_us >= v_now_us - if(v_algorithm = 'fixed-window', mod(v_now_us, v_window_us), v_window_us - 1)
+            and coalesce(v_carried_seq < p_back_seq, true)
+        then
+            set v_used = v_used - p_back;
+        end if;
         set o_remaining = greatest(o_zone_limit - v_used, 0);
         if p_cost > o_zone_limit then
             set o_reason = 'exceeds_limit';
         elseif p_cost > 0 and v_used > o_zone_limit - p_cost then
             set o_reason = 'over_limit';
-            set o_spent = if(v_counts, p_cost, 0);
-            set o_remaining = greatest(o_remaining - o_spent, 0);
+            call zone_window_wait(
+                p_zone_id, v_key, v_algorithm, v_window_us, v_now_us, v_last_us, o_total, v_carried, v_carried_us, v_carried_total,
+                v_carried_seq, v_holding, o_zone_limit - p_cost, o_retry_after_us
+            );
         else
-            set o_spent = p_cost;
+            set v_spent = p_cost;
             set o_remaining = o_remaining - p_cost;
-            if p_cost > 0 and v_used + p_cost > v_soft_rate then
-                set o_reason = 'soft';
-            end if;
         end if;
+    else
+        set v_level = coalesce(o_level, o_zone_limit * v_per_token);
+        if p_cost > o_zone_limit then
+            set o_reason = 'exceeds_limit';
+        elseif p_cost > 0 and p_cost * v_per_token > v_level then
+            set o_reason = 'over_limit';
+            call zone_level_wait(
+                p_zone_id, v_key, v_carried_seq, v_holding, v_level, o_zone_limit * v_per_token, v_per_us, v_per_token,
+                p_cost * v_per_token, v_now_us, o_retry_after_us
+            );
+        else
+            set v_spent = p_cost;
+            set v_level = v_level - p_cost * v_per_token;
+        end if;
+        set o_remaining = greatest(v_level div v_per_token, 0);
     end if;
-
-    -- 5. Bans, and the other limits of the request.
-    if v_mode <> 'off' and p_cost = 0 and v_banned then
+    if v_banned_us > v_now_us and not v_off and (p_cost = 0 or o_reason <> 'exceeds_limit') then
         set o_remaining = 0;
-    elseif v_mode <> 'off' and p_cost > 0 then
-        if v_banned and o_reason <> 'exceeds_limit' then
-            set o_retry_after_us = greatest(p_banned_us - p_now_us, coalesce(o_retry_after_us, 0));
+        if p_cost > 0 then
             set o_reason = 'banned';
-            set o_spent = 0;
-            set o_remaining = 0;
-            set o_delay_us = null;
-            set o_ends_us = null;
-            set v_level = p_level;
-        elseif not v_banned and o_reason in ('over_limit', 'exceeds_limit')
-            and v_ban_after is not null and not coalesce(v_ban_exempt, false)
-        then
-            set v_before = p_strikes;
-            set p_strikes = p_strikes + 1;
-            -- Those since the last ban are enough to know of, if they are too few.
-            if p_strikes - p_ban_strikes >= v_ban_after then
-                call zone_strikes_before(
-                    p_zone_id, p_bucket_key, p_now_us - v_ban_within_us + 1, p_joined, p_seq, p_last_us, v_before
-                );
-                if p_strikes - greatest(v_before, p_ban_strikes) >= v_ban_after then
-                    set p_bans = if(p_now_us - p_banned_us <= v_ban_max_us, p_bans + 1, 1);
-                    set p_ban_strikes = p_strikes;
-                    set v_length_us = v_ban_for_us;
-                    set v_nth = 1;
-                    while v_nth < p_bans and v_length_us < v_ban_max_us and v_ban_factor > 1 do
-                        set v_length_us = v_length_us * v_ban_factor;
-                        set v_nth = v_nth + 1;
-                    end while;
-                    set o_ban_us = p_now_us + if(v_ban_from = 'window', coalesce(o_retry_after_us, 0), 0);
-                    set o_ban_us = o_ban_us + least(v_length_us, v_ban_max_us, 9223372036854775807 - o_ban_us);
-                    set p_banned_us = o_ban_us;
-                    set o_retry_after_us = greatest(o_ban_us - p_now_us, o_retry_after_us);
-                end if;
-            end if;
+            set o_retry_after_us = greatest(v_banned_us - v_now_us, coalesce(o_retry_after_us, 0));
+            set v_spent = 0;
+            set v_level = o_level;
         end if;
-        if p_held_back and o_reason in ('within_limit', 'soft') then
-            set o_remaining = o_remaining + o_spent;
-            set o_reason = 'held_back';
-            set o_spent = 0;
-            set o_delay_us = null;
-            set o_ends_us = null;
-            set v_level = p_level;
-        end if;
+    end if;
+    if p_back is not null then
+        set o_reason = 'recorded';
+    elseif not v_off then
+        set o_level = v_level;
+    end if;
+    set o_blocked = o_reason in ('over_limit', 'exceeds_limit', 'banned');
+    set o_created_at = v_now;
+    set o_replayed = false;
+    if not v_recorded then
+        set o_retry_after_us = o_retry_after_us + v_ahead_us;
+        leave decide;
     end if;
 
-    -- 6. The head that it leaves behind.
-    if p_spent_total > 9223372036854775807 - o_spent then
-        call zone_error('total', p_spent_total, o_spent, null);
+    -- 8. Append the row, and move the head.
+    if o_total > 9223372036854775807 - v_spent then
+        call zone_error('total', o_total, v_spent, null);
     end if;
-    set o_blocked = v_mode = 'enforce' and o_reason in ('over_limit', 'exceeds_limit', 'banned', 'held_back');
-    if o_spent = 0 or o_reason not in ('within_limit', 'soft') then
-        set o_ends_us = null;
-    elseif p_ttl_us is not null then
-        set o_ends_us = p_now_us + p_ttl_us;
+    set o_seq = v_seq + 1;
+    set o_total = o_total + v_spent;
+    call zone_txn_hash(
+        o_row_hash, p_txn_id, o_seq, o_zone_version, o_blocked, coalesce(p_back, p_cost), v_spent, o_total, o_remaining, o_zone_limit,
+        o_retry_after_us, o_level, o_strikes, p_back_us, v_now_us, v_kind, o_reason, o_row_hash
+    );
+    -- Rows number themselves. A number that the session has set would be taken, and from the largest on there is none.
+    if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
+        call zone_error('insert id', @@session.insert_id, null, null);
     end if;
-    set p_spent_total = p_spent_total + o_spent;
-    set p_level = v_level;
-    set p_head_version = v_version;
+    insert into zone_txn (
+        txn_id, zone_id, zone_version, bucket_key, seq, kind, blocked, reason, cost, spent, spent_total, remaining, zone_limit,
+        retry_after_us, level, strikes, target_at, created_at, prev_at, salt, row_hash, sealed
+    )
+    values (
+        p_txn_id, p_zone_id, o_zone_version, v_key, o_seq, v_kind, o_blocked, o_reason, coalesce(p_back, p_cost), v_spent, o_total,
+        o_remaining, o_zone_limit, o_retry_after_us, o_level, o_strikes, v_back_at, v_now, v_last_at, if(v_seq = 0, o_salt, null),
+        o_row_hash, false
+    );
+    set o_id = last_insert_id();
+    -- MySQL takes 0 too, and does not tell it beforehand.
+    if o_id = 0 then
+        call zone_error('insert id', 0, null, null);
+    end if;
+    -- One statement: a routine that is killed before it has written nothing that counts, and after it all of it.
+    -- Rows by their primary keys: by another index MariaDB locks the gap beside, under a joined caller's isolation.
+    update zone_bucket_lock b
+    straight_join zone_txn t force index (primary) on t.id = o_id and t.created_at = v_now
+    left join zone_hold h force index (primary) on h.zone_id = p_zone_id and h.bucket_key = p_bucket_key and h.seq = v_hold
+    set t.sealed = true,
+        h.amount = p_back,
+        h.ends_at = v_now,
+        b.seq = o_seq,
+        b.last_at = v_now,
+        b.spent_total = o_total,
+        b.level = o_level,
+        b.override_seq = v_override_seq,
+        b.holding = v_holding,
+        b.zone_version = o_zone_version,
+        b.sql_at = if(p_by_sql, v_now, b.sql_at),
+        b.row_hash = o_row_hash
+    where b.zone_id = p_zone_id and b.bucket_key = v_key;
+    set o_simple = coalesce(v_banned_us, v_carried) is null and v_override_seq is null and not v_holding and v_bans + v_ahead_us = 0;
+    set o_retry_after_us = o_retry_after_us + v_ahead_us;
 end;

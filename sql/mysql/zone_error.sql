@@ -5,7 +5,7 @@
 --            p_second  what it names second
 --            p_third   what it names third
 -- Locks      nothing
--- Errors     TG001 to TG011 (31001 to 31011), see docs/sql.md; the server's own 1317, where it raised none
+-- Errors     TG001 to TG007 and TG009 to TG012 (31001 to 31012), see docs/sql.md; the server's own 1317, where it raised none
 drop procedure if exists zone_error;
 create procedure zone_error(
     in p_error  varchar(20) character set utf8mb4,
@@ -22,7 +22,7 @@ begin
         else p_first
     end;
     declare v_message longtext character set utf8mb4;
-    if p_error in ('other cost', 'other member', 'part', 'other end', 'no charge') then
+    if p_error in ('other cost', 'other member', 'other end', 'no charge') then
         set v_first = lower(concat_ws(
             '-', substring(p_first, 1, 8), substring(p_first, 9, 4), substring(p_first, 13, 4),
             substring(p_first, 17, 4), substring(p_first, 21)
@@ -40,11 +40,6 @@ begin
         when 'other member' then
             set v_number = 31002;
             set v_message = concat('transaction ', v_first, ' was decided about another member; use a new id');
-        when 'part' then
-            set v_number = 31002;
-            set v_message = concat(
-                'transaction ', v_first, ' was decided with other limits; ask for the same ones, or use a new id'
-            );
         when 'other end' then
             set v_number = 31002;
             set v_message = concat('transaction ', v_first, ' was already ended by a ', p_second, ' of ', p_third);
@@ -63,24 +58,9 @@ begin
         when 'charge of slot' then
             set v_number = 31002;
             set v_message = 'the transaction holds a slot; release it';
-        when 'charge not reserved' then
-            set v_number = 31002;
-            set v_message = 'the transaction is no reservation; refund or release it';
-        when 'charge of no slot' then
-            set v_number = 31002;
-            set v_message = 'the transaction holds no slot; refund, settle or cancel it';
-        when 'charge over' then
-            set v_number = 31002;
-            set v_message = 'the transaction''s time is over; it has ended by itself';
         when 'no charge' then
             set v_number = 31003;
             set v_message = concat('transaction ', v_first, ' was not decided in the bucket; look where it was');
-        when 'flood' then
-            set v_number = 31003;
-            set v_message = concat(
-                'no row can stand for ', v_first,
-                ' checks: none was blocked here within a minute by a zone with coalesced rows; check each'
-            );
         when 'closed' then
             set v_number = 31003;
             set v_message = concat(
@@ -90,15 +70,9 @@ begin
         when 'no txn' then
             set v_number = 31003;
             set v_message = 'a row is recorded under a transaction; name it by a version 4 or 7 UUID';
-        when 'no array' then
-            set v_number = 31003;
-            set v_message = concat('checks of the type ', v_first, ' cannot be read; give a JSON array with an object for each');
         when 'insert id' then
             set v_number = 31003;
             set v_message = concat('the session has set insert_id to ', v_first, ', and rows are numbered in order; connect anew');
-        when 'txn' then
-            set v_number = 31003;
-            set v_message = 'a txn is no UUID; write 32 hex digits, with or without dashes';
         when 'txn bytes' then
             set v_number = 31003;
             set v_message = concat(
@@ -107,52 +81,9 @@ begin
         when 'nil txn' then
             set v_number = 31003;
             set v_message = 'the nil UUID names no transaction; use a version 4 or 7 UUID';
-        when 'many txns' then
-            set v_number = 31003;
-            set v_message = 'the limits of one request have one transaction; name it once';
-        when 'same bucket' then
-            set v_number = 31003;
-            set v_message = concat(
-                'a bucket of zone ', v_first, ' is named twice; name it once, with the sum of the costs'
-            );
-        when 'kind' then
-            set v_number = 31003;
-            set v_message = concat('nothing of the kind ', left(v_first, 20), ' can be recorded; use ', p_second);
-        when 'cost of member' then
-            set v_number = 31003;
-            set v_message = concat('cost ', v_first, ' is out of range; a zone that counts members takes 0 or 1');
-        when 'no member' then
-            set v_number = 31003;
-            set v_message = 'the zone counts members; name the one that the check is about';
-        when 'member' then
-            set v_number = 31003;
-            set v_message = concat(v_first, ' counts no members; leave the member out');
-        when 'member bytes' then
-            set v_number = 31003;
-            set v_message = concat(
-                'member of ', v_first, ' bytes cannot be used; a member is 1 to 255 bytes without control characters'
-            );
-        when 'capacity' then
-            set v_number = 31003;
-            set v_message = 'the zone hands out capacity, and decides no checks; take a lease of it';
-        when 'queue' then
-            set v_number = 31003;
-            set v_message = 'the zone is a queue, and decides no checks; offer an item to it';
-        when 'ttl' then
-            set v_number = 31003;
-            set v_message = concat('nothing can be reserved in a zone of ', v_first, '; use a check');
-        when 'time' then
-            set v_number = 31003;
-            set v_message = concat(v_first, ' of ', p_second, ' µs is out of range; use 1 µs to 10 years');
-        when 'reserve' then
-            set v_number = 31003;
-            set v_message = 'a reservation of cost 0 reserves nothing; use 1 or more';
         when 'cost' then
             set v_number = 31003;
             set v_message = concat('cost ', v_first, ' is out of range; use 0 to 1099511627776');
-        when 'checks' then
-            set v_number = 31003;
-            set v_message = concat('a row cannot stand for ', v_first, ' checks; use 1 to 2147483647');
         when 'key' then
             set v_number = 31003;
             set v_message = concat(
@@ -179,7 +110,7 @@ begin
         when 'no transaction' then
             set v_number = 31006;
             set v_message =
-                'the routine joins a transaction and none is open; begin one, or call its like that ends in _own, or without _in';
+                'the routine joins a transaction and none is open; begin one, or call the routine without _in';
         when 'old snapshot' then
             set v_number = 31007;
             set v_message =
@@ -207,15 +138,14 @@ begin
         when 'apart' then
             set v_number = 31003;
             set v_message = 'one of several databases makes no zone alone; use a zone that is set in all of them';
+        when 'beyond' then
+            set v_number = 31012;
+            set v_message = concat(
+                'zone ', v_first, ' is not plain (', p_second, '), and SQL decides plain zones only; use the library, or POST /v1/check'
+            );
         when 'home' then
             set v_number = 31011;
             set v_message = concat('the bucket belongs to ', v_first, '; ask there');
-        when 'killed' then
-            set v_number = 1317;
-            set v_message = 'the statement was killed; nothing was decided; try again';
-        when 'algorithm' then
-            set v_number = 31008;
-            set v_message = concat(v_first, ' is no algorithm that these routines know; run: tallygate migrate');
     end case;
     -- The longest that a signal can carry.
     set v_message = left(v_message, 128);
@@ -236,13 +166,13 @@ begin
             signal sqlstate 'TG006' set mysql_errno = 31006, message_text = v_message;
         when 31007 then
             signal sqlstate 'TG007' set mysql_errno = 31007, message_text = v_message;
-        when 31008 then
-            signal sqlstate 'TG008' set mysql_errno = 31008, message_text = v_message;
         when 31009 then
             signal sqlstate 'TG009' set mysql_errno = 31009, message_text = v_message;
         when 31010 then
             signal sqlstate 'TG010' set mysql_errno = 31010, message_text = v_message;
         when 31011 then
             signal sqlstate 'TG011' set mysql_errno = 31011, message_text = v_message;
+        when 31012 then
+            signal sqlstate 'TG012' set mysql_errno = 31012, message_text = v_message;
     end case;
 end;

@@ -5,7 +5,7 @@
 --
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket
---            o_*           the head, see zone_bucket_hold; o_seq is 0 when there is no such row
+--            o_*           the head, see zone_bucket_lock; o_seq is 0 when there is no such row
 -- Locks      nothing
 drop procedure if exists zone_head_back;
 create procedure zone_head_back(

@@ -1,20 +1,22 @@
--- zone_token_bucket_make: makes the zone of a rate_limiting_request; not called from outside.
+-- zone_token_bucket_make: finds the zone of a rate_limiting_request, or makes it; not called from outside.
 --
--- Arguments  p_name            the zone's name
---            p_refill_per_sec  tokens a second
+-- Arguments  p_refill_per_sec  tokens a second
 --            p_window_seconds  seconds in which an empty bucket fills
---            o_zone_id         the zone's number, of the one that is there already if there is
--- Locks      the zone's row, until the transaction ends
--- Errors     TG003 (31003) the session has set insert_id, or the database is one of several
+--            o_zone_id         the zone's number
+-- Locks      the row of a zone that it makes, until the transaction ends
+-- Errors     TG003 (31003) the tokens cannot be counted, the session has set insert_id, or the database is one of several; TG007
+--            (31007) the caller's snapshot hides the zone
 drop procedure if exists zone_token_bucket_make;
 create procedure zone_token_bucket_make(
-    in  p_name           varchar(100) character set utf8mb4 collate utf8mb4_bin,
     in  p_refill_per_sec int,
     in  p_window_seconds int,
     out o_zone_id        int
 )
 sql security definer
-begin
+make: begin
+    declare v_name varchar(100) character set utf8mb4 collate utf8mb4_bin
+        default concat('rate_limiting_request ', p_refill_per_sec, '/s for ', p_window_seconds, ' s');
+    declare v_seen int;
     declare v_gcd  bigint default p_refill_per_sec;
     declare v_rest bigint default 1000000;
     declare v_swap bigint;
@@ -24,6 +26,16 @@ begin
     declare v_about_hash varchar(64) character set ascii default sha2(v_about, 256);
     declare v_by_hash    varchar(64) character set ascii default sha2(session_user(), 256);
     declare v_login_hash varchar(64) character set ascii default sha2(user(), 256);
+    declare continue handler for not found begin end;
+    if p_refill_per_sec is null or p_window_seconds is null or p_refill_per_sec < 1 or p_window_seconds < 1
+        or cast(p_refill_per_sec as signed) * p_window_seconds > 2147483647
+    then
+        call zone_error('tokens', p_refill_per_sec, coalesce(p_window_seconds, 'null'), null);
+    end if;
+    select z.id into o_zone_id from zone_master z where z.name = v_name;
+    if o_zone_id is not null then
+        leave make;
+    end if;
     if exists (select 1 from tallygate_shard) then
         call zone_error('apart', null, null, null);
     end if;
@@ -36,7 +48,7 @@ begin
     -- By a session's own step a caller who takes back what he makes would use up the numbers of zones.
     set auto_increment_increment = @@global.auto_increment_increment,
         auto_increment_offset = @@global.auto_increment_offset;
-    -- See zone_record.
+    -- See zone_decide.
     if @@session.insert_id <> 0 or last_insert_id(0) <> 0 then
         call zone_error('insert id', @@session.insert_id, null, null);
     end if;
@@ -44,7 +56,7 @@ begin
         name, description, algorithm, rate, window_us, burst, rate_gcd, version, created_at, updated_at
     )
     values (
-        p_name, v_about, 'token-bucket', p_refill_per_sec, 1000000,
+        v_name, v_about, 'token-bucket', p_refill_per_sec, 1000000,
         p_refill_per_sec * p_window_seconds, v_gcd, 1, utc_timestamp(6), utc_timestamp(6)
     )
     on duplicate key update id = last_insert_id(id);
@@ -52,7 +64,7 @@ begin
     if o_zone_id = 0 then
         call zone_error('insert id', 0, null, null);
     end if;
-    set v_name_hash = sha2(concat(o_zone_id, '|', p_name), 256);
+    set v_name_hash = sha2(concat(o_zone_id, '|', v_name), 256);
     insert into zone_version (
         zone_id, version, description, algorithm, rate, window_us, burst, rate_gcd, reserve, mode, count_blocked,
         on_outage, running_buckets, durability, blocked_rows, changed_at, changed_by, row_hash
@@ -70,4 +82,9 @@ begin
     from zone_master z
     where z.id = o_zone_id
     on duplicate key update version = z.version;
+    -- Somebody else may have made it since the caller's snapshot, which then does not show it.
+    select z.id into v_seen from zone_master z where z.id = o_zone_id;
+    if v_seen is null then
+        call zone_error('old snapshot', null, null, null);
+    end if;
 end;

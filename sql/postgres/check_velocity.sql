@@ -1,6 +1,6 @@
 -- check_velocity: may one more transaction of this bucket pass?
 --
--- A check of cost 1 under a transaction id made for it. Joins the caller's transaction.
+-- A check of cost 1 in a plain zone, under a transaction id made for it. Joins the caller's transaction.
 --
 -- Arguments  p_zone_id     the zone; or p_zone, its name
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
@@ -21,19 +21,24 @@ create function check_velocity(
 language plpgsql
 security definer
 set search_path from current
+-- For the reasons that are given in zone_check.
+set enable_sort = off
+set enable_incremental_sort = off
+set jit = off
 as $$
-#variable_conflict use_column
 declare
-    v_version int;
+    -- By an assignment: as a table in a query the function would cost a tenth more.
+    v_told constant record := zone_decide(p_zone_id, p_bucket_key, null, 1, true, null, false, true, false);
 begin
-    select d.blocked::int, d.id, d.zone_id, d.bucket_key, d.zone_version
-    into check_velocity.blocked, check_velocity.id, check_velocity.zone_id, check_velocity.bucket_key, v_version
-    from zone_check(p_zone_id, p_bucket_key) d;
+    blocked := v_told.blocked::int;
+    id := v_told.id;
+    zone_id := p_zone_id;
+    bucket_key := p_bucket_key;
     -- A statement of its own: the version may be younger than the one before, which waited for the lock.
     select v.rate, (v.window_us + 999999) / 1000000
     into check_velocity.rate, check_velocity.window_seconds
     from zone_version v
-    where v.zone_id = p_zone_id and v.version = v_version;
+    where v.zone_id = p_zone_id and v.version = v_told.zone_version;
 end
 $$;
 

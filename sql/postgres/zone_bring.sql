@@ -1,103 +1,116 @@
--- zone_bring: brings a bucket to a time, through the changes of its policy, the end of its override and the ends of
+-- zone_bring: brings a bucket of a plain zone to now, through the changes of its policy, the end of its override and the ends of
 -- what it holds. Not called from outside.
 --
--- Arguments  p_zone  the version in force
---            p_head  the bucket
---            p_now   the time, not before the bucket's last one
--- Result     the bucket then, and the policy that is in force for it
+-- Arguments  p_from, p_to  the versions that decided its last row, and that is in force
+--            p_now         the time, not before p_last_at
+--            the others    columns of the bucket
+-- Result     its level and its override now, and the policy that is in force for it
 -- Locks      nothing
--- Errors     TG005 the ledger lacks rows of the window
-create function zone_bring(p_zone zone_version, p_head zone_bucket_lock, p_now timestamptz)
-returns zone_brought
+-- Errors     TG012 a change on the way was more than SQL knows
+create function zone_bring(
+    p_zone_id      int,
+    p_bucket_key   text,
+    p_from         int,
+    p_to           int,
+    p_override_seq bigint,
+    p_level        bigint,
+    p_last_at      timestamptz,
+    p_carried_seq  bigint,
+    p_holding      boolean,
+    p_now          timestamptz,
+    out level        bigint,
+    out override_seq bigint,
+    out zone_limit   bigint,
+    out window_us    bigint,
+    out per_us       bigint,
+    out per_token    bigint
+)
 language plpgsql
 as $$
 declare
-    c_now_us    constant bigint := zone_us(p_now);
-    v_head      zone_bucket_lock := p_head;
-    v_at_us     bigint := c_now_us;
-    -- the version at v_at_us, and with the override
-    v_zone      zone_version := p_zone;
-    v_policy    zone_version;
-    v_after     zone_version;
+    v_event     record;
+    v_zone      record;            -- the version by then
     v_override  zone_override;
-    v_level     boolean;
-    -- the versions from that of the last row on, and what ends
-    v_versions  zone_version[];
-    v_version   int := 1;
-    v_ends      bigint[];
-    v_amounts   numeric[];
-    v_end       int := 1;
-    -- what comes next
-    v_change_us bigint;
-    v_over_us   bigint;
-    v_next_us   bigint;
+    v_at        timestamptz := p_last_at;
+    v_per_token bigint;
+    v_is_level  boolean;
+    v_was_level boolean;
 begin
-    if p_head.seq > 0 then
-        v_at_us := zone_us(p_head.last_at);
-        if p_head.zone_version < p_zone.version then
-            select array_agg(v order by v.version)
-            into v_versions
-            from zone_version v
-            where v.zone_id = p_zone.zone_id and v.version between p_head.zone_version and p_zone.version;
-            v_zone := v_versions[1];
-        end if;
-    end if;
-    if p_head.override_seq is not null then
-        select o.zone_id, o.bucket_key, o.seq, o.rate, o.window_us, o.burst, o.rate_gcd, o.ban_exempt, o.ends_at
-        into v_override
-        from zone_override o
-        where o.zone_id = p_head.zone_id and o.bucket_key = p_head.bucket_key and o.seq = p_head.override_seq;
-    end if;
-    v_policy := zone_policy(v_zone, v_override);
-    if p_head.holding and (v_versions is not null or zone_family(v_zone.algorithm) = 'level') then
-        select array_agg(zone_us(e.ends_at) order by e.ends_at), array_agg(e.amount order by e.ends_at)
-        into v_ends, v_amounts
+    level := p_level;
+    override_seq := p_override_seq;
+    select o.rate, o.window_us, o.burst, o.rate_gcd, o.ends_at
+    into v_override.rate, v_override.window_us, v_override.burst, v_override.rate_gcd, v_override.ends_at
+    from zone_override o
+    where o.zone_id = p_zone_id and o.bucket_key = p_bucket_key and o.seq = p_override_seq;
+    for v_event in
+        select e.at, e.place, e.version, e.amount
         from (
-            select h.ends_at, sum(h.amount) as amount
+            select p_last_at as at, 0 as place, p_from as version, null::numeric as amount
+            union all
+            select h.ends_at, 1, null, sum(h.amount)
             from zone_hold h
-            where h.zone_id = p_head.zone_id and h.bucket_key = p_head.bucket_key
-                and h.ends_at > p_head.last_at and h.ends_at <= p_now
-                and h.seq > coalesce(p_head.carried_seq, 0)
+            where p_holding and h.zone_id = p_zone_id and h.bucket_key = p_bucket_key
+                and h.ends_at > p_last_at and h.ends_at <= p_now and h.seq > coalesce(p_carried_seq, 0)
             group by h.ends_at
-        ) e;
-    end if;
+            union all
+            select least(greatest(max(v.changed_at) over (order by v.version), p_last_at), p_now), 2, v.version, null
+            from zone_version v
+            where v.zone_id = p_zone_id and v.version > p_from and v.version <= p_to
+            union all
+            select v_override.ends_at, 3, null, null
+            where v_override.ends_at <= p_now
+            union all
+            select p_now, 4, null, null
+        ) e
+        order by greatest(e.at, p_last_at), e.place, e.version
     loop
-        v_level := v_head.level is not null and zone_family(v_policy.algorithm) = 'level';
-        v_change_us := case
-            when v_version < cardinality(v_versions)
-                then greatest(least(zone_us((v_versions[v_version + 1]).changed_at), c_now_us), v_at_us)
-        end;
-        v_over_us := case when v_override.ends_at <= p_now then zone_us(v_override.ends_at) end;
-        v_next_us := greatest(coalesce(least(v_ends[v_end], v_change_us, v_over_us), c_now_us), v_at_us);
-        if v_level then
-            v_head.level := zone_level_clamp(
-                v_policy,
-                v_head.level + (v_next_us - v_at_us)::numeric * (v_policy.rate / v_policy.rate_gcd)
+        if level is not null and v_is_level then
+            level := zone_level_fill(
+                level, zone_limit * per_token, per_us, zone_us(greatest(v_event.at, v_at)) - zone_us(v_at)
             );
         end if;
-        v_at_us := v_next_us;
-        if v_ends[v_end] <= v_at_us then
-            -- Nothing comes back of what a change of policy on the way put something else in place of.
-            if v_level and coalesce(v_head.carried_seq < p_head.seq, true) then
-                v_head.level := zone_level_clamp(
-                    v_policy,
-                    v_head.level + v_amounts[v_end] * (v_policy.window_us / v_policy.rate_gcd)
-                );
+        v_at := greatest(v_event.at, v_at);
+        if v_event.place = 1 and v_is_level then
+            level := zone_level_give(level, v_event.amount * per_token, zone_limit * per_token, per_us);
+        end if;
+        continue when v_event.place in (1, 4);
+        if v_event.version is not null then
+            select v.algorithm, v.rate, v.window_us, v.burst, v.rate_gcd, v.running_buckets, v.calendar, v.slots
+            into v_zone
+            from zone_version v
+            where v.zone_id = p_zone_id and v.version = v_event.version;
+            if v_event.place = 2 and v_zone.running_buckets <> 'as-is' then
+                perform zone_error('beyond', p_zone_id::text, 'change');
             end if;
-            v_end := v_end + 1;
-        elsif v_change_us <= v_at_us then
-            v_version := v_version + 1;
-            v_zone := v_versions[v_version];
-            v_after := zone_policy(v_zone, v_override);
-            v_head := zone_convert(v_head, v_policy, v_after, v_zone.running_buckets, v_at_us);
-            v_policy := v_after;
-        elsif v_over_us <= v_at_us then
-            v_head.override_seq := null;
-            v_override := null;
-            v_head := zone_convert(v_head, v_policy, v_zone, 'as-is', v_at_us);
-            v_policy := v_zone;
         else
-            return (v_head, v_policy, coalesce(v_override.ban_exempt, false))::zone_brought;
+            v_override := null;
+            override_seq := null;
+        end if;
+        v_was_level := v_is_level;
+        v_per_token := per_token;
+        v_is_level := v_zone.algorithm in ('token-bucket', 'leaky-bucket', 'leaky-queue', 'uniform', 'queue');
+        per_us := coalesce(v_override.rate, v_zone.rate) / coalesce(v_override.rate_gcd, v_zone.rate_gcd);
+        -- A calendar's periods, and a window cut into slots, stay what they are.
+        window_us := case
+            when v_zone.calendar is null and v_zone.slots is null then coalesce(v_override.window_us, v_zone.window_us)
+            else v_zone.window_us
+        end;
+        per_token := window_us / coalesce(v_override.rate_gcd, v_zone.rate_gcd);
+        zone_limit := case
+            when v_zone.algorithm = 'uniform' then 1
+            when v_override.rate is null then coalesce(v_zone.burst, v_zone.rate)
+            when v_is_level then coalesce(v_override.burst, v_override.rate)
+            else v_override.rate
+        end;
+        if v_event.place = 0 or level is null then
+            continue;
+        elsif v_was_level and v_is_level then
+            -- The same number of tokens; the one conversion that rounds, down.
+            level := zone_level_give(
+                floor(level::numeric * per_token / v_per_token), 0, zone_limit * per_token, per_us
+            );
+        else
+            level := null;
         end if;
     end loop;
 end

@@ -69,7 +69,7 @@ begin
                     -- A row that somebody has made and not committed can be waited for only.
                     perform set_config('lock_timeout', '20', true);
                     insert into zone_bucket_lock (zone_id, bucket_key, salt, row_hash)
-                    select k.zone_id, k.bucket_key, k.salt, zone_bucket_hash(k.salt, k.zone_id, k.bucket_key)
+                    select k.zone_id, k.bucket_key::zone_bucket_key, k.salt, zone_bucket_hash(k.salt, k.zone_id, k.bucket_key)
                     from (
                         select k.zone_id, k.bucket_key, k.held, k.position, uuid_send(gen_random_uuid()) as salt
                         from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality
@@ -83,7 +83,7 @@ begin
                     -- Makes or locks each in its turn. To lock some, make others and lock the rest would be out of
                     -- order, and two such calls could wait for each other.
                     insert into zone_bucket_lock as b (zone_id, bucket_key, salt, row_hash)
-                    select k.zone_id, k.bucket_key, k.salt, zone_bucket_hash(k.salt, k.zone_id, k.bucket_key)
+                    select k.zone_id, k.bucket_key::zone_bucket_key, k.salt, zone_bucket_hash(k.salt, k.zone_id, k.bucket_key)
                     from (
                         select k.zone_id, k.bucket_key, k.held, k.position, uuid_send(gen_random_uuid()) as salt
                         from unnest(p_zone_ids, p_bucket_keys, p_held) with ordinality

@@ -1,4 +1,4 @@
--- zone_decision: what zone_check, zone_check_many and zone_check_all return.
+-- zone_decision: what zone_check returns.
 create type zone_decision as (
     id             bigint,      -- number of the ledger row; null for a peek
     txn_id         uuid,        -- the transaction that was decided
@@ -7,13 +7,11 @@ create type zone_decision as (
     bucket_key     text,
     seq            bigint,      -- position in the bucket's ledger; null for a peek
     blocked        boolean,
-    reason         text,        -- within_limit, soft, off, unchecked; over_limit, exceeds_limit, banned, held_back
+    reason         text,        -- within_limit, off; over_limit, exceeds_limit, banned; what the library recorded before
     cost           bigint,
     zone_limit     bigint,      -- the most that a check like it can spend
     remaining      bigint,      -- what can still be spent after the decision
     retry_after_us bigint,      -- the least wait in microseconds; null when allowed or never
-    delay_us       bigint,      -- how long to go on waiting for its turn; null but for a leaky queue
-    ends_at        timestamptz, -- when what it took ends by itself
     created_at     timestamptz, -- when it was decided
     replayed       boolean      -- decided before; nothing was spent now
 );

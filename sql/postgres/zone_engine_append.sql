@@ -113,6 +113,7 @@ begin
                 and (v_row.band is null) = (v_row.kind not in ('lease', 'offer', 'take', 'extend', 'done', 'requeue', 'evict'))
                 and coalesce(v_row.band between 0 and 255, true)
                 and v_row.cost between 0 and 1099511627776
+                and v_row.spent between 0 and v_row.cost
                 -- Numbers that programs count.
                 and v_row.zone_limit between 0 and 1099511627776
                 and least(v_row.remaining, v_row.retry_after_us, v_row.delay_us) >= 0
@@ -151,6 +152,7 @@ begin
             and v_before.row_hash = v_head.row_hash
             -- It was carried, banned and excepted by then.
             and v_head.ban_strikes between 0 and v_head.strikes
+            and num_nulls(v_head.carried, v_head.carried_at, v_head.carried_total, v_head.carried_seq) in (0, 4)
             and coalesce(v_head.carried between 0 and 4398046511104, true)
             and coalesce(v_head.carried_total between 0 and v_head.spent_total, true)
             and coalesce(v_head.carried_seq between 0 and v_head.seq, true)
@@ -284,7 +286,7 @@ begin
                 zone_id, bucket_key, seq, last_at, spent_total, level, strikes, banned_until, ban_strikes, carried,
                 carried_at, carried_total, carried_seq, override_seq, zone_version, bans, holding, salt, row_hash
             )
-            select h.zone_id, h.bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes, h.banned_until,
+            select h.zone_id, h.bucket_key::zone_bucket_key, h.seq, h.last_at, h.spent_total, h.level, h.strikes, h.banned_until,
                 h.ban_strikes, h.carried, h.carried_at, h.carried_total, h.carried_seq, h.override_seq, h.zone_version,
                 h.bans, h.holding, h.salt, h.row_hash
             from unnest(p_heads) as h

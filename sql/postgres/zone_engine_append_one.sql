@@ -106,6 +106,7 @@ begin
         )
         and (p_checks = 1 or p_kind = 'coalesced')
         and p_cost between 0 and 1099511627776
+        and p_spent between 0 and p_cost
         -- Numbers that programs count.
         and p_zone_limit between 0 and 1099511627776
         and least(p_remaining, p_retry_after_us, p_delay_us) >= 0
@@ -117,6 +118,7 @@ begin
         and coalesce(p_at >= p_was_at, true)
         -- It was carried, banned and excepted by then.
         and p_ban_strikes between 0 and p_strikes
+        and num_nulls(p_carried, p_carried_at, p_carried_total, p_carried_seq) in (0, 4)
         and coalesce(p_carried between 0 and 4398046511104, true)
         and coalesce(p_carried_total between 0 and v_total, true)
         and coalesce(p_carried_seq between 0 and v_seq, true)
@@ -156,7 +158,7 @@ begin
                 carried_at, carried_total, carried_seq, override_seq, zone_version, bans, holding, salt, row_hash
             )
             values (
-                p_zone_id, p_bucket_key, v_seq, p_at, v_total, p_level, p_strikes, p_banned_until, p_ban_strikes, p_carried,
+                p_zone_id, p_bucket_key::zone_bucket_key, v_seq, p_at, v_total, p_level, p_strikes, p_banned_until, p_ban_strikes, p_carried,
                 p_carried_at, p_carried_total, p_carried_seq, p_override_seq, p_zone_version, p_bans, p_holding, p_salt,
                 p_row_hash
             )

@@ -1,28 +1,16 @@
--- zone_level_give: a level with tokens given back, and others taken without asking for room. Not called from outside.
+-- zone_level_give: a level with so much more or less, at most the capacity, and in no deeper debt than it can fill from without an
+-- overflow. Not called from outside.
 --
--- Arguments  p_zone   the policy
---            p_level  the level; null for a full bucket
---            p_back   tokens given back
---            p_extra  tokens taken, in debt if need be
+-- Arguments  p_level     the level
+--            p_more      what is given, of any size
+--            p_capacity  the most that it can be
+--            p_per_us    what flows in with each microsecond
 -- Result     the level
 -- Locks      nothing
-create function zone_level_give(p_zone zone_version, p_level bigint, p_back bigint, p_extra bigint)
+create function zone_level_give(p_level numeric, p_more numeric, p_capacity bigint, p_per_us bigint)
 returns bigint
-language plpgsql
+language sql
+immutable
 as $$
-declare
-    c_per_token constant numeric := p_zone.window_us / p_zone.rate_gcd;
-    v_level     bigint := p_level;
-begin
-    if v_level is not null then
-        v_level := zone_level_clamp(p_zone, v_level + p_back * c_per_token);
-    end if;
-    if p_extra > 0 then
-        v_level := zone_level_clamp(
-            p_zone,
-            coalesce(v_level, zone_level_capacity(p_zone)) - p_extra * c_per_token
-        );
-    end if;
-    return v_level;
-end
+    select least(greatest(p_level + p_more, p_capacity::numeric + p_per_us - 9223372036854775807), p_capacity)::bigint
 $$;

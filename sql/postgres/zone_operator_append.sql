@@ -88,6 +88,7 @@ begin
         and coalesce(p_at >= v_head.last_at, true)
         and p_strikes = v_head.strikes
         and p_bans >= 0
+        and num_nulls(p_carried, p_carried_at, p_carried_total, p_carried_seq) in (0, 4)
         and coalesce(p_carried between 0 and 4398046511104, true)
         and coalesce(p_carried_total between 0 and v_head.spent_total, true)
         and coalesce(p_carried_seq between 0 and v_seq, true)

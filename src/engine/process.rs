@@ -2,18 +2,15 @@
 //! else was faster with.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Action, Answered, Fate, Loaded, Memory, Name, Passing, Request, What};
-use crate::decide::{Undo, Version};
+use super::{Answered, Fate, Loaded, Memory, Name, Passing, Request};
+use crate::decide::Version;
 use crate::decision::Decision;
-use crate::entry::Recorded;
 use crate::error::{Error, ErrorKind, Result};
-use crate::shard::moved_to;
 
 /// The number of times that a call tries without holding the buckets while it decides.
 const SWAPS: u32 = 2;
@@ -21,29 +18,17 @@ const SWAPS: u32 = 2;
 /// The number of times that it begins anew then, when the policy changes under its hands.
 const HOLDS: u32 = 8;
 
-/// The time for which it is believed that the user may not append.
-const REFUSED_FOR: Duration = Duration::from_secs(60);
-
 /// The knowledge that this process has of one database.
 #[derive(Default)]
 pub(crate) struct Process {
     pub memory: Memory,
     pub policies: Policies,
-    /// May its user append what the engine decides? Found out with the first check; None before.
-    may: Mutex<May>,
-    /// May the users of callers' connections, who may be others?
-    callers_may: Mutex<May>,
 }
-
-/// The last answer, and when it was given.
-type May = Option<(bool, Instant)>;
 
 /// The policies that were read, by zone: each from some version on without gaps. A version never changes.
 #[derive(Default)]
 pub(crate) struct Policies {
     known: Mutex<HashMap<i32, Arc<[Version]>>>,
-    /// Zones with a version that a newer program has written.
-    foreign: Mutex<HashSet<i32>>,
 }
 
 /// The versions that a zone was asked for: the one in force, and the oldest that decided the last row of one of its
@@ -56,17 +41,15 @@ pub(crate) struct Range {
 /// A connection to a server, as a call decides on it.
 #[async_trait]
 pub(crate) trait Server: Send {
-    /// May its user append?
-    async fn may_append(&mut self) -> Result<bool>;
+    /// Must each turn hold the buckets, since what is read is locked all the same?
+    fn always_holds(&self) -> bool;
 
-    /// Is it a caller's, with a transaction that is open?
-    fn is_a_callers(&self) -> bool;
+    /// Decides a check of a plain zone by one call of a routine; what it left of the bucket, where that is simple. None where the zone
+    /// is not plain any more, or the check was decided before.
+    async fn check_plain(&mut self, request: &Request) -> Result<Option<(Decision, Option<Loaded>)>>;
 
     /// Decides once.
     async fn once(&mut self, requests: &[Request], passing: Passing, turn: Turn) -> Result<Vec<Answered>>;
-
-    /// Lets actions happen, in a transaction that holds their buckets.
-    async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>>;
 }
 
 /// The way in which a call goes about its buckets in one of its turns.
@@ -79,8 +62,7 @@ pub(crate) struct Turn {
 }
 
 impl Process {
-    /// Decides by the engine. None where the routines must: the user may not append, a newer program has chosen a policy that
-    /// this one does not know, or somebody else was faster with the one bucket that is asked about.
+    /// Decides checks. Those of buckets that are not where they were looked at are decided again.
     ///
     /// A bucket that somebody else holds and that is not to be waited for is left undecided.
     pub async fn decide(
@@ -88,125 +70,33 @@ impl Process {
         server: &mut dyn Server,
         requests: &[Request],
         passing: Passing,
-        serializable: bool,
-    ) -> Option<Result<Vec<Option<Decision>>>> {
-        let zones = requests.iter().map(|request| request.zone_id);
-        match self.is_up_to(server, zones.clone()).await {
-            Ok(true) => {
-                let decisions = self.derive(server, requests, passing, serializable).await;
-                self.or_routines(server.is_a_callers(), decisions, zones)?.transpose()
-            }
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Decides in the caller's transaction, which holds the buckets until it ends. None where the routines must, as in
-    /// [`decide`](Self::decide).
-    pub async fn decide_in(
-        &self,
-        server: &mut dyn Server,
-        requests: &[Request],
-        passing: Passing,
-    ) -> Option<Result<Vec<Decision>>> {
-        let zones = requests.iter().map(|request| request.zone_id);
-        match self.is_up_to(server, zones.clone()).await {
-            Ok(true) => {
-                let answers = server.once(requests, passing, Turn { believe: false, hold: true }).await;
-                let decided = |answer| match answer {
-                    Answered::Decided(decision) => Ok(decision),
-                    Answered::Undone(_) => Err(Error::transient(
-                        "the policy changed, or seconds passed, while this was decided; begin the transaction again",
-                    )),
-                };
-                let decisions = answers.and_then(|answers| answers.into_iter().map(decided).collect());
-                self.or_routines(server.is_a_callers(), decisions, zones)
-            }
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Lets actions happen by the engine. None where the routines must end charges of checks, as in [`decide`](Self::decide).
-    pub async fn act(&self, server: &mut dyn Server, actions: &[Action]) -> Option<Result<Vec<Recorded>>> {
-        let of_check = |action: &Action| match action.what {
-            What::Undo(undo) => !matches!(undo, Undo::Used(_)),
-            _ => false,
-        };
-        if !actions.iter().all(of_check) {
-            return Some(server.act(actions).await);
-        }
-        let zones = actions.iter().map(|action| action.zone_id);
-        match self.is_up_to(server, zones.clone()).await {
-            Ok(true) => {
-                let recorded = server.act(actions).await;
-                self.or_routines(server.is_a_callers(), recorded, zones)
-            }
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// May it append, and does it know what may be in force in these zones?
-    async fn is_up_to(&self, server: &mut dyn Server, zones: impl Iterator<Item = i32>) -> Result<bool> {
-        Ok(self.may_append(server).await? && !self.policies.are_foreign(zones))
-    }
-
-    /// None where this fails since it may not append any more, or since a newer program has chosen a policy.
-    fn or_routines<T>(
-        &self,
-        is_a_callers: bool,
-        done: Result<T>,
-        zones: impl Iterator<Item = i32>,
-    ) -> Option<Result<T>> {
-        match done {
-            // The right was taken back. A transaction of the caller's has failed by that.
-            Err(error) if error.kind() == ErrorKind::Refused && moved_to(&error).is_none() => {
-                *self.may(is_a_callers) = Some((false, Instant::now()));
-                is_a_callers.then_some(Err(error))
-            }
-            Err(_) if self.policies.are_foreign(zones) => None,
-            done => Some(done),
-        }
-    }
-
-    async fn may_append(&self, server: &mut dyn Server) -> Result<bool> {
-        // A caller whose user may, among callers whose users may not, is no reason to try these again.
-        let is_a_callers = server.is_a_callers();
-        let lasts = |since: Instant| is_a_callers || since.elapsed() < REFUSED_FOR;
-        let known = self.may(is_a_callers).filter(|(may, since)| *may || lasts(*since));
-        if let Some((may, _)) = known {
-            return Ok(may);
-        }
-        let may = server.may_append().await?;
-        *self.may(is_a_callers) = Some((may, Instant::now()));
-        Ok(may)
-    }
-
-    /// Checks of buckets that are not where they were looked at are decided again; where that is a check by itself, by
-    /// a routine, which holds the bucket for no round trip.
-    async fn derive(
-        &self,
-        server: &mut dyn Server,
-        requests: &[Request],
-        passing: Passing,
-        serializable: bool,
-    ) -> Result<Option<Vec<Option<Decision>>>> {
+    ) -> Result<Vec<Option<Decision>>> {
         let skip = passing.skips();
-        let alone = requests.len() == 1 && !skip && !serializable;
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
+        let routine = match (requests, passing) {
+            ([request], Passing::Each) => self.memory.is_for_a_routine(request),
+            _ => None,
+        };
+        let holds =
+            !skip && (server.always_holds() || self.memory.is_fought_over(requests) || routine == Some(true));
+        // One that was too late with the only bucket that it asks for is so again, but for holding it.
+        let swaps = if requests.len() == 1 { first + 1 } else { SWAPS };
+        let first = if holds { swaps } else { first };
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
-        let fought = !skip && self.memory.is_fought_over(requests);
-        if alone && fought {
-            return Ok(None);
-        }
-        let turns = if alone { first + 1 } else { SWAPS + HOLDS };
-        let first = if fought { SWAPS } else { first };
         // Those that are left, and where they belong.
         let (mut left, mut places) = (Cow::Borrowed(requests), (0..requests.len()).collect::<Vec<_>>());
-        for turn in first..turns {
-            let how = Turn { believe: turn == 0, hold: turn >= SWAPS && !skip };
+        for turn in first..swaps + HOLDS {
+            let how = Turn { believe: turn == 0, hold: turn >= swaps && !skip };
+            if how.hold
+                && let (Some(_), [request]) = (routine, requests)
+                && let Some((decision, loaded)) = server.check_plain(request).await?
+            {
+                if let Some(loaded) = loaded {
+                    self.memory.learn((request.zone_id, &request.key), loaded);
+                }
+                return Ok(vec![Some(decision)]);
+            }
             let answers = match server.once(&left, passing, how).await {
                 // The memory may be wrong about this, too.
                 Err(error) if turn == 0 && !error.is_transient() && error.kind() != ErrorKind::Refused => {
@@ -224,20 +114,29 @@ impl Process {
             }
             // Where nobody waits for buckets they are left undecided at once, for a later call.
             if stale.is_empty() || skip {
-                return Ok(Some(decisions));
+                return Ok(decisions);
             }
             let (requests, rest): (Vec<_>, Vec<_>) = stale.into_iter().unzip();
             (left, places) = (Cow::Owned(requests), rest);
         }
-        if alone {
-            return Ok(None);
-        }
         Err(Error::transient("the policy changed as often as this was decided; try again"))
     }
 
-    fn may(&self, is_a_callers: bool) -> MutexGuard<'_, May> {
-        let may = if is_a_callers { &self.callers_may } else { &self.may };
-        may.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Decides checks in the caller's transaction, which holds the buckets until it ends.
+    pub async fn decide_in(
+        &self,
+        server: &mut dyn Server,
+        requests: &[Request],
+        passing: Passing,
+    ) -> Result<Vec<Decision>> {
+        let answers = server.once(requests, passing, Turn { believe: false, hold: true }).await?;
+        let decided = |answer| match answer {
+            Answered::Decided(decision) => Ok(decision),
+            Answered::Undone(_) => Err(Error::transient(
+                "the policy changed, or seconds passed, while this was decided; begin the transaction again",
+            )),
+        };
+        answers.into_iter().map(decided).collect()
     }
 }
 
@@ -259,7 +158,6 @@ impl Policies {
         keep: bool,
     ) -> Result<Arc<[Version]>> {
         let versions = read.map_err(|error| {
-            self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(zone_id);
             Error::schema(format!(
                 "this program does not know a policy of zone {zone_id}: {error}; install the newer tallygate"
             ))
@@ -270,11 +168,6 @@ impl Policies {
             self.known().insert(zone_id, Arc::clone(&versions));
         }
         Ok(versions)
-    }
-
-    fn are_foreign(&self, mut zones: impl Iterator<Item = i32>) -> bool {
-        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-        zones.any(|zone_id| foreign.contains(&zone_id))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<i32, Arc<[Version]>>> {

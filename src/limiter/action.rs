@@ -184,8 +184,7 @@ impl Limiter {
     /// Gives back what a check spent, once: a right password after an attempt that was counted.
     ///
     /// One round trip finds the buckets, unless one is named. The refund takes four more, on PostgreSQL five, with those that
-    /// begin and commit; for a user with the role *app* alone it takes one in a single bucket, and n + 2 in n buckets. Locks the
-    /// buckets that the transaction charged. The same again is told, and nothing happens.
+    /// begin and commit. Locks the buckets that the transaction charged. The same again is told, and nothing happens.
     ///
     /// # Errors
     /// Invalid: there is no such transaction. Conflict: it was blocked or spent nothing, or it is a reservation or a

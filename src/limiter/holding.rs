@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use super::{Inner, call, flat};
 use crate::boxed::spawn;
-use crate::error::{Error, ErrorKind, Result};
-use crate::shard::moved_to;
+use crate::error::Result;
 use crate::store::{Bucket, Isolation, Terms};
 
 impl Inner {
@@ -28,14 +27,12 @@ impl Inner {
         self.tries(until).run(|again| call(&self.store, 1, until, work(terms, again))).await
     }
 
-    /// The same in a bucket of a zone that is named, for callers who may go away: what takes the role of an engine is called
-    /// `what`.
+    /// The same in a bucket of a zone that is named, for callers who may go away.
     pub(super) async fn holding_of<T, F>(
         self: &Arc<Self>,
         zone: &str,
         key: String,
         until: Instant,
-        what: &'static str,
         work: impl Fn(Arc<Self>, i32, Terms, bool) -> F + Send + Sync + 'static,
     ) -> Result<T>
     where
@@ -49,18 +46,9 @@ impl Inner {
             let work = |terms, again| work(Arc::clone(&this), zone_id, terms, again);
             match this.holding((zone_id, key), until, work).await {
                 Err(error) if error.is_unknown_zone() => Err(this.look_again(vec![zone_id], error).await),
-                done => done.map_err(|error| takes_engine(what, error)),
+                done => done,
             }
         });
         flat(done.await)
     }
-}
-
-/// With what mends the want of a right.
-pub(super) fn takes_engine(what: &str, error: Error) -> Error {
-    if error.kind() != ErrorKind::Refused || moved_to(&error).is_some() {
-        return error;
-    }
-    let said = format!("{error}; {what} take the roles app and engine: tallygate grant engine USER");
-    error.told(said)
 }

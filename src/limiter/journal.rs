@@ -249,7 +249,7 @@ impl Limiter {
     /// Brings what the journal holds into the ledger. Returns how many checks that were; 0 without a journal.
     ///
     /// # Errors
-    /// Transient: the database does not answer; Refused, Schema: the user lacks the role *engine*, or the program is too old. All
+    /// Transient: the database does not answer; Refused, Schema: the user lacks the role *app*, or the program is too old. All
     /// that is left stays in the journal. Invalid: the files of the journal
     /// cannot be read or written. A check that fails in any other way is no error: it goes to the file that ends in
     /// `.refused`.

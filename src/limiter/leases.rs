@@ -18,7 +18,7 @@ use crate::store::{Isolation, Terms};
 use crate::zone::{UNITS_MAX, validate_name};
 
 /// The calls of clients of capacity: they take leases, refresh them and give them back. Made by
-/// [`Limiter::leases`](crate::Limiter::leases). The connections need the roles *app* and *engine*.
+/// [`Limiter::leases`](crate::Limiter::leases). The connections need the role *app*.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -55,7 +55,7 @@ impl Leases {
     /// # Errors
     /// Invalid: see [`Want::validate`], or the zone hands out no capacity. Conflict: the lease that it
     /// [follows](Want::after) is not the client's last one, or its transaction asked for something else before. Refused:
-    /// the user has not the role *engine*. Unsupported: the database is spread over several servers (Citus). And those of
+    /// the user has not the role *app*. Unsupported: the database is spread over several servers (Citus). And those of
     /// [`Limiter`](crate::Limiter).
     pub fn get(&self, want: Want) -> BoxFuture<'_, Result<Lease>> {
         boxed(async move {
@@ -88,7 +88,7 @@ impl Leases {
     /// Work is proportional to the clients of the resource. Two round trips; takes no lock.
     ///
     /// # Errors
-    /// Invalid: a name or a resource that cannot be stored. Refused: the user has not the role *engine*. And those of
+    /// Invalid: a name or a resource that cannot be stored. Refused: the user has not the role *app*. And those of
     /// [`Limiter`](crate::Limiter).
     pub fn wanted<'a>(&'a self, zone: &'a str, resource: &'a str) -> BoxFuture<'a, Result<Vec<Demand>>> {
         boxed(async move {
@@ -141,7 +141,7 @@ impl Inner {
     async fn grant(self: &Arc<Self>, want: Want, until: Instant) -> Result<Lease> {
         let (zone, resource) = (want.zone.clone(), want.resource.clone());
         let txn = want.txn.unwrap_or_else(Uuid::now_v7);
-        self.holding_of(&zone, resource, until, "leases", move |inner, zone_id, terms, again| {
+        self.holding_of(&zone, resource, until, move |inner, zone_id, terms, again| {
             let want = Want { txn: if again { Some(txn) } else { want.txn }, ..want.clone() };
             async move { inner.store.grant(zone_id, &want, txn, terms).await }
         })

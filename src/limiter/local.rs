@@ -217,7 +217,7 @@ impl Inner {
             Err(error) => {
                 hands.pause(&bucket, REFUSED_US);
                 if !self.local.told.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, zone, "nothing is decided locally: it takes the roles app and engine");
+                    tracing::warn!(%error, zone, "nothing is decided locally");
                 }
             }
         }

@@ -201,6 +201,27 @@ impl Operator {
         })
     }
 
+    /// Did a routine decide in a bucket of the zone for a caller in SQL, within so long before now? False where there is no such zone.
+    ///
+    /// Looks at the buckets of the zone until it finds one. A change that makes the zone [more than
+    /// plain](Policy::beyond_sql) would refuse these callers.
+    ///
+    /// # Errors
+    /// Those of [`zones`](Self::zones).
+    pub fn called_in_sql<'a>(&'a self, zone: &'a Zone, within: Duration) -> BoxFuture<'a, Result<bool>> {
+        boxed(async move {
+            let (id, within_us) = (zone.id, micros(within));
+            let called = move |inner: Arc<Inner>| async move {
+                inner.within(inner.store.called_in_sql(id, within_us)).await
+            };
+            let mut any = false;
+            for (_, called) in self.shards.each(called).await {
+                any |= called?;
+            }
+            Ok(any)
+        })
+    }
+
     async fn mark(&self, zone: &str, key: &str, what: What, note: &str, by: &str) -> Result<Recorded> {
         let until = until(self.shards.first().config.deadline);
         let mark = |inner: Arc<Inner>| async move { inner.mark(zone, key, what, note, by).await };

@@ -70,7 +70,7 @@ impl Limiter {
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve). Invalid: a shape that is empty, too long, has control characters or is `*`; a member.
-    /// Conflict: the transaction was decided otherwise before. Refused: the user has not the role *engine*.
+    /// Conflict: the transaction was decided otherwise before. Refused: the user has not the role *app*.
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
@@ -119,7 +119,7 @@ impl Limiter {
     /// Two round trips; takes no lock.
     ///
     /// # Errors
-    /// Unknown zone. Invalid: a name, a key or a shape that cannot be stored. Refused: the user has not the role *engine*. And
+    /// Unknown zone. Invalid: a name, a key or a shape that cannot be stored. Refused: the user has not the role *app*. And
     /// those of [`Limiter`].
     pub fn predict<'a>(
         &'a self,
@@ -162,7 +162,7 @@ impl Inner {
         until: Instant,
     ) -> Result<Predicted> {
         let (zone, key) = (check.zone.clone(), check.key.clone());
-        self.holding_of(&zone, key, until, "predictions", move |inner, zone_id, terms, again| {
+        self.holding_of(&zone, key, until, move |inner, zone_id, terms, again| {
             let mut request = request(check.clone(), zone_id, txn);
             request.fresh &= !again;
             request.shape = Some(shape.clone());

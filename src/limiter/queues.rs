@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::holding::takes_engine;
 use super::shards::Shards;
 use super::waking::Wakeful;
 use super::{Inner, until};
@@ -23,14 +22,11 @@ use crate::zone::{micros, validate_name, validate_time};
 /// Between two looks at a queue in which nothing can be taken, at first and at most.
 const GLANCE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// The thing that takes the role of an engine here.
-const WHAT: &str = "queues";
-
 /// The most dead items that are told at once.
 const DEAD_MAX: u32 = 1_000;
 
 /// The calls of clients that offer items to queues, and of workers that take them. Made by
-/// [`Limiter::queues`](crate::Limiter::queues). The connections need the roles *app* and *engine*.
+/// [`Limiter::queues`](crate::Limiter::queues). The connections need the role *app*.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -79,7 +75,7 @@ impl Queues {
     ///
     /// # Errors
     /// Invalid: see [`Offer::validate`], or the zone has no queues. Conflict: its transaction offered something else before.
-    /// Refused: the user has not the role *engine*. Unsupported: the database is spread over several servers (Citus). And
+    /// Refused: the user has not the role *app*. Unsupported: the database is spread over several servers (Citus). And
     /// those of [`Limiter`](crate::Limiter).
     pub fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Offered>> {
         boxed(async move {
@@ -344,7 +340,7 @@ impl Queues {
         let until = until(self.shards.first().config.deadline);
         let ask = |inner: Arc<Inner>| {
             let (zone, queue, work) = (zone.clone(), queue.clone(), work.clone());
-            async move { inner.holding_of(&zone, queue, until, WHAT, work).await }
+            async move { inner.holding_of(&zone, queue, until, work).await }
         };
         self.shards.ask(&zone, &queue, until, ask).await
     }
@@ -367,6 +363,6 @@ impl Queues {
             let zone_id = inner.within(inner.zone(zone)).await?.id;
             look(inner, zone_id, terms).await
         };
-        self.shards.ask(zone, queue, until, ask).await.map_err(|error| takes_engine(WHAT, error))
+        self.shards.ask(zone, queue, until, ask).await
     }
 }

@@ -127,7 +127,7 @@ impl Upstream for ServerLeases {
 /// lasts longer; where nothing is lent, the bucket is banned for that time. When it ends and nothing above answers, the
 /// zone's own capacity holds: the safe capacity of the region, which its zone is set to.
 ///
-/// The connections need the roles *app*, *engine* and, for the [operator](Limiter::with_operator), *operator*. One process
+/// The connections need the roles *app* and, for the [operator](Limiter::with_operator), *operator*. One process
 /// refreshes a region.
 ///
 /// ```

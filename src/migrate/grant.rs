@@ -16,12 +16,11 @@ use crate::store::Engine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// Executes the routines that check, reserve, settle and refund, and nothing else: it reads and writes no table.
+    /// A program with the library: appends to the ledger what the library decides. It reads and writes no table. The
+    /// database refuses a row that does not follow, where it can see that, and `tallygate audit verify` names the rest.
     App,
-    /// Beside [`App`](Self::App): appends to the ledger what the library decides in its own process, which is faster.
-    /// It still reads and writes no table. The database refuses a row of it that does not follow, where it can see
-    /// that, and `tallygate audit verify` names the rest.
-    Engine,
+    /// A caller in SQL: executes the routines that check, take tokens and refund, and nothing else. The database decides.
+    Caller,
     /// Reads everything, by the views, and writes nothing.
     Auditor,
     /// Makes and changes zones, bans, and sets overrides. It does not see the ledger.
@@ -30,7 +29,7 @@ pub enum Role {
     Owner,
 }
 
-crate::names::names!(Role, "role", App "app", Engine "engine", Auditor "auditor", Operator "operator", Owner "owner");
+crate::names::names!(Role, "role", App "app", Caller "caller", Auditor "auditor", Operator "operator", Owner "owner");
 
 /// The longest name of a role or a user, in characters: PostgreSQL would cut a longer one.
 const NAME_MAX: usize = 63;

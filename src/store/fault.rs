@@ -79,7 +79,7 @@ fn remedy(message: &str) -> String {
         () if !["permission denied for", "denied to user", "to database"].iter().any(|part| names(part)) => {
             return String::new();
         }
-        () if names("zone_engine_") => "engine",
+        () if names("zone_engine_") => "app",
         // It is read before a zone is set.
         () if names("zone_clock_view") => "operator",
         () if names("_view") => "auditor",
@@ -89,10 +89,10 @@ fn remedy(message: &str) -> String {
         {
             "operator"
         }
-        () if names("for function") || names("for routine") => "app",
+        () if names("for function") || names("for routine") => "caller",
         () if names("for table") => "owner",
         // To the whole schema: whichever role its work needs.
-        () => "app|engine|auditor|operator|owner",
+        () => "app|caller|auditor|operator|owner",
     };
     format!("; let an owner run: tallygate grant {role} USER")
 }

@@ -44,6 +44,8 @@ use crate::shard::Among;
 /// Begins a transaction of the call's own.
 const BEGIN: &str = "set transaction isolation level read committed; start transaction";
 
+const BEGIN_SERIALIZABLE: &str = "set transaction isolation level serializable; start transaction";
+
 /// A pool of connections to MySQL or MariaDB.
 #[derive(Clone)]
 pub(crate) struct MySql {
@@ -357,7 +359,7 @@ pub(super) fn number_of(error: &dyn DatabaseError) -> u16 {
 fn judge(error: &dyn DatabaseError) -> Fault {
     match number_of(error) {
         31001 => Fault::UnknownZone,
-        31003 | 31004 | 31006 => Fault::Invalid,
+        31003 | 31004 | 31006 | 31012 => Fault::Invalid,
         31002 => Fault::Conflict,
         31011 => Fault::Elsewhere,
         // An old snapshot, deadlock, lock waits, row changed since the snapshot, server or session gone, too many

@@ -210,7 +210,7 @@ pub(crate) fn error(error: sqlx::Error) -> crate::Error {
 fn judge(error: &dyn DatabaseError) -> Fault {
     match error.code().as_deref().unwrap_or_default() {
         "TG001" => Fault::UnknownZone,
-        "TG003" | "TG004" => Fault::Invalid,
+        "TG003" | "TG004" | "TG012" => Fault::Invalid,
         "TG002" => Fault::Conflict,
         "TG011" => Fault::Elsewhere,
         "TG009" | "TG010" => Fault::Transient,

@@ -18,50 +18,50 @@ macro_rules! counted {
     };
 }
 
-/// A decision from a row of the routines.
-macro_rules! decision {
-    ($row:ident, $request:ident) => {
-        decision!($row, $request, get!($row, "blocked"))
-    };
-    ($row:ident, $request:ident, $blocked:expr) => {{
-        Ok(Decision {
+/// A decision of the routine for plain zones, and what it left of the bucket where that is simple. None for one that was made before:
+/// that may have been of a kind of which the routine does not tell all.
+macro_rules! plain {
+    ($row:ident, $request:ident) => {{
+        if get!($row, "replayed") {
+            return Ok(None);
+        }
+        let decided_at = time($row, "created_at")?;
+        let decision = Decision {
             zone: $request.zone.clone(),
             key: $request.key.clone(),
-            txn_id: get!($row, "txn_id"),
-            blocked: $blocked,
+            txn_id: $request.txn,
+            blocked: get!($row, "blocked"),
             reason: choice!($row, "reason"),
             limit: counted!($row, "zone_limit"),
             remaining: counted!($row, "remaining"),
             retry_after_us: counted!($row, "retry_after_us"),
-            delay_us: counted!($row, "delay_us"),
-            ends_at: time_if($row, "ends_at")?,
-            seq: counted!($row, "seq"),
-            zone_version: counted!($row, "zone_version"),
-            decided_at: time($row, "created_at")?,
-            replayed: get!($row, "replayed"),
-            local: None,
-        })
-    }};
-}
-
-/// The record of an action, from a row of the routines.
-macro_rules! recorded {
-    ($row:ident, $action:ident) => {
-        Ok(Recorded {
-            zone: $action.zone.clone(),
-            key: $action.key.clone(),
-            txn_id: $action.txn,
-            kind: $action.what.kind(),
-            cost: counted!($row, "cost"),
-            spent: counted!($row, "spent"),
-            remaining: counted!($row, "remaining"),
+            delay_us: None,
             ends_at: None,
             seq: counted!($row, "seq"),
             zone_version: counted!($row, "zone_version"),
-            recorded_at: time($row, "created_at")?,
-            replayed: get!($row, "replayed"),
-        })
-    };
+            decided_at,
+            replayed: false,
+            local: None,
+        };
+        let simple: bool = get!($row, "is_simple");
+        let loaded = if simple {
+            let (salt, hash): (Option<&[u8]>, &[u8]) = (get!($row, "salt"), get!($row, "row_hash"));
+            let head = Head {
+                seq: counted!($row, "seq"),
+                last_us: decided_at.timestamp_micros(),
+                spent_total: counted!($row, "spent_total"),
+                level: counted!($row, "level"),
+                zone_version: decision.zone_version,
+                strikes: counted!($row, "strikes"),
+                ..Head::default()
+            };
+            let end = End { salt: salt.map(salt_of).transpose()?, hash: hash_of(hash)? };
+            Some(Loaded { head, end: Some(end), ..Loaded::default() })
+        } else {
+            None
+        };
+        Ok(Some((decision, loaded)))
+    }};
 }
 
 /// A lease as it was granted.
@@ -336,18 +336,6 @@ macro_rules! bind_operator_append {
             .bind(row.actor)
             .bind(row.login)
             .bind(&end.hash[..])
-    }};
-}
-
-/// Binds the end of a charge to the routine that records it, but for how long to wait for locks.
-macro_rules! bind_undo {
-    ($query:expr, $action:expr) => {{
-        let Action { zone_id, key, txn, what, .. } = $action;
-        let cost = match what {
-            What::Undo(Undo::Settle(cost)) => Some(cost),
-            _ => None,
-        };
-        $query.bind(zone_id).bind(key.clone()).bind(txn).bind(what.kind().as_str()).bind(cost)
     }};
 }
 

@@ -67,14 +67,17 @@ macro_rules! bucket_override {
 /// The head of a bucket, from a row of `zone_bucket_lock`.
 macro_rules! stored_head {
     ($row:ident) => {{
-        let (zone_version, carried): (Option<i32>, Option<i64>) =
-            (counted!($row, "zone_version"), counted!($row, "carried"));
-        let carried = match (carried, us!($row, "carried_at")) {
-            (Some(amount), Some(at_us)) => {
-                let (total, seq) = (counted!($row, "carried_total"), counted!($row, "carried_seq"));
-                Some(Carried { at_us, amount, total, seq })
+        let zone_version: Option<i32> = counted!($row, "zone_version");
+        let [amount, total, seq]: [Option<i64>; 3] =
+            [counted!($row, "carried"), counted!($row, "carried_total"), counted!($row, "carried_seq")];
+        let carried = match (amount, us!($row, "carried_at"), total, seq) {
+            (Some(amount), Some(at_us), Some(total), Some(seq)) => Some(Carried { at_us, amount, total, seq }),
+            (None, None, None, None) => None,
+            _ => {
+                return Err(Error::database(
+                    "of carried, carried_at, carried_total and carried_seq some are missing; it was changed from outside",
+                ));
             }
-            _ => None,
         };
         Ok(StoredHead {
             key: text($row, "bucket_key")?,

@@ -681,6 +681,69 @@ impl Policy {
         self.queueing
     }
 
+    /// The part of the policy that no SQL routine decides; None where the zone is *plain*, and callers in SQL may use it.
+    ///
+    /// The same as the column `beyond_sql` of `zone_master`: see `docs/sql.md`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tallygate::{Mode, Policy};
+    ///
+    /// let policy = Policy::sliding_log(5, Duration::from_secs(60))?;
+    /// assert_eq!(policy.beyond_sql(), None);
+    /// assert_eq!(policy.with_mode(Mode::Shadow).beyond_sql(), Some("mode"));
+    /// # Ok::<(), tallygate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn beyond_sql(&self) -> Option<&'static str> {
+        // Each field by its name: a new one must find its place here.
+        let Self {
+            algorithm,
+            calendar,
+            mode,
+            soft_rate,
+            reserve,
+            ban,
+            count_blocked,
+            blocked_rows,
+            running_buckets,
+            // Every routine knows these, or they have no say in a decision.
+            rate: _,
+            window_us: _,
+            burst: _,
+            on_outage: _,
+            durability: _,
+            local_us: _,
+            per_us: _,
+            per_token: _,
+            // Of other algorithms.
+            slots: _,
+            sharing: _,
+            queueing: _,
+        } = *self;
+        let plain = matches!(
+            algorithm,
+            Algorithm::SlidingLog
+                | Algorithm::FixedWindow
+                | Algorithm::TokenBucket
+                | Algorithm::LeakyBucket
+                | Algorithm::Uniform
+        );
+        [
+            (!plain, "algorithm"),
+            (calendar.is_some(), "calendar"),
+            (mode == Mode::Shadow, "mode"),
+            (soft_rate.is_some(), "soft limit"),
+            (reserve > 0, "reserve"),
+            (ban.is_some(), "ban"),
+            (count_blocked, "counted blocks"),
+            (blocked_rows != BlockedRows::Each, "coalesced rows"),
+            (running_buckets != RunningBuckets::AsIs, "change"),
+        ]
+        .into_iter()
+        .find_map(|(beyond, name)| beyond.then_some(name))
+    }
+
     /// The most that can ever be spent at once: the burst, or the rate; 1 for [`Algorithm::Uniform`].
     pub fn limit(&self) -> i64 {
         if self.algorithm == Algorithm::Uniform { 1 } else { self.burst.unwrap_or(self.rate) }

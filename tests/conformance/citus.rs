@@ -213,7 +213,7 @@ impl Cluster {
         let migrator = Migrator::new(&format!("{coordinator}?options[citus.shard_count]=4")).unwrap();
         migrator.apply().await.unwrap();
         // Given before it is spread, the rights are given again by that.
-        for role in [Role::App, Role::Auditor, Role::Operator] {
+        for role in [Role::App, Role::Caller, Role::Auditor, Role::Operator] {
             migrator.grant(role, &server::user(role)).await.unwrap();
         }
         migrator.distribute().await.unwrap();

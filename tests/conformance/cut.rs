@@ -338,11 +338,7 @@ async fn lay_by(db: &Db) {
 
 /// A migrated database beside it.
 async fn beside(world: &Db) -> Db {
-    let mut db = Db::create(world.engine, "cut").await;
-    if world.by_engine {
-        db.grant_engine().await;
-    }
-    db
+    Db::create(world.engine, "cut").await
 }
 
 /// The database once more: on MySQL and MariaDB, where none can be copied, in the place of what is in the target.
@@ -363,10 +359,17 @@ async fn copy(world: &Db, target: Option<&Db>) -> Db {
         where t.table_schema = '{name}' and t.table_type = 'BASE TABLE' and t.table_name like 'zone%'"
     );
     for table in owner.texts(&tables).await {
+        // All but what the database computes.
+        let columns = format!(
+            "select cast(group_concat(c.column_name) as char)
+            from information_schema.columns c
+            where c.table_schema = '{name}' and c.table_name = '{table}' and coalesce(c.generation_expression, '') = ''"
+        );
+        let columns = owner.texts(&columns).await;
         for sql in [
             format!("drop table if exists {table}"),
             format!("create table {table} like {name}.{table}"),
-            format!("insert into {table} select * from {name}.{table}"),
+            format!("insert into {table} ({0}) select {0} from {name}.{table}", columns[0]),
         ] {
             owner.execute(&sql).await.unwrap();
         }

@@ -13,6 +13,7 @@ use tallygate::schema::{Migrator, Role};
 use tallygate::testing::Clock;
 use tallygate::{Config, Decision, Isolation, Limiter, Policy};
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::citus::{self, Template};
 use crate::server::{self, Durability, PATIENCE, Server};
@@ -51,10 +52,8 @@ impl fmt::Display for Engine {
 }
 
 /// The routines of PostgreSQL that read its clock, each in one place.
-const CLOCK_READERS: [&str; 7] = [
-    "zone_check",
-    "zone_check_all",
-    "zone_undo",
+const CLOCK_READERS: [&str; 5] = [
+    "zone_decide",
     "zone_operator_append",
     "zone_engine_hold",
     "zone_engine_append",
@@ -85,8 +84,6 @@ pub struct Db {
     pub engine: Engine,
     /// As its owner, who may do everything.
     pub url: String,
-    /// The library decides in this process, not by the routines.
-    pub by_engine: bool,
     /// Over the nodes of Citus.
     pub is_spread: bool,
     /// Copied from a template, and dropped again.
@@ -125,7 +122,7 @@ impl Db {
             std::fs::create_dir(&folder).unwrap();
             let url = format!("sqlite:{}", folder.join("test.db").display());
             let mut db = Self::at(engine, url);
-            (db.by_engine, db.folder) = (true, Some(folder));
+            db.folder = Some(folder);
             return db;
         }
         on_server(engine, &format!("create database {name}")).await;
@@ -135,7 +132,7 @@ impl Db {
     }
 
     fn at(engine: Engine, url: String) -> Self {
-        Self { engine, url, by_engine: false, is_spread: false, is_copy: false, folder: None, server: None }
+        Self { engine, url, is_spread: false, is_copy: false, folder: None, server: None }
     }
 
     /// In a new schema of this database of PostgreSQL's.
@@ -198,9 +195,7 @@ impl Db {
 
     /// The database at another URL of the same server, which is there already.
     pub fn elsewhere(&self, url: String) -> Self {
-        let mut there = Self::at(self.engine, url);
-        there.by_engine = self.by_engine;
-        there
+        Self::at(self.engine, url)
     }
 
     pub fn server(&mut self) -> &mut Server {
@@ -211,17 +206,10 @@ impl Db {
         let migrator = Migrator::new(&self.url).unwrap();
         let_in!(migrator.apply().await);
         if self.engine != Engine::Sqlite {
-            for role in [Role::App, Role::Auditor, Role::Operator] {
+            for role in [Role::App, Role::Caller, Role::Auditor, Role::Operator] {
                 let_in!(migrator.grant(role, &server::user(role)).await);
             }
         }
-    }
-
-    /// From now on the library decides in this process for the application.
-    pub async fn grant_engine(&mut self) {
-        self.by_engine = true;
-        let migrator = Migrator::new(&self.url).unwrap();
-        let_in!(migrator.grant(Role::Engine, &server::user(Role::App)).await);
     }
 
     /// As the user of a role; on SQLite there are none.
@@ -829,6 +817,54 @@ impl Clocked {
         }
     }
 
+    /// One row of a routine for SQL callers, asked in the limiter's own session; else the SQLSTATE of its error.
+    pub async fn routine(
+        &self,
+        name: &str,
+        zone: &str,
+        key: &str,
+        txn: Uuid,
+        more: &str,
+    ) -> Result<ToldInSql, String> {
+        // Keys and zones of these tests have no quotes.
+        let failed = |error: sqlx::Error| {
+            let code = error.as_database_error().and_then(|error| error.code()).map(String::from);
+            code.unwrap_or_else(|| panic!("{error}"))
+        };
+        macro_rules! told {
+            ($row:expr) => {{
+                let row = $row;
+                ToldInSql {
+                    blocked: row.try_get("blocked").unwrap_or_default(),
+                    reason: row.try_get("reason").unwrap_or_default(),
+                    cost: row.try_get("cost").unwrap(),
+                    limit: row.try_get("zone_limit").unwrap_or_default(),
+                    remaining: row.try_get("remaining").unwrap(),
+                    retry_after_us: row.try_get("retry_after_us").unwrap_or_default(),
+                    seq: row.try_get("seq").unwrap(),
+                    zone_version: row.try_get("zone_version").unwrap(),
+                    created_at: row.try_get("created_at").unwrap(),
+                    replayed: row.try_get("replayed").unwrap(),
+                }
+            }};
+        }
+        match &self.session {
+            Session::Postgres([app, _]) => {
+                let sql = format!("select * from {name}('{zone}', '{key}', '{txn}'{more})");
+                let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(app).await;
+                row.map(|row| told!(row)).map_err(failed)
+            }
+            Session::MySql([app, _]) => {
+                let hex = txn.simple();
+                let sql = format!("call {name}('{zone}', '{key}', x'{hex}'{more}, false, 60)");
+                let sql = if more.is_empty() { sql.replace(", false, 60)", ", 60)") } else { sql };
+                let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(app).await;
+                rows.map(|rows| told!(&rows[0])).map_err(failed)
+            }
+            Session::Counter(_) => unreachable!("no routine is embedded"),
+        }
+    }
+
     /// Runs SQL in the limiter's own session.
     pub async fn execute(&self, sql: &str) {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
@@ -838,6 +874,20 @@ impl Clocked {
             Session::Counter(_) => unreachable!("the embedded engine's sessions have no settings"),
         }
     }
+}
+
+/// The answer of a routine for SQL callers.
+pub struct ToldInSql {
+    pub blocked: bool,
+    pub reason: String,
+    pub cost: i64,
+    pub limit: i64,
+    pub remaining: i64,
+    pub retry_after_us: Option<i64>,
+    pub seq: Option<i64>,
+    pub zone_version: i32,
+    pub created_at: DateTime<Utc>,
+    pub replayed: bool,
 }
 
 /// A limiter that waits as long as a slow machine takes.

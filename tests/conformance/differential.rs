@@ -31,20 +31,17 @@ pub async fn the_database_decides_what_the_core_decides(db: Db) {
         clocked.push(Clocked::create_with(&db, *isolation).await);
     }
     let worlds = match db.engine {
-        // There are two ways on servers, each with a half.
-        Engine::MySql | Engine::MariaDb => rounds_of_long(5, 250),
+        Engine::MySql | Engine::MariaDb => rounds_of_long(10, 500),
         Engine::Postgres if db.is_spread => rounds_of_long(2, 50),
-        Engine::Postgres => rounds_of_long(10, 250),
+        Engine::Postgres => rounds_of_long(20, 500),
         Engine::Sqlite => rounds_of_long(20, 500),
     };
-    // No routine takes units for local decisions.
-    let takes = db.by_engine || db.engine == Engine::Sqlite;
     let mut steps = 0;
     let mut connection = db.connect().await;
     // From here on the second is a crowded one.
     for world in 3..3 + worlds {
         let clocked = &clocked[world % clocked.len()];
-        steps += World::new(world as u64, takes).run(clocked, &mut connection, db.engine).await;
+        steps += World::new(world as u64, db.engine).run(clocked, &mut connection, db.engine).await;
     }
     assert!(steps >= worlds * STEPS_IN_A_WORLD, "{steps} steps");
     db.assert_ledger_is_whole().await;
@@ -66,12 +63,13 @@ struct World {
     years_us: i64,
     /// A hundred reservations and refunds and more in the windows of a few buckets.
     crowded: bool,
-    /// A process may take units for local decisions.
-    takes: bool,
+    /// Most zones are plain, and half of what callers in SQL may ask is asked in SQL.
+    in_sql: bool,
+    decided_in_sql: usize,
 }
 
 impl World {
-    fn new(seed: u64, takes: bool) -> Self {
+    fn new(seed: u64, engine: Engine) -> Self {
         let crowded = seed % 5 == 4;
         let zones = if crowded { 1 } else { 4 };
         Self {
@@ -82,7 +80,8 @@ impl World {
             now_us: START_US,
             years_us: 0,
             crowded,
-            takes,
+            in_sql: engine != Engine::Sqlite && seed.is_multiple_of(2),
+            decided_in_sql: 0,
         }
     }
 
@@ -110,12 +109,19 @@ impl World {
                 11 => self.decide_together(clocked).await,
                 12..14 => self.undo(clocked).await,
                 14 => self.mark(clocked).await,
-                _ if self.takes && self.rng.bool() => self.take(clocked).await,
+                _ if self.rng.bool() => self.take(clocked).await,
                 _ => self.record_blocked(clocked).await,
             };
         }
         self.assert_heads(connection, engine).await;
         self.assert_explained(clocked).await;
+        assert_eq!(
+            self.in_sql,
+            self.decided_in_sql > 0,
+            "{} in SQL in world {}",
+            self.decided_in_sql,
+            self.seed
+        );
         steps
     }
 
@@ -192,13 +198,24 @@ impl World {
                     expected.push(decision);
                 }
                 // An error fails a whole batch, so it goes alone.
-                Err(refused) => {
-                    let error = clocked.limiter.check(check(&asked)).await.unwrap_err();
-                    self.assert_refused(&error, &refused, &asked);
-                }
+                Err(refused) => match self.check_in_sql(clocked, &asked).await {
+                    Some(told) => assert_eq!(told.unwrap_err(), refused, "{asked:?} in world {}", self.seed),
+                    None => {
+                        let error = clocked.limiter.check(check(&asked)).await.unwrap_err();
+                        self.assert_refused(&error, &refused, &asked);
+                    }
+                },
             }
         }
         if checks.is_empty() {
+            return steps;
+        }
+        if let ([asked], [expected]) = (checks.as_slice(), expected.as_slice())
+            && let Some(told) = self.check_in_sql(clocked, asked).await
+        {
+            // Of what the library decided it tells no more than of its own.
+            let expected = Expected { delay_us: None, ends_us: None, ..*expected };
+            assert_eq!(told, Ok(expected), "{asked:?} in SQL in world {}", self.seed);
             return steps;
         }
         let decisions = if let [asked] = checks.as_slice() {
@@ -210,6 +227,42 @@ impl World {
             assert_eq!(Expected::from(decision), *expected, "{asked:?} in world {}", self.seed);
         }
         steps
+    }
+
+    /// May a routine for SQL callers be asked about this bucket, and is it? Not where it was last decided before a change that none
+    /// of them knows.
+    fn goes_by_sql(&mut self, asked: &Asked) -> bool {
+        let versions = &self.model.zones[&asked.zone];
+        let bucket = self.model.buckets.get(&(asked.zone.clone(), asked.key.clone()));
+        let head = bucket.map(|bucket| bucket.head).filter(|head| head.seq > 0);
+        let known = head.is_none_or(|head| {
+            let later = versions.iter().filter(|version| version.version > head.zone_version);
+            later.clone().all(|version| version.policy.running_buckets() == RunningBuckets::AsIs)
+        });
+        self.in_sql && known && self.model.policy(&asked.zone).beyond_sql().is_none() && self.rng.bool()
+    }
+
+    /// The answer of `zone_check`; None where the library is asked.
+    async fn check_in_sql(&mut self, clocked: &Clocked, asked: &Asked) -> Option<Result<Expected, Refused>> {
+        if asked.critical || asked.member.is_some() || asked.ttl_us.is_some() || !self.goes_by_sql(asked) {
+            return None;
+        }
+        self.decided_in_sql += 1;
+        let Asked { zone, key, txn, cost, .. } = asked;
+        let told = clocked.routine("zone_check", zone, key, *txn, &format!(", {cost}")).await;
+        Some(told.map_err(|code| refused(&code)).map(|told| Expected {
+            blocked: told.blocked,
+            reason: told.reason.parse().unwrap(),
+            limit: told.limit,
+            remaining: told.remaining,
+            retry_after_us: told.retry_after_us,
+            delay_us: None,
+            ends_us: None,
+            seq: told.seq,
+            zone_version: told.zone_version,
+            decided_us: told.created_at.timestamp_micros(),
+            replayed: told.replayed,
+        }))
     }
 
     /// Several limits of one transaction.
@@ -260,12 +313,34 @@ impl World {
             ("reserve", 0..5) => Undo::Settle(self.rng.i64(0..=row.cost.saturating_mul(2).min(UNITS_MAX))),
             ("reserve", 5..7) => Undo::Cancel,
             ("local", 0..=6) => Undo::Used(self.rng.i64(0..=row.cost)),
-            (_, 3) if self.takes => Undo::Used(1),
+            (_, 3) => Undo::Used(1),
             (_, 0..3) => Undo::Release,
             (_, 7) => Undo::Cancel,
             _ => Undo::Refund,
         };
         let expected = self.model.act(&asked, Act::Undo(undo), self.now_us);
+        if matches!(undo, Undo::Refund) && self.goes_by_sql(&asked) {
+            let told = clocked.routine("zone_refund", &asked.zone, &asked.key, asked.txn, "").await;
+            let noted = told.map(|told| Noted {
+                kind: "refund",
+                cost: told.cost,
+                spent: 0,
+                remaining: told.remaining,
+                ends_us: None,
+                seq: told.seq.unwrap(),
+                zone_version: told.zone_version,
+                at_us: told.created_at.timestamp_micros(),
+                replayed: told.replayed,
+            });
+            self.decided_in_sql += 1;
+            assert_eq!(
+                noted.map_err(|code| refused(&code)),
+                expected,
+                "{asked:?} in SQL in world {}",
+                self.seed
+            );
+            return 1;
+        }
         let charged = Charged::by(asked.txn).in_bucket(&asked.zone, &asked.key);
         let recorded = match undo {
             Undo::Refund => clocked.limiter.refund(charged).await,
@@ -473,6 +548,9 @@ impl World {
                 1 => Policy::fixed_window(rate, window),
                 _ => Policy::sliding_counter(rate, window, 3),
             };
+            if self.in_sql {
+                return policy.unwrap();
+            }
             let counts = self.rng.u8(..4) == 0;
             let rows = if counts { BlockedRows::Each } else { BlockedRows::Coalesced };
             return policy.unwrap().with_count_blocked(counts).with_blocked_rows(rows);
@@ -488,6 +566,10 @@ impl World {
         };
         // Capacity is not checked.
         let algorithm = *self.rng.choice(&Algorithm::ALL[..9]).unwrap();
+        let plain =
+            [Algorithm::SlidingLog, Algorithm::FixedWindow, Algorithm::TokenBucket, Algorithm::Uniform];
+        let algorithm =
+            if self.in_sql && self.rng.u8(..8) > 0 { self.rng.choice(plain).unwrap() } else { algorithm };
         let level =
             matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue);
         let burst = (level && self.rng.bool()).then(|| self.rng.i64(1..=20));
@@ -498,7 +580,7 @@ impl World {
                 let slots = self.rng.choice([1, 2, 3, 10]).unwrap();
                 Policy::sliding_counter(rate, window, slots).unwrap_or(policy)
             }
-            Algorithm::FixedWindow if self.rng.bool() => {
+            Algorithm::FixedWindow if !self.in_sql && self.rng.bool() => {
                 let unit = *self.rng.choice(CalendarUnit::ALL).unwrap();
                 let zones =
                     ["UTC", "Europe/Berlin", "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"];
@@ -506,7 +588,10 @@ impl World {
             }
             _ => policy,
         };
-        // Half of the policies are plain: they are decided in ways of their own.
+        if self.in_sql && self.rng.u8(..8) > 0 {
+            let mode = if self.rng.u8(..8) == 0 { Mode::Off } else { Mode::Enforce };
+            return policy.with_mode(mode);
+        }
         let policy = policy.with_running_buckets(*self.rng.choice(RunningBuckets::ALL).unwrap());
         let rows = *self.rng.choice(BlockedRows::ALL).unwrap();
         let policy = policy.with_blocked_rows(rows);
@@ -576,6 +661,15 @@ impl World {
             .await
             .unwrap();
         self.model.set_zone(zone, policy, self.now_us);
+    }
+}
+
+/// The meaning of a SQLSTATE of ours.
+fn refused(code: &str) -> Refused {
+    match code {
+        "TG002" => Refused::Conflict,
+        "TG003" | "TG004" => Refused::Invalid,
+        code => panic!("{code}"),
     }
 }
 

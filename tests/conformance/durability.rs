@@ -77,16 +77,12 @@ pub async fn a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_
         let mut session = db.connect().await;
         session.begin().await;
         limiter.check_in(session.joined(), of("relaxed", "joined")).await.unwrap();
-        let joined = format!(
-            "select count(*) from zone_check_many(
-                array[1, 1], array['{}', '{}'], array[null, null]::uuid[], array[1, 1], array[false, false]
-            )",
-            key("joined a"),
-            key("joined b")
-        );
-        session.execute(&joined).await.unwrap();
+        let by_sql = |key: &str, own: bool| format!("select zone_check('relaxed', '{key}', p_own => {own})");
+        session.execute(&by_sql(&key("joined by sql"), false)).await.unwrap();
         session.execute("commit").await.unwrap();
-        assert!(waits(&key("joined")).await && waits(&key("joined a")).await);
+        assert!(waits(&key("joined")).await && waits(&key("joined by sql")).await);
+        session.execute(&by_sql(&key("own by sql"), true)).await.unwrap();
+        assert!(!waits(&key("own by sql")).await);
 
         limiter.operator().set_zone("relaxed", &log(5, 60), None, "test").await.unwrap();
         limiter.check(of("relaxed", "changed")).await.unwrap();

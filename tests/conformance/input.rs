@@ -107,33 +107,20 @@ pub async fn a_txn_in_plain_sql_is_charged_once_however_it_is_written(db: Db) {
     if db.engine == Engine::Postgres {
         for call in [
             format!("select zone_check(1, '42', '{txn}', 1, null)"),
-            format!(
-                "select zone_check_many(array[1], array['42'], array['{}']::uuid[], array[1], null)",
-                txn.simple()
-            ),
+            format!("select zone_check('login', '42', '{}')", txn.simple()),
         ] {
             session.execute(&call).await.unwrap();
         }
     } else {
+        let hex = txn.simple();
         for call in [
-            format!(
-                "call zone_check_own(1, '42', unhex('{}'), 1, null, null, null, 0, null, null)",
-                txn.simple()
-            ),
-            format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{txn}","cost":1}}]', null, false)"#
-            ),
-            format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{}","cost":1}}]', null, false)"#,
-                txn.simple()
-            ),
+            format!("call zone_check(1, '42', unhex('{hex}'), 1, null, null)"),
+            format!("call zone_check('login', '42', x'{hex}', '1', 0, '5')"),
         ] {
             session.execute(&call).await.unwrap();
         }
         for bad in ["42", "zzzz", "0190a5c0-7c1e-7f3a-8a51-0f6d3d1b2c4e00"] {
-            let call = format!(
-                r#"call zone_check_many_own('[{{"zone_id":1,"key":"42","txn":"{bad}","cost":1}}]', null, false)"#
-            );
+            let call = format!("call zone_check(1, '42', '{bad}', 1, null, null)");
             assert!(session.execute(&call).await.unwrap_err().to_string().contains("UUID"), "{bad}");
         }
         session
@@ -225,35 +212,11 @@ pub async fn the_tables_refuse_what_the_library_refuses(db: Db) {
         db.connect().await.execute(&sql).await.is_ok()
     };
     assert!(key("'good'").await);
-    assert!(!key("''").await, "empty key");
-    assert!(!key(&format!("'{}'", "k".repeat(256))).await, "256 bytes");
-}
-
-pub async fn arrays_of_different_lengths_are_refused(db: Db) {
-    let limiter = db.limiter().await;
-    limiter.operator().set_zone("login", &log(5, 3600), None, "test").await.unwrap();
-    let mut session = db.connect().await;
-    for arguments in [
-        "array[1, 1], array['a'], array[null, null]::uuid[], array[1, 1], null, null",
-        "array[1, 1], array['a', 'b'], array[null]::uuid[], array[1, 1], null",
-        "array[1, 1], array['a', 'b'], array[null, null]::uuid[], array[1], null",
-        "array[1], array['a'], array[null]::uuid[], array[1], '{}'",
-        "array[1], array['a'], array[null]::uuid[], array[1], array[true, true]",
-        "array[1], array['a'], array[null]::uuid[], '[0:0]={1}', null",
-        "array[1], null, array[null]::uuid[], array[1], null",
-        "null::int[], array['a'], array[null]::uuid[], array[1], null",
-        "'{{1,1}}'::int[], '{{a,b}}', array[null, null]::uuid[], array[1, 1], null",
-        "array[1], array['a'], array[null]::uuid[], array[1], '{{true}}'",
-    ] {
-        let call = format!("select count(*) from zone_check_many({arguments})");
-        let error = session.try_number(&call).await.unwrap_err().to_string();
-        assert!(error.contains("differ in length"), "{arguments}: {error}");
+    // On PostgreSQL a rule of this table would cost each decision; there the routines that make a row hold it.
+    if db.engine != Engine::Postgres {
+        assert!(!key("''").await, "empty key");
+        assert!(!key(&format!("'{}'", "k".repeat(256))).await, "256 bytes");
     }
-    assert_eq!(
-        session.number("select count(*) from zone_check_many('{}'::int[], '{}', '{}', '{}', null)").await,
-        0
-    );
-    assert_eq!(db.rows().await, 0);
 }
 
 /// As a database that a later release has left, or somebody by hand.
@@ -295,40 +258,6 @@ pub async fn an_algorithm_that_nobody_knows_is_an_error_everywhere(db: Db) {
         _ => "call check_velocity",
     };
     let error = owner.execute(&format!("{call}({}, '42')", zone.id)).await.unwrap_err();
-    assert!(error.to_string().contains("guesswork"), "{error}");
+    assert!(error.to_string().contains("is not plain (algorithm)"), "{error}");
     assert_eq!(db.rows().await, rows);
-}
-
-/// Rounded or left out, they would be other checks than were meant; and who counts blocked rows must get rows.
-pub async fn checks_that_are_no_array_or_no_whole_numbers_are_refused(db: Db) {
-    let limiter = db.limiter().await;
-    limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
-    limiter.operator().set_zone("other", &log(5, 60), None, "test").await.unwrap();
-    let mut app = db.connect_as(tallygate::schema::Role::App).await;
-    let check = |more: &str| format!(r#"'[{{"key":"42",{more}}}]'"#);
-    for (checks, said) in [
-        (r#"'{"zone_id":1,"key":"42","cost":1}'"#.to_owned(), "type OBJECT"),
-        ("'null'".to_owned(), "type NULL"),
-        ("null".to_owned(), "type null"),
-        (r#"'"x"'"#.to_owned(), "type STRING"),
-        ("'1'".to_owned(), "type INTEGER"),
-        (check(r#""zone_id":1,"cost":1.6"#), "cost 1.6 "),
-        (check(r#""zone_id":1,"cost":true"#), "cost true "),
-        (check(r#""zone_id":1,"cost":null"#), "cost null "),
-        (check(r#""zone_id":1,"cost":"one""#), "cost one "),
-        (check(r#""zone_id":1,"cost":1e30"#), "cost 1"),
-        (check(r#""zone_id":1,"cost":1,"ttl_us":1.6"#), "reservation"),
-        (check(r#""cost":1,"zone_id":1.6"#), "no zone 1.6"),
-        (check(r#""cost":1,"zone_id":true"#), "no zone "),
-    ] {
-        let error = app.execute(&format!("call zone_check_many_own({checks}, 5, false)")).await.unwrap_err();
-        assert!(error.to_string().contains(said), "{checks}: {error}");
-        let error = app.execute(&format!("call zone_check_all_own({checks}, 5)")).await.unwrap_err();
-        assert!(error.to_string().contains(said), "{checks}: {error}");
-        app.begin().await;
-        let error = app.execute(&format!("call zone_check_many({checks}, 5, false)")).await.unwrap_err();
-        assert!(error.to_string().contains(said), "{checks}: {error}");
-        app.execute("rollback").await.unwrap();
-    }
-    assert_eq!(db.rows().await, 0);
 }

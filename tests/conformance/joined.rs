@@ -40,8 +40,8 @@ pub async fn an_open_check_keeps_nobody_from_changing_its_zone(db: Db) {
     limiter.operator().set_zone("payments", &log(100, 3600), None, "test").await.unwrap();
     let spent = limiter.check(Check::new("payments", "card")).await.unwrap();
     let refund = match db.engine {
-        Engine::Postgres => format!("select zone_undo('payments', 'card', '{}', 'refund')", spent.txn_id),
-        _ => format!("call zone_undo('payments', 'card', x'{}', 'refund', null, 5)", spent.txn_id.simple()),
+        Engine::Postgres => format!("select zone_refund('payments', 'card', '{}')", spent.txn_id),
+        _ => format!("call zone_refund_in('payments', 'card', x'{}', 5)", spent.txn_id.simple()),
     };
     let check = |zone: &str, key: &str| match db.engine {
         Engine::Postgres => format!("select check_velocity({zone}, '{key}')"),
@@ -72,24 +72,27 @@ pub async fn a_new_key_after_a_removal_lets_its_neighbours_in(db: Db) {
     }
     let owner = connected(&db.url).await.owner();
     owner.erase("login", "z", "a request", "test").await.unwrap();
-    let mut old = db.connect_as(tallygate::schema::Role::App).await;
-    old.execute("start transaction with consistent snapshot").await.unwrap();
+    let mut old = Vec::new();
+    for key in ["k", "n"] {
+        let mut session = db.connect_as(tallygate::schema::Role::App).await;
+        session.execute("start transaction with consistent snapshot").await.unwrap();
+        old.push((key, session));
+    }
     owner.erase("login", "a", "a request", "test").await.unwrap();
     let mut caller = db.connect_as(tallygate::schema::Role::App).await;
     caller.begin().await;
-    caller
-        .execute("call zone_check('login', 'k', null, 1, false, 5, null, false, null, null)")
-        .await
-        .unwrap();
+    caller.execute("call zone_check_in('login', 'k', null, 1, false, 5)").await.unwrap();
     for key in ["a", "b", "j", "l", "y"] {
-        let call =
-            format!("call zone_check_own('login', '{key}', null, 1, false, 1, null, false, null, null)");
+        let call = format!("call zone_check('login', '{key}', null, 1, false, 1)");
         db.connect().await.execute(&call).await.unwrap_or_else(|error| panic!("{key}: {error}"));
     }
     caller.execute("commit").await.unwrap();
-    let refused = old.execute("call check_velocity_in('login', 'n')").await.unwrap_err().to_string();
-    assert!(refused.contains("run it again") || refused.contains("1020"), "{refused}");
-    old.execute("rollback").await.unwrap();
+    for (key, mut session) in old {
+        let call = format!("call check_velocity_in('login', '{key}')");
+        let refused = session.execute(&call).await.unwrap_err().to_string();
+        assert!(refused.contains("run it again") || refused.contains("1020"), "{key}: {refused}");
+        session.execute("rollback").await.unwrap();
+    }
     let (_, faults) = crate::verify::verify(&limiter, &tallygate::audit::verify::Verify::default()).await;
     assert!(faults.is_empty(), "{faults:?}");
 }
@@ -412,7 +415,11 @@ pub async fn an_old_snapshot_locks_no_unrelated_bucket(db: Db) {
     caller.number("select count(*) from zone_txn").await;
     // Allowed, blocked and new, each with an id that must be looked for.
     for key in ["k5", "k5", "k5", "k6"] {
-        limiter.check_in(caller.joined(), Check::new("login", key).txn(Uuid::now_v7())).await.unwrap();
+        let txn = Uuid::now_v7();
+        limiter.check_in(caller.joined(), Check::new("login", key).txn(txn)).await.unwrap();
+        // The routine, in a bucket beside it.
+        let call = format!("call zone_check_in(1, '{key}s', x'{}', 2, false, 5)", txn.simple());
+        caller.execute(&call).await.unwrap();
     }
     for key in ["k0", "k3", "k4", "k55", "k5 ", "k59", "k60", "k61", "k7", "k9"] {
         for _ in 0..3 {
@@ -549,8 +556,8 @@ pub async fn a_routine_that_owns_its_transaction_refuses_to_run_in_one(db: Db) {
     let own = [
         "call check_velocity(1, '42')",
         "call rate_limiting_request('42', 1, 10)",
-        "call zone_check_own(1, '42', null, 1, 0, null, null, 0, null, null)",
-        "call zone_check_many_own('[]', null, false)",
+        "call zone_check(1, '42', null, 1, 0, null)",
+        "call zone_refund(1, '42', null, null)",
     ];
     for (id, sql) in own.iter().enumerate() {
         let mut caller = db.connect_as(tallygate::schema::Role::App).await;
@@ -571,14 +578,13 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
     db.limiter().await.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
     let mut caller = db.connect().await;
     for sql in [
-        "call zone_check(1, '42', null, 1, 0, null, null, 0, null, null)",
-        "call zone_check_many('[]', null, false)",
+        "call zone_check_in(1, '42', null, 1, 0, null)",
+        "call zone_refund_in(1, '42', null, null)",
         "call check_velocity_in(1, '42')",
         "call rate_limiting_request_in('42', 1, 10)",
     ] {
         let error = caller.execute(sql).await.unwrap_err();
-        let like = "begin one, or call its like that ends in _own, or without _in";
-        assert!(error.to_string().contains(like), "{error}");
+        assert!(error.to_string().contains("begin one, or call the routine without _in"), "{error}");
         // The next transaction has the session's own isolation level: its snapshot stands still.
         caller.execute("start transaction").await.unwrap();
         let before = caller.number("select count(*) from zone_master").await;
@@ -587,9 +593,7 @@ pub async fn a_routine_that_joins_refuses_to_run_without_one(db: Db) {
         caller.execute("commit").await.unwrap();
     }
     caller
-        .execute(
-            "set autocommit = 0; call zone_check(1, '42', null, 1, 0, null, null, 0, null, null); rollback",
-        )
+        .execute("set autocommit = 0; call zone_check_in(1, '42', null, 1, 0, null); rollback")
         .await
         .unwrap();
     assert_eq!(db.rows().await, 0);

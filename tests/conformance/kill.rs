@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::child::{Calls, Child, Work};
-use crate::db::{Connected, Db, Told, log, told};
+use crate::db::{Connected, Db, Told, bucket, log, told};
 use crate::locks::hold;
 use crate::proxy::Proxy;
 use crate::rounds;
@@ -413,35 +413,30 @@ pub async fn what_comes_after_a_dropped_call_is_not_lost_with_it(db: Db) {
 /// decisions.
 pub async fn a_killed_statement_leaves_no_half_of_a_decision(db: Db) {
     let limiter = db.limiter().await;
-    limiter.operator().set_zone("plain", &log(2, 3600), None, "test").await.unwrap();
-    limiter.operator().set_zone("soft", &log(2, 3600).with_soft_rate(Some(1)), None, "test").await.unwrap();
-    let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
-    limiter.operator().set_zone("slots", &slots, None, "test").await.unwrap();
+    for (zone, policy) in [("window", log(2, 3600)), ("level", bucket(2, 3600, 2))] {
+        limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
+    }
     let mut killer = db.connect().await;
     let mut app = db.connect_as(Role::App).await;
     let id = app.number("select cast(connection_id() as signed)").await;
-    let (mut killed, mut usual_us) = (0, 40_000);
-    for round in 0..rounds(60, 3000) {
-        // Plain ones together, or such as are decided one by one; in a transaction of their own, or in the session's.
-        let zones: &[i32] = if round % 2 == 0 { &[1] } else { &[2, 3] };
-        let checks = (0..60).map(|n| {
-            format!(r#"{{"zone_id":{},"key":"{}-{n}","cost":1}}"#, zones[n % zones.len()], round / 4)
-        });
-        let checks = checks.collect::<Vec<_>>().join(",");
+    let (mut killed, mut usual_us) = (0, 4_000);
+    let all = rounds(400, 6000);
+    for round in 0..all {
+        // In a transaction of its own, or in the session's.
         let joins = round % 4 > 1;
-        let call = if joins { "zone_check_many" } else { "zone_check_many_own" };
+        let call = if joins { "zone_check_in" } else { "zone_check" };
         if joins {
             app.begin().await;
         }
-        let sql = format!("call {call}('[{checks}]', 5, false)");
+        let sql = format!("call {call}({}, '{}', null, 1, false, 5)", 1 + round % 2, round / 8);
         killed += u32::from(kill_within(&mut app, &sql, &mut killer, id, &mut usual_us).await);
     }
-    assert!(killed > 10, "only {killed} calls were killed");
+    assert!(killed > 20, "only {killed} calls were killed");
     // Further checks follow what was left, if it counts.
-    for key in 0..30 {
-        for zone in ["plain", "soft", "slots"] {
+    for key in 0..all / 8 {
+        for zone in ["window", "level"] {
             for _ in 0..3 {
-                limiter.check(Check::new(zone, format!("{key}-{key}"))).await.unwrap();
+                limiter.check(Check::new(zone, key.to_string())).await.unwrap();
             }
         }
     }
@@ -483,36 +478,22 @@ async fn kill_within(
 /// A refund is a row, a head and a hold: all of them or none.
 pub async fn a_killed_statement_gives_nothing_back_by_halves(db: Db) {
     let limiter = db.limiter().await;
-    let bucket = Policy::token_bucket(2, Duration::from_secs(3600), None).unwrap();
-    let slots = Policy::concurrency(2, Duration::from_secs(3600)).unwrap();
-    for (zone, policy) in [("window", log(2, 3600)), ("level", bucket), ("slots", slots)] {
+    for (zone, policy) in [("window", log(2, 3600)), ("level", bucket(2, 3600, 2))] {
         limiter.operator().set_zone(zone, &policy, None, "test").await.unwrap();
     }
     let (mut killer, mut session) = (db.connect().await, db.connect().await);
     let id = session.number("select cast(connection_id() as signed)").await;
     let (mut killed, mut usual_us) = (0, 4_000);
     for round in 0..rounds(400, 6000) {
-        let (txn, key) = (Uuid::now_v7(), format!("{}", round / 16));
-        let (zone_id, how) = [
-            (1, "'refund', null"),
-            (2, "'refund', null"),
-            (3, "'release', null"),
-            (1, "'settle', 1"),
-            (2, "'settle', 3"),
-        ][round % 5];
-        let check = Check::new(["window", "level", "slots"][zone_id - 1], &key).txn(txn);
-        let charged = match how.starts_with("'settle'") {
-            true => limiter.reserve(check.cost(2), Duration::from_secs(600)).await.unwrap(),
-            false => limiter.check(check).await.unwrap(),
-        };
+        let (zone, key) = (["window", "level"][round % 2], (round / 16).to_string());
+        let charged = limiter.check(Check::new(zone, &key)).await.unwrap();
         if charged.blocked {
             continue;
         }
-        let hex = txn.simple();
-        let sql = format!("call zone_undo_own({zone_id}, '{key}', x'{hex}', {how}, 5)");
+        let sql = format!("call zone_refund('{zone}', '{key}', x'{}', 5)", charged.txn_id.simple());
         killed += u32::from(kill_within(&mut session, &sql, &mut killer, id, &mut usual_us).await);
         // Half of what was killed is asked for again.
-        if round % 2 == 0 {
+        if round % 4 > 1 {
             session.execute(&sql).await.unwrap();
         }
     }

@@ -160,25 +160,12 @@ pub async fn callers_at_once_wait_for_what_one_of_them_takes(db: Db) {
     assert!(rows < 8, "{rows} of 64 have a row");
 }
 
-/// Without the role *engine* nothing is decided locally, and everything is recorded.
-pub async fn without_the_role_each_check_is_decided_by_the_database(db: Db) {
-    if db.engine == Engine::Sqlite || db.by_engine {
-        // There the process decides in any case: a zone that does not allow it is decided by the database.
-        let limiter = limiter(&db, Policy::sliding_log(1_000, HOUR).unwrap()).await;
-        for _ in 0..50 {
-            assert_eq!(check(&limiter).await.local, None);
-        }
-        return;
+/// Checks of a zone that does not allow it are decided by the database, and recorded.
+pub async fn without_a_word_of_the_zone_each_check_is_decided_by_the_database(db: Db) {
+    let limiter = limiter(&db, Policy::sliding_log(1_000, HOUR).unwrap()).await;
+    for _ in 0..50 {
+        assert_eq!(check(&limiter).await.local, None);
     }
-    let limiter = limiter(&db, policy(1_000, Duration::from_secs(1))).await;
-    for n in 1..=50 {
-        let decision = check(&limiter).await;
-        assert_eq!((decision.seq, decision.local), (Some(n), None));
-    }
-    let zone = limiter.operator().zone("api").await.unwrap().unwrap();
-    let error = limiter.take_units(zone.id, "key", Uuid::now_v7(), 10).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    verify(&limiter).await;
 }
 
 /// A take is settled once, by what the process used; nothing else ends it, by whichever way it is asked.
@@ -213,20 +200,16 @@ pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
         assert!(error.is_conflict() && error.to_string().contains("a process took"), "{error}");
     }
     if db.engine != Engine::Sqlite {
-        let mut sql = db.connect_as(Role::App).await;
+        let mut sql = db.connect_as(Role::Caller).await;
         let hex = txn.simple();
         let calls = match db.engine {
             Engine::Postgres => [
                 format!("select seq from zone_check('api', 'key', '{txn}', 20)"),
-                format!("select seq from zone_undo('api', 'key', '{txn}', 'refund')"),
-                format!("select seq from zone_undo('api', 'key', '{txn}', 'settle', 3)"),
+                format!("select seq from zone_refund('api', 'key', '{txn}')"),
             ],
             _ => [
-                format!(
-                    "call zone_check_own('api', 'key', unhex('{hex}'), 20, null, null, null, null, null, null)"
-                ),
-                format!("call zone_undo_own('api', 'key', unhex('{hex}'), 'refund', null, null)"),
-                format!("call zone_undo_own('api', 'key', unhex('{hex}'), 'settle', 3, null)"),
+                format!("call zone_check('api', 'key', unhex('{hex}'), 20, null, null)"),
+                format!("call zone_refund('api', 'key', unhex('{hex}'), null)"),
             ],
         };
         for call in calls {
@@ -255,7 +238,7 @@ pub async fn what_was_taken_is_settled_once_and_ended_by_nothing_else(db: Db) {
     assert!(limiter.refund(Charged::by(txn)).await.unwrap_err().is_conflict());
     if db.engine != Engine::Sqlite {
         // The decisions of the routines behind it are derived by the core.
-        let mut sql = db.connect_as(Role::App).await;
+        let mut sql = db.connect_as(Role::Caller).await;
         sql.try_number(&sql_check(db.engine, "api", "key", 90)).await.unwrap();
         sql.try_number(&sql_check(db.engine, "api", "key", 90)).await.unwrap();
     }

@@ -90,8 +90,8 @@ pub fn rounds_of_long(all: usize, soak: usize) -> usize {
     rounds(all.div_ceil(share), soak)
 }
 
-/// Topics in which it matters little who decided, so that the engine does: of reading what was decided, of removing it, and of
-/// what the library does around a decision. With `TALLYGATE_EVERY_WAY`, or in `./soak`, the routines decide there too.
+/// Topics of reading what was decided, of removing it, and of what the library does around a decision: the work is the same on MySQL
+/// and on MariaDB but for a few statements. With `TALLYGATE_EVERY_WAY`, or in `./soak`, all of it is run on MariaDB too.
 const READERS: [&str; 21] = [
     "backtest",
     "checkpoint",
@@ -115,18 +115,6 @@ const READERS: [&str; 21] = [
     "tracks",
     "verify",
 ];
-
-/// Topics of rights and of the routines themselves: nobody is given the role of an engine, but by the test itself.
-const ROUTINES: [&str; 7] = ["documented", "gate", "restored", "rights", "schema", "seeds", "upgrade"];
-
-/// Tests that call the routines themselves: who may do what makes no difference.
-const CALLERS: [&str; 2] = [
-    "sessions::an_error_names_any_value_and_leaves_no_transaction_open",
-    "sessions::no_argument_is_cut_before_it_is_looked_at",
-];
-
-/// Of the other topics, those that MariaDB's routines are held to without `TALLYGATE_EVERY_WAY`: they are MySQL's but for a few lines.
-const ALSO_ON_MARIADB: [&str; 5] = ["differential", "joined", "local", "vectors", "waiting"];
 
 /// Runs a test on a thread with more stack than usual: unoptimized, one that makes many calls has large frames.
 fn with_room(test: impl FnOnce() + Send) {
@@ -153,60 +141,21 @@ fn main() -> std::process::ExitCode {
     let every_way =
         ["TALLYGATE_EVERY_WAY", "TALLYGATE_SOAK"].iter().any(|name| std::env::var_os(name).is_some());
 
-    /// `on(engines): topic::test, …` adds a trial for each engine and test, and on servers one more, `…-engine::…`, in
-    /// which the application's user may also append what the library decides; with `apart`, on a server of its
-    /// own each.
+    /// `on(engines): topic::test, …` adds a trial for each engine and test; with `apart`, on a server of its own each.
     macro_rules! on {
         (apart $engines:expr => $($list:tt)*) => { on!(create_apart, $engines => $($list)*) };
         ($create:ident, $engines:expr => $($topic:ident::$test:ident),* $(,)?) => {
             for engine in $engines {
                 $({
                     let name = concat!(stringify!($topic), "::", stringify!($test));
-                    let topic = stringify!($topic);
-                    for by_engine in [false, true] {
-                        // In a file there is one way only.
-                        let skipped = match engine {
-                            Sqlite => by_engine,
-                            // No routine grants a lease, predicts, takes an item, or records what passed unchecked.
-                            _ if matches!(topic, "capacity" | "patience" | "prediction" | "queue") => {
-                                !by_engine
-                            }
-                            // No routine takes units either; one test is of who may not.
-                            _ if topic == "local" && !name.contains("without") => !by_engine,
-                            // The routines decide there, whoever may do what.
-                            MySql | MariaDb if by_engine && name.contains("serializable") => true,
-                            // One way of one server of each kind tells of what is long.
-                            _ if rings::LONG.contains(&name) && !every_way && engine != Sqlite => {
-                                let by_routines = name.contains("serializable");
-                                engine == MariaDb || by_engine == by_routines
-                            }
-                            // They call the routines whoever may do what, but one.
-                            _ if topic == "flat" && !name.contains("round_trip") && !every_way => {
-                                by_engine == (engine != MariaDb)
-                            }
-                            MariaDb if !by_engine && !every_way => {
-                                let named = CALLERS.contains(&name) || name.contains("serializable");
-                                !(ROUTINES.contains(&topic) || ALSO_ON_MARIADB.contains(&topic) || named)
-                            }
-                            // The work of the library around a decision is the same on both but for a few statements.
-                            MariaDb if READERS.contains(&topic) && !every_way => !rings::goes_first(name),
-                            _ if by_engine => ROUTINES.contains(&topic) || CALLERS.contains(&name),
-                            _ => READERS.contains(&topic) && !every_way,
-                        };
-                        if skipped {
-                            continue;
-                        }
+                    // One server of each kind tells of what is long.
+                    let is_told = rings::LONG.contains(&name)
+                        || READERS.contains(&stringify!($topic)) && !rings::goes_first(name);
+                    if every_way || engine != MariaDb || !is_told {
                         let runtime = Arc::clone(&runtime);
-                        let way = if by_engine { format!("{engine}-engine") } else { engine.to_string() };
-                        trials.add(format!("{way}::{name}"), move || {
+                        trials.add(format!("{engine}::{name}"), move || {
                             with_room(|| {
-                                runtime.block_on(async {
-                                    let mut db = Db::$create(engine, name).await;
-                                    if by_engine {
-                                        db.grant_engine().await;
-                                    }
-                                    $topic::$test(db).await
-                                })
+                                runtime.block_on(async { $topic::$test(Db::$create(engine, name).await).await })
                             });
                         });
                     }
@@ -218,12 +167,7 @@ fn main() -> std::process::ExitCode {
                         trials.add(format!("citus::{name}"), move || {
                             with_room(|| {
                                 runtime.block_on(async {
-                                    let mut db = Db::create_spread(name).await;
-                                    // There, too, the role is what records what passed unchecked.
-                                    if topic == "patience" {
-                                        db.grant_engine().await;
-                                    }
-                                    $topic::$test(db).await
+                                    $topic::$test(Db::create_spread(name).await).await
                                 });
                             });
                         });
@@ -262,7 +206,7 @@ fn main() -> std::process::ExitCode {
         local::processes_that_are_killed_never_come_to_more_than_the_limit,
         local::takes_are_proven_explained_erased_and_dropped,
         local::what_was_taken_is_settled_once_and_ended_by_nothing_else,
-        local::without_the_role_each_check_is_decided_by_the_database,
+        local::without_a_word_of_the_zone_each_check_is_decided_by_the_database,
         queue::a_full_queue_evicts_the_least_important_or_refuses,
         queue::a_long_life_of_a_queue_is_derived_again,
         queue::a_call_that_finds_no_queue_leaves_none,
@@ -502,7 +446,7 @@ fn main() -> std::process::ExitCode {
         together::what_waits_is_bounded,
         removal::a_check_that_comes_meanwhile_finds_no_zone,
         restored::what_is_gone_or_another_is_named_and_made_again,
-        rights::a_lease_takes_the_role_of_an_engine,
+        rights::a_lease_takes_the_role_of_an_app,
         rights::a_refusal_names_the_role_that_is_lacking,
         rights::a_role_gives_its_rights_to_its_members,
         rights::an_app_executes_the_public_routines_and_touches_no_table,
@@ -524,6 +468,8 @@ fn main() -> std::process::ExitCode {
         documented::the_examples_in_python_show_what_they_print,
         documented::the_examples_show_what_they_print,
         seeds::a_zone_is_named_by_its_name_or_its_number,
+        seeds::a_zone_that_is_more_than_plain_is_refused_with_its_reason,
+        seeds::a_zone_that_sql_callers_use_stays_plain_unless_it_is_said_twice,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,
         seeds::a_typed_call_whose_answer_is_lost_is_not_made_again,
@@ -559,7 +505,6 @@ fn main() -> std::process::ExitCode {
         clock::a_hostile_search_path_changes_nothing,
         clock::a_time_zone_that_calls_itself_utc_changes_nothing,
         durability::a_commit_waits_unless_all_that_it_records_is_relaxed_and_it_is_our_own,
-        input::arrays_of_different_lengths_are_refused,
         joined::two_checks_in_one_transaction_both_count,
         maintain::rows_of_the_last_partition_are_read_before_it_is_locked,
         together::many_who_leave_before_their_turn_are_passed_over,
@@ -574,7 +519,6 @@ fn main() -> std::process::ExitCode {
     );
     on!([MySql, MariaDb] =>
         clock::set_timestamp_changes_nothing,
-        input::checks_that_are_no_array_or_no_whole_numbers_are_refused,
         joined::a_new_key_after_a_removal_lets_its_neighbours_in,
         locks::an_act_goes_by_one_policy_to_its_end,
         joined::a_routine_that_owns_its_transaction_refuses_to_run_in_one,
@@ -585,9 +529,7 @@ fn main() -> std::process::ExitCode {
         kill::a_connection_whose_statement_was_killed_is_not_used_again,
         kill::a_killed_statement_leaves_no_half_of_a_decision,
         kill::a_killed_statement_gives_nothing_back_by_halves,
-        locks::a_batch_decides_by_the_policy_that_it_chose_its_way_by,
         locks::a_failed_call_gives_its_locks_back,
-        locks::a_held_bucket_is_left_out_of_a_batch_that_skips,
         sessions::a_number_that_the_session_sets_is_no_rows,
         sessions::a_session_uses_up_no_numbers_of_zones,
         sessions::an_error_names_any_value_and_leaves_no_transaction_open,
@@ -616,48 +558,26 @@ fn main() -> std::process::ExitCode {
         pgbouncer::four_hundred_decisions_through_a_transaction_pool_are_right,
     );
 
-    // The mistakes that only the engine can make.
-    macro_rules! by_engine {
-        (apart $engines:expr => $($list:tt)*) => { by_engine!(create_apart, $engines => $($list)*) };
-        ($create:ident, $engines:expr => $($test:ident),* $(,)?) => {
-            for engine in $engines {
-                $({
-                    let runtime = Arc::clone(&runtime);
-                    let name = concat!("engine::", stringify!($test));
-                    trials.add(format!("{engine}-{name}"), move || {
-                        runtime.block_on(async {
-                            let mut db = Db::$create(engine, name).await;
-                            db.grant_engine().await;
-                            engine::$test(db).await;
-                        });
-                    });
-                })*
-            }
-        };
-        ($engines:expr => $($list:tt)*) => { by_engine!(create, $engines => $($list)*) };
-    }
-    by_engine!([Postgres, MySql, MariaDb] =>
-        a_bucket_that_cannot_be_read_fails_alone,
-        a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
-        a_bucket_that_is_fought_over_is_held_from_the_first_look_on,
-        a_caller_who_may_not_append_joins_by_the_routines,
-        charges_are_ended_without_the_routines,
-        what_a_call_left_goes_with_the_next,
-        an_engine_touches_no_table,
-        an_operators_act_is_one_and_by_its_own_name,
-        what_does_not_follow_is_refused_or_found,
-        what_is_remembered_is_never_believed_over_the_database,
-        where_it_cannot_decide_the_routines_do,
+    on!([Postgres, MySql, MariaDb] =>
+        engine::a_bucket_that_cannot_be_read_fails_alone,
+        engine::a_bucket_that_is_taken_for_new_is_decided_as_what_it_is,
+        engine::a_bucket_that_is_fought_over_is_held_from_the_first_look_on,
+        engine::what_a_call_left_goes_with_the_next,
+        engine::an_app_touches_no_table,
+        engine::an_operators_act_is_one_and_by_its_own_name,
+        engine::what_does_not_follow_is_refused_or_found,
+        engine::what_is_remembered_is_never_believed_over_the_database,
+        engine::what_it_cannot_do_says_what_is_lacking,
     );
-    by_engine!([MySql, MariaDb] =>
-        a_killed_statement_leaves_no_half_in_a_callers_transaction,
-        what_a_snapshot_hides_is_known_to_every_later_call,
+    on!([MySql, MariaDb] =>
+        engine::a_killed_statement_leaves_no_half_in_a_callers_transaction,
+        engine::what_a_snapshot_hides_is_known_to_every_later_call,
     );
-    by_engine!([Postgres] =>
-        a_policy_that_changes_meanwhile_ends_no_callers_transaction,
+    on!([Postgres] =>
+        engine::a_policy_that_changes_meanwhile_ends_no_callers_transaction,
     );
-    by_engine!(apart [Postgres, MySql, MariaDb] =>
-        sixteen_processes_by_both_ways_are_exact_and_nobody_starves,
+    on!(apart [Postgres, MySql, MariaDb] =>
+        engine::sixteen_processes_by_both_ways_are_exact_and_nobody_starves,
     );
 
     // The core by itself: no database.

@@ -121,22 +121,20 @@ async fn db_check_in(db: &Db, limiter: &Limiter, clocked: &Clocked) {
     if db.engine == Engine::Sqlite {
         let mut connection = db.connect().await;
         connection.begin().await;
-        let decision = limiter.check_in(connection.joined(), Check::new("counter", "gone")).await.unwrap();
+        let decision = limiter.check_in(connection.joined(), Check::new("fixed", "gone")).await.unwrap();
         connection.execute("commit").await.unwrap();
         assert!(decision.is_allowed());
         return;
     }
-    let before = db.number("select max(seq) from zone_txn where bucket_key = 'gone' and zone_id = 4").await;
+    let seq = "select max(seq) from zone_txn where bucket_key = 'gone' and zone_id = 3";
+    let before = db.number(seq).await;
     let call = if db.engine == Engine::Postgres {
-        "select id from zone_check(4, 'gone')"
+        "select id from zone_check('fixed', 'gone')"
     } else {
-        "start transaction; call zone_check(4, 'gone', null, 1, false, null, null, false, null, null); commit"
+        "start transaction; call zone_check_in('fixed', 'gone', null, 1, false, null); commit"
     };
     clocked.execute(call).await;
-    assert_eq!(
-        db.number("select max(seq) from zone_txn where bucket_key = 'gone' and zone_id = 4").await,
-        before + 1
-    );
+    assert_eq!(db.number(seq).await, before + 1);
 }
 
 /// Removes the rows of idle buckets, and puts those of `kept` back.

@@ -37,10 +37,7 @@ impl Two {
             Engine::MySql => Engine::MariaDb,
             Engine::MariaDb | Engine::Sqlite => Engine::Postgres,
         };
-        let mut there = Db::create(there, "moving::there").await;
-        if here.by_engine && there.engine != Engine::Sqlite {
-            there.grant_engine().await;
-        }
+        let there = Db::create(there, "moving::there").await;
         for db in [&here, &there] {
             let limiter = db.limiter().await;
             for (zone, policy) in zones {

@@ -772,10 +772,7 @@ fn txns_of(items: &[Item]) -> Vec<Uuid> {
 pub async fn a_queue_moves_with_what_is_in_it(db: Db) {
     let fast = Policy::queue(1 << 20, Duration::from_micros(1), 20).unwrap();
     let fast = fast.with_queueing(Some(Queueing { backlog: 20, max_takes: 1 }));
-    let mut two = Two::of(db, &[("mail", fast)]).await;
-    if two.there.engine != Engine::Sqlite {
-        two.there.grant_engine().await;
-    }
+    let two = Two::of(db, &[("mail", fast)]).await;
     let (here, there) = (two.here.limiter().await.queues(), two.there.limiter().await.queues());
     let payload = json!({ "to": "a\u{0}\"\\ß" });
     for (cost, band) in [(1, 0), (2, 0), (3, 1)] {

@@ -1,7 +1,7 @@
 //! The rings of the specification, and the times of its trials.
 //!
 //! `./test` runs the first ring, `./test --all` and a run that names its tests run what they name of both. In the first are all
-//! tests on SQLite, and of each topic a test on each server, by the way that tells most; but none that is long.
+//! tests on SQLite, and of each topic a test on each server; but none that is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env::var_os;
@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-
-use crate::ROUTINES;
 
 /// The topics, each with the tests that go first on the servers too: the most telling one, and those of one server alone.
 const TOPICS: &[(&str, &[&str])] = &[
@@ -41,7 +39,7 @@ const TOPICS: &[(&str, &[&str])] = &[
             "a_zone_keeps_its_choices_in_every_version",
         ],
     ),
-    ("engine", &["an_engine_touches_no_table", "what_does_not_follow_is_refused_or_found"]),
+    ("engine", &["an_app_touches_no_table", "what_does_not_follow_is_refused_or_found"]),
     (
         "erase",
         &["nothing_of_the_person_is_left_and_every_row_is_still_proven", "who_comes_next_may_begin_at_once"],
@@ -55,14 +53,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("hazards", &["h02_a_waiter_sees_what_was_spent_while_it_waited"]),
     ("hosts", &["calls_go_on_at_another_server_and_return_to_the_first"]),
     ("idempotence", &["eight_clients_with_one_txn_are_charged_once"]),
-    (
-        "input",
-        &[
-            "arrays_of_different_lengths_are_refused",
-            "checks_that_are_no_array_or_no_whole_numbers_are_refused",
-            "what_cannot_be_stored_is_refused_and_writes_nothing",
-        ],
-    ),
+    ("input", &["what_cannot_be_stored_is_refused_and_writes_nothing"]),
     (
         "joined",
         &[
@@ -89,15 +80,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("ledger", &["history_pages_through_every_row_once"]),
     ("limits", &["the_binding_limit_is_named_and_what_it_holds_back_spends_nothing"]),
     ("local", &["a_hot_key_is_decided_by_its_process_and_adds_up"]),
-    (
-        "locks",
-        &[
-            "a_batch_decides_by_the_policy_that_it_chose_its_way_by",
-            "a_failed_call_gives_its_locks_back",
-            "a_held_bucket_is_left_out_of_a_batch_that_skips",
-            "the_clock_is_read_after_the_lock_is_held",
-        ],
-    ),
+    ("locks", &["a_failed_call_gives_its_locks_back", "the_clock_is_read_after_the_lock_is_held"]),
     (
         "maintain",
         &[
@@ -179,12 +162,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("waiting", &["the_promised_wait_is_the_least_that_passes"]),
 ];
 
-/// Tests that go first by the engine and by the routines: they hold both to the core.
-const BOTH: [&str; 2] =
-    ["vectors::every_vector_is_decided_as_written", "waiting::the_promised_wait_is_the_least_that_passes"];
-
-/// Tests that are too long for the first ring, which has others of their topic, and in the second go by one way on PostgreSQL and
-/// on MySQL.
+/// Tests that are too long for the first ring, which has others of their topic, and in the second are run on PostgreSQL and MySQL.
 pub const LONG: &[&str] = &[
     "exact::a_thousand_callers_with_new_keys_all_get_an_answer",
     "exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer",
@@ -262,10 +240,11 @@ impl Trials {
     }
 }
 
-/// A trial's way, topic and test. Those that only the engine can fail do not repeat their topic.
+/// A trial's server, topic and test.
 fn parts(name: &str) -> (&str, &str, &str) {
-    let (way, rest) = name.split_once("::").unwrap_or_default();
-    rest.split_once("::").map_or((way, "engine", rest), |(topic, test)| (way, topic, test))
+    let (server, rest) = name.split_once("::").unwrap_or_default();
+    let (topic, test) = rest.split_once("::").unwrap_or_default();
+    (server, topic, test)
 }
 
 /// Is a test one of those that tell most of their topic?
@@ -276,16 +255,12 @@ pub fn goes_first(test: &str) -> bool {
 
 /// The reason why a trial is in the second ring; None for one of the first.
 fn left_out(name: &str) -> Option<&'static str> {
-    let (way, topic, test) = parts(name);
-    let (server, by_engine) = way.strip_suffix("-engine").map_or((way, false), |server| (server, true));
+    let (server, topic, test) = parts(name);
     let name = format!("{topic}::{test}");
-    let is_named = |names: &[&str]| names.contains(&&*name);
-    let routines_tell = ROUTINES.contains(&topic) || topic == "joined";
     match server {
         "core" | "citus" => None,
-        _ if is_named(LONG) => Some("it is long"),
+        _ if LONG.contains(&&*name) => Some("it is long"),
         "sqlite" => None,
-        _ if by_engine == routines_tell && !is_named(&BOTH) => Some("the other way tells more"),
         _ if goes_first(&name) => None,
         _ => Some("another test of its topic goes first on this server"),
     }
@@ -293,7 +268,7 @@ fn left_out(name: &str) -> Option<&'static str> {
 
 fn judge(names: &BTreeSet<String>) {
     let of_databases =
-        names.iter().map(|name| parts(name)).filter(|(way, ..)| !matches!(*way, "core" | "citus"));
+        names.iter().map(|name| parts(name)).filter(|(server, ..)| !matches!(*server, "core" | "citus"));
     let (mut topics, mut tests) = (BTreeSet::new(), BTreeSet::new());
     for (_, topic, test) in of_databases {
         topics.insert(topic);
@@ -301,7 +276,7 @@ fn judge(names: &BTreeSet<String>) {
     }
     let listed: BTreeSet<_> = TOPICS.iter().map(|(topic, _)| *topic).collect();
     assert_eq!(topics, listed, "the topics of the tests, and those of the first ring");
-    let mut listed: Vec<_> = BOTH.iter().chain(LONG).map(|name| (*name).to_owned()).collect();
+    let mut listed: Vec<_> = LONG.iter().map(|name| (*name).to_owned()).collect();
     for (topic, tests) in TOPICS {
         listed.extend(tests.iter().map(|test| format!("{topic}::{test}")));
     }
@@ -318,7 +293,7 @@ fn judge(names: &BTreeSet<String>) {
     }
 }
 
-/// The slowest trials, and the sums by topic and by way.
+/// The slowest trials, and the sums by topic and by server.
 fn tell(times: &mut [(String, Duration)]) {
     times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     let all: Duration = times.iter().map(|(_, time)| *time).sum();

@@ -5,12 +5,13 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use sqlx::{AssertSqlSafe, Row};
 use tallygate::audit::verify::Verify;
+use tallygate::policy::{BanRule, BlockedRows, CalendarUnit, Mode, OnOutage, RunningBuckets};
 use tallygate::schema::Role;
-use tallygate::{Check, Config, Isolation};
+use tallygate::{Check, Config, Isolation, Policy};
 
 use crate::db::{Clocked, Connected, Db, Engine, bucket, connected, log};
 use crate::proxy::Proxy;
-use crate::rounds;
+use crate::{program, rounds};
 
 const NOON_US: i64 = 1_793_534_400_000_000;
 
@@ -48,57 +49,121 @@ pub async fn check_velocity_answers_as_in_the_seed(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// Each way in which a zone can be more than plain has its reason, which the column, the library and the error tell alike.
+pub async fn a_zone_that_is_more_than_plain_is_refused_with_its_reason(db: Db) {
+    let limiter = db.limiter().await;
+    let second = Duration::from_secs(1);
+    let plain = log(5, 60);
+    let counter = Policy::sliding_counter(5, second, 5).unwrap();
+    let calendar = Policy::calendar(5, CalendarUnit::Day, "UTC".parse().unwrap()).unwrap();
+    let policies = [
+        (plain, None),
+        (Policy::fixed_window(5, second).unwrap(), None),
+        (bucket(5, 1, 9), None),
+        (Policy::leaky_bucket(5, second, None).unwrap(), None),
+        (Policy::uniform(5, second).unwrap(), None),
+        (plain.with_mode(Mode::Off).with_on_outage(OnOutage::Open).with_local(Some(second)), None),
+        (counter, Some("algorithm")),
+        (calendar, Some("calendar")),
+        (plain.with_mode(Mode::Shadow), Some("mode")),
+        (plain.with_soft_rate(Some(3)), Some("soft limit")),
+        (plain.with_reserve(1), Some("reserve")),
+        (plain.with_ban(Some(BanRule::new(3, second, second))), Some("ban")),
+        (plain.with_count_blocked(true), Some("counted blocks")),
+        (plain.with_blocked_rows(BlockedRows::Coalesced), Some("coalesced rows")),
+        (log(7, 60).with_running_buckets(RunningBuckets::Proportional), Some("change")),
+        (plain, None),
+    ];
+    let mut caller = db.connect_as(Role::Caller).await;
+    let call = match db.engine {
+        Engine::Postgres => "select blocked from check_velocity(1, 'key')",
+        _ => "call check_velocity(1, 'key')",
+    };
+    for (policy, beyond) in policies {
+        assert_eq!(policy.beyond_sql(), beyond);
+        limiter.operator().set_zone("login", &policy, None, "test").await.unwrap();
+        let told = db.connect().await.texts("select coalesce(beyond_sql, 'plain') from zone_master").await;
+        assert_eq!(told, [beyond.unwrap_or("plain")]);
+        let Some(beyond) = beyond else {
+            // The bucket goes on from there, whoever decides.
+            limiter.check(Check::new("login", "key").cost(1)).await.unwrap();
+            caller.number(call).await;
+            continue;
+        };
+        let error = caller.execute(call).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("TG012"));
+        let told = format!("zone 1 is not plain ({beyond})");
+        let ways = ["use the library", "POST /v1/check"];
+        let error = error.to_string();
+        assert!(error.contains(&told) && ways.iter().all(|way| error.contains(way)), "{error}");
+        limiter.check(Check::new("login", "key")).await.unwrap();
+    }
+    db.assert_ledger_is_whole().await;
+}
+
+/// By the command, which asks whether callers in SQL use the zone.
+pub async fn a_zone_that_sql_callers_use_stays_plain_unless_it_is_said_twice(db: Db) {
+    let limiter = db.limiter().await;
+    for zone in ["login", "quiet"] {
+        limiter.operator().set_zone(zone, &log(5, 60), None, "test").await.unwrap();
+        limiter.check(Check::new(zone, "key")).await.unwrap();
+    }
+    let mut caller = db.connect_as(Role::Caller).await;
+    let call = match db.engine {
+        Engine::Postgres => "select blocked from check_velocity(1, 'key')",
+        _ => "call check_velocity(1, 'key')",
+    };
+    caller.number(call).await;
+    // By the library the row of the bucket is written again, and keeps who called.
+    limiter.check(Check::new("login", "key")).await.unwrap();
+    let set = async |zone: &str, more: &[&str]| {
+        let mut command = program::tallygate(&db.url_as(Role::Operator));
+        command.args(["zone", "set", zone, "--rate", "5", "--per", "1m", "--reserve", "1"]).args(more);
+        let output = command.output().await.unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (done, error) = set("login", &[]).await;
+    assert!(!done && error.contains("(reserve)") && error.contains("--not-for-sql"), "{error}");
+    assert_eq!(limiter.operator().zone("login").await.unwrap().unwrap().version, 1);
+    assert_eq!(set("quiet", &[]).await, (true, String::new()));
+    let (done, told) = set("login", &["--not-for-sql"]).await;
+    assert!(done && told.contains("refuses callers in SQL"), "{told}");
+    assert!(caller.execute(call).await.unwrap_err().to_string().contains("is not plain (reserve)"));
+}
+
 /// SQL callers know a zone by its name; those that keep its number may go on doing so.
 pub async fn a_zone_is_named_by_its_name_or_its_number(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("log'in", &log(50, 60), None, "test").await.unwrap();
-    let slots = tallygate::Policy::concurrency(50, Duration::from_mins(1)).unwrap();
-    limiter.operator().set_zone("upload", &slots, None, "test").await.unwrap();
     let mut app = db.connect_as(Role::App).await;
-    let [a, b] = [1, 2].map(|n| uuid::Uuid::from_u128(n).simple().to_string());
-    let named = [["'log''in'", "'upload'"], ["1", "2"], ["'1'", "'2'"]];
-    for (way, [login, upload]) in named.into_iter().enumerate() {
+    let txn = uuid::Uuid::now_v7().simple();
+    for (way, login) in ["'log''in'", "1", "'1'"].into_iter().enumerate() {
         let before = db.rows().await;
-        let key = format!("'{way}'");
-        let calls: Vec<String> = if db.engine == Engine::Postgres {
-            let zones = format!("array[{login}, {upload}]");
-            let calls = [
-                format!("check_velocity({login}, {key})"),
-                format!("zone_check({login}, {key}, '{a}')"),
-                format!("zone_undo({login}, {key}, '{a}', 'refund')"),
-                format!(
-                    "zone_check_many({zones}, array[{key}, {key}], array[null, null]::uuid[], array[1, 1], null)"
-                ),
-                format!("zone_check_all({zones}, array[{key}, {key}], '{b}', array[1, 1])"),
-            ];
-            calls.map(|call| format!("select * from {call}")).into()
+        let calls = if db.engine == Engine::Postgres {
+            [
+                format!("select check_velocity({login}, '{way}')"),
+                format!("select zone_check({login}, '{way}', '{txn}')"),
+                format!("select zone_refund({login}, '{way}', '{txn}')"),
+            ]
         } else {
-            let check = |zone: &str, txn: &str| {
-                format!("json_object('zone_id', {zone}, 'key', {key}, 'txn', {txn}, 'cost', 1)")
-            };
-            let many = [check(login, "null"), check(upload, "null")].join(", ");
-            let all = [check(login, &format!("'{b}'")), check(upload, &format!("'{b}'"))].join(", ");
-            let calls = [
-                format!("check_velocity({login}, {key})"),
-                format!("zone_check_own({login}, {key}, x'{a}', 1, false, 5, null, false, null, null)"),
-                format!("zone_undo_own({login}, {key}, x'{a}', 'refund', null, 5)"),
-                format!("zone_check_many_own(json_array({many}), 5, false)"),
-                format!("zone_check_all_own(json_array({all}), 5)"),
-            ];
-            calls.map(|call| format!("call {call}")).into()
+            [
+                format!("call check_velocity({login}, '{way}')"),
+                format!("call zone_check({login}, '{way}', x'{txn}', 1, false, 5)"),
+                format!("call zone_refund({login}, '{way}', x'{txn}', 5)"),
+            ]
         };
         for call in &calls {
             app.execute(call).await.unwrap_or_else(|error| panic!("{call}: {error}"));
         }
-        assert_eq!(db.rows().await - before, 7, "{login}");
+        assert_eq!(db.rows().await - before, 3, "{login}");
     }
     if db.engine != Engine::Postgres {
         app.begin().await;
         for login in ["'log''in'", "1"] {
             for call in [
                 format!("check_velocity_in({login}, 'in')"),
-                format!("zone_check({login}, 'in', x'{a}', 1, false, 5, null, false, null, null)"),
-                format!("zone_undo({login}, 'in', x'{a}', 'refund', null, 5)"),
+                format!("zone_check_in({login}, 'in', x'{txn}', 1, false, 5)"),
+                format!("zone_refund_in({login}, 'in', x'{txn}', 5)"),
             ] {
                 app.execute(&format!("call {call}")).await.unwrap_or_else(|error| panic!("{call}: {error}"));
             }
@@ -235,7 +300,7 @@ pub async fn the_wait_for_the_lock_earns_nothing_twice(db: Db) {
             .await
             .unwrap(),
     }
-    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
     let later = limiter.check(Check::new("z", "42").cost(1)).await.unwrap();
     let late = limiter.check_in(caller.joined(), Check::new("z", "42").cost(1)).await.unwrap();
     caller.execute("commit").await.unwrap();

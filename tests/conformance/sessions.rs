@@ -10,21 +10,14 @@ use crate::db::{Connected, Db, Engine, bucket, log};
 use crate::rounds;
 use crate::verify::verify;
 
-/// The arguments of a batch: a check that is decided together with others, and one that is decided by itself.
-const BATCH: &str = r#"'[{"zone_id":1,"key":"key","cost":1},{"zone_id":2,"key":"key","cost":1}]', 5"#;
-
 /// A call of each routine that decides, and whether it joins a transaction.
-fn calls() -> [(String, bool); 8] {
-    let one = "1, 'key', null, 1, false, 5, null, false, null, null";
+fn calls() -> [(String, bool); 4] {
+    let one = "1, 'key', null, 1, false, 5";
     [
         ("call check_velocity(1, 'key')".to_owned(), false),
         ("call rate_limiting_request('key', 10, 10)".to_owned(), false),
-        (format!("call zone_check_own({one})"), false),
-        (format!("call zone_check({one})"), true),
-        (format!("call zone_check_many_own({BATCH}, false)"), false),
-        (format!("call zone_check_all_own({BATCH})"), false),
-        (format!("call zone_check_many({BATCH}, false)"), true),
-        (format!("call zone_check_all({BATCH})"), true),
+        (format!("call zone_check({one})"), false),
+        (format!("call zone_check_in({one})"), true),
     ]
 }
 
@@ -39,20 +32,10 @@ async fn call(session: &mut Connected, (sql, joins): &(String, bool)) -> Result<
     called
 }
 
-/// The zones of [`calls`]: a plain one, and one whose checks are decided one by one.
-async fn set_zones(db: &Db) {
-    let limiter = db.limiter().await;
-    limiter.operator().set_zone("plain", &log(1000, 3600), None, "test").await.unwrap();
-    limiter
-        .operator()
-        .set_zone("soft", &log(1000, 3600).with_soft_rate(Some(900)), None, "test")
-        .await
-        .unwrap();
-}
-
 /// The largest number in one row, and no row of anybody could be numbered after it.
 pub async fn a_number_that_the_session_sets_is_no_rows(db: Db) {
-    set_zones(&db).await;
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("plain", &log(1000, 3600), None, "test").await.unwrap();
     for number in ["1", "0", "9223372036854775807"] {
         for sql in &calls() {
             let mut app = db.connect_as(Role::App).await;
@@ -71,7 +54,6 @@ pub async fn a_number_that_the_session_sets_is_no_rows(db: Db) {
     }
     assert_eq!(db.number("select count(*) from zone_txn_view where id not between 1 and 1000000").await, 0);
     assert_eq!(db.number("select count(*) from zone_master where id not between 1 and 100000").await, 0);
-    let limiter = db.limiter().await;
     assert!(limiter.check(Check::new("plain", "another")).await.unwrap().is_allowed());
     let (_, faults) = verify(&limiter, &Verify::default()).await;
     assert!(faults.is_empty(), "{faults:?}");
@@ -92,7 +74,7 @@ pub async fn a_session_uses_up_no_numbers_of_zones(db: Db) {
 
 /// Those that made calls fail, or left the session in a transaction or ended it.
 pub async fn settings_of_the_session_fail_no_call(db: Db) {
-    set_zones(&db).await;
+    db.limiter().await.operator().set_zone("plain", &log(1000, 3600), None, "test").await.unwrap();
     let more: &[&str] = if db.engine == Engine::MariaDb { &["sql_if_exists = 1"] } else { &[] };
     let settings = ["sql_safe_updates = 1", "completion_type = 1", "completion_type = 2"];
     for setting in settings.iter().chain(more) {
@@ -139,68 +121,33 @@ pub async fn settings_of_the_server_leave_no_transaction_open(db: Db) {
 type Routine = (&'static str, &'static [&'static str], Before);
 
 /// The arguments that are alike on all of them: a wait for a lock is of milliseconds on PostgreSQL, of seconds elsewhere.
-const UNDO: &[&str] = &["'plain'", "'{key}'", "{txn}", "'refund'", "null", "1000"];
+const REFUND: &[&str] = &["'plain'", "'{key}'", "{txn}", "1000"];
 
 /// Those of PostgreSQL.
-const FUNCTIONS: [Routine; 6] = {
+const FUNCTIONS: [Routine; 4] = {
     use Before::{Charged, Nothing};
-    const CHECK: &[&str] =
-        &["'plain'", "'{key}'", "{txn}", "1", "false", "5000", "false", "null", "false", "null", "60000000"];
-    const MANY: &[&str] = &[
-        "array['plain']",
-        "array['{key}']",
-        "array[{txn}]",
-        "array[1]",
-        "array[false]",
-        "5000",
-        "false",
-        "false",
-        "array[false]",
-        "array[null]",
-        "array[60000000]",
-    ];
-    const ALL: &[&str] = &[
-        "array['plain']",
-        "array['{key}']",
-        "{txn}",
-        "array[1]",
-        "array[false]",
-        "5000",
-        "false",
-        "array[false]",
-        "array[null]",
-        "array[60000000]",
-    ];
+    const CHECK: &[&str] = &["'plain'", "'{key}'", "{txn}", "1", "false", "5000", "false"];
     [
         ("check_velocity", &["'plain'", "'{key}'"], Nothing),
         ("rate_limiting_request", &["'{key}'", "10", "10"], Nothing),
         ("zone_check", CHECK, Nothing),
-        ("zone_check_many", MANY, Nothing),
-        ("zone_check_all", ALL, Nothing),
-        ("zone_undo", UNDO, Charged),
+        ("zone_refund", REFUND, Charged),
     ]
 };
 
 /// Those of MySQL and MariaDB.
-const PROCEDURES: [Routine; 13] = {
+const PROCEDURES: [Routine; 9] = {
     use Before::{Charged, Nothing};
-    const CHECK: &[&str] =
-        &["'plain'", "'{key}'", "{txn}", "1", "false", "5", "null", "false", "null", "60000000"];
-    const MANY: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5", "false"];
-    const ALL: &[&str] = &[r#"'[{"zone_id":"plain","key":"{key}","cost":1}]'"#, "5"];
+    const CHECK: &[&str] = &["'plain'", "'{key}'", "{txn}", "1", "false", "5"];
     [
         ("check_velocity", &["'plain'", "'{key}'"], Nothing),
         ("check_velocity_in", &["'plain'", "'{key}'"], Nothing),
         ("rate_limiting_request", &["'{key}'", "10", "10"], Nothing),
         ("rate_limiting_request_in", &["'{key}'", "10", "10"], Nothing),
-        ("zone_check_own", CHECK, Nothing),
         ("zone_check", CHECK, Nothing),
-        ("zone_check_many_own", MANY, Nothing),
-        ("zone_check_many", MANY, Nothing),
-        ("zone_check_all_own", ALL, Nothing),
-        ("zone_check_all", ALL, Nothing),
-        ("zone_undo_own", UNDO, Charged),
-        ("zone_undo", UNDO, Charged),
+        ("zone_check_in", CHECK, Nothing),
+        ("zone_refund", REFUND, Charged),
+        ("zone_refund_in", REFUND, Charged),
         ("zone_bucket_place", &["'plain'", "'{key}'"], Nothing),
     ]
 };
@@ -219,7 +166,7 @@ const HOSTILE: [&str; 20] = [
     "'3abc'",
     "' 1'",
     "'true'",
-    "'refund '",
+    "'plain '",
     "-1",
     "300",
     "1.4",
@@ -250,7 +197,7 @@ async fn called_with(
     if before == Before::Charged {
         let charge = match schema {
             Some(_) => "select blocked from zone_check('plain', '{key}', {txn})",
-            None => "call zone_check_own('plain', '{key}', {txn}, 1, false, 5, null, false, null, null)",
+            None => "call zone_check('plain', '{key}', {txn}, 1, false, 5)",
         };
         ledger.execute(&fill(charge)).await.unwrap();
     }
@@ -264,24 +211,17 @@ async fn called_with(
     let (call, joins) = match schema {
         // A function has no transaction of its own.
         Some(schema) => (format!("select count(*) from {schema}.{name}({arguments})"), false),
-        None => {
-            let owns = ["check_velocity", "rate_limiting_request", "zone_bucket_place"].contains(&name);
-            (format!("call {name}({arguments})"), !owns && !name.ends_with("_own"))
-        }
+        None => (format!("call {name}({arguments})"), name.ends_with("_in")),
     };
     let done = self::call(session, &(call.clone(), joins)).await;
     session
         .execute("set transaction isolation level read committed")
         .await
         .unwrap_or_else(|error| panic!("{call} left a transaction open: {error}; it ended with {done:?}"));
-    let (hex, length) = match schema {
-        Some(_) => ("md5", "extract(epoch from t.ends_at - t.created_at)"),
-        None => ("hex", "timestampdiff(microsecond, t.created_at, t.ends_at)"),
-    };
+    let hex = if schema.is_some() { "md5" } else { "hex" };
     let said = format!(
         "select concat_ws('|', t.zone_id, case when t.bucket_key = '{key}' then 'its own' else {hex}(t.bucket_key) end,
-            t.kind, t.blocked, t.cost, t.spent, {hex}(t.member), {hex}(t.note), {hex}(t.actor), {length},
-            case when t.txn_id = {txn} then 'its own' else 'another' end)
+            t.kind, t.blocked, t.cost, t.spent, case when t.txn_id = {txn} then 'its own' else 'another' end)
         from zone_txn t
         where t.id > {row}"
     );
@@ -330,8 +270,8 @@ fn modes(schema: &str) -> [String; 4] {
 pub async fn no_argument_is_cut_before_it_is_looked_at(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("plain", &log(1_000_000, 3600), None, "test").await.unwrap();
-    let open = log(5, 3600).with_on_outage(tallygate::policy::OnOutage::Open);
-    limiter.operator().set_zone("open", &open, None, "test").await.unwrap();
+    // Zone 2, to which the `zone_number` of one of the sessions leads.
+    limiter.operator().set_zone("another", &log(5, 3600), None, "test").await.unwrap();
     let mut ledger = db.connect().await;
     let schema = (db.engine == Engine::Postgres).then(|| db.schema());
     let all_modes = match schema {
@@ -393,7 +333,7 @@ pub async fn an_error_names_any_value_and_leaves_no_transaction_open(db: Db) {
     for name in values.chain(bytes).chain(["repeat('é', 2000)".to_owned()]) {
         for call in [
             format!("call check_velocity({name}, 'k')"),
-            format!("call zone_check_own({name}, 'k', null, 1, false, 5, null, false, null, null)"),
+            format!("call zone_check({name}, 'k', null, 1, false, 5)"),
             format!("call zone_bucket_place({name}, 'k')"),
         ] {
             let error = session.execute(&call).await.unwrap_err().to_string();

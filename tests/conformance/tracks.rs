@@ -44,6 +44,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("zone_bucket_lock", "banned_until"),
     ("zone_bucket_lock", "holding"),
     ("zone_bucket_lock", "shapes"),
+    ("zone_bucket_lock", "sql_at"),
     ("zone_calendar", "copy"),
     ("zone_queue", "settled_at"),
     ("zone_bucket_removed", "*"),
@@ -83,11 +84,8 @@ struct World {
 }
 
 impl World {
-    async fn create(mut db: Db) -> Self {
+    async fn create(db: Db) -> Self {
         age(&db).await;
-        if db.engine != Engine::Sqlite && !db.by_engine {
-            db.grant_engine().await;
-        }
         let owner = connected(&db.url).await;
         owner.owner().maintain(Upkeep::default()).await.unwrap();
         // Old rows, which will be dropped: an override and a ban of theirs stay in force.
@@ -341,7 +339,7 @@ fn edits(
     all.into_iter().map(edit).collect()
 }
 
-/// The text of each column's type, by table.
+/// The text of each column's type, by table; not of those that the database computes.
 async fn columns(db: &Db, owner: &mut Connected) -> BTreeMap<String, Rc<[Column]>> {
     let sql = match db.engine {
         Engine::Postgres => {
@@ -351,6 +349,7 @@ async fn columns(db: &Db, owner: &mut Connected) -> BTreeMap<String, Rc<[Column]
             join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
             join pg_type t on t.oid = a.atttypid
             where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+                and a.attgenerated = ''
             order by c.relname, a.attnum"
         }
         Engine::Sqlite => {
@@ -362,7 +361,7 @@ async fn columns(db: &Db, owner: &mut Connected) -> BTreeMap<String, Rc<[Column]
         _ => {
             "select concat(table_name, ' ', column_name, ' ', cast(data_type as char))
             from information_schema.columns
-            where table_schema = database() and (table_name, 'BASE TABLE') in (
+            where table_schema = database() and coalesce(generation_expression, '') = '' and (table_name, 'BASE TABLE') in (
                 select t.table_name, t.table_type from information_schema.tables t where t.table_schema = database()
             )
             order by table_name, ordinal_position"
@@ -525,7 +524,9 @@ pub async fn an_owner_who_covers_tracks_is_found(db: Db) {
             missed.entry((table.clone(), edit.column.clone())).or_insert_with(|| edit.sql.clone());
         }
         owner.execute(&format!("delete from {table}")).await.unwrap();
-        owner.execute(&format!("insert into {table} select * from kept_{table}")).await.unwrap();
+        let names = edit.columns.iter().map(|(column, _)| column.as_str()).collect::<Vec<_>>().join(", ");
+        let back = format!("insert into {table} ({names}) select {names} from kept_{table}");
+        owner.execute(&back).await.unwrap();
     }
     eprintln!("{engine}: of {tried} edits {refused} were refused and {seen} seen, of all {}", all.len());
     missed.retain(|(table, column), _| {

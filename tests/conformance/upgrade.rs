@@ -25,13 +25,13 @@ pub fn next(engine: Engine, url: &str) -> Migrator {
         Engine::Postgres => (
             "postgres",
             "as $$\n",
-            &["zone_decide", "zone_check", "zone_check_many", "zone_find", "zone_operator_append"],
+            &["zone_decide", "zone_check", "zone_engine_append_one", "zone_find", "zone_operator_append"],
         ),
         Engine::Sqlite => ("sqlite", "", &[]),
         _ => (
             "mysql",
             "sql security definer\nbegin\n",
-            &["zone_decide", "zone_check_own", "zone_check_many_own", "zone_find", "zone_operator_append"],
+            &["zone_call", "zone_check", "zone_engine_append_one", "zone_find", "zone_operator_append"],
         ),
     };
     let migrator = Migrator::new(url).unwrap();

@@ -319,8 +319,7 @@ pub async fn an_override_that_was_lengthened_is_found(db: Db) {
 
 /// PostgreSQL stores infinity, and years of which no calendar knows. Such a time is one error that names where it is; a year that
 /// can be read is a fault where it is derived. Nothing is ever said to be verified over either.
-pub async fn a_time_that_cannot_be_read_is_never_verified(mut db: Db) {
-    db.grant_engine().await;
+pub async fn a_time_that_cannot_be_read_is_never_verified(db: Db) {
     let limiter = db.limiter().await;
     let operator = limiter.operator();
     operator.set_zone("login", &banning(), None, "test").await.unwrap();

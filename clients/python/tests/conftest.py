@@ -1,4 +1,4 @@
-"""The databases of the tests, and what a house has in them: an application's user, and zones."""
+"""The databases of the tests, and what a house has in them: users, and zones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tallygate.http import HttpLimiter
 from .serve import Awaited, Limiters, Server
 
 HERE = Path(__file__).parent
-APP = "tallygate_app"
+CALLER = "tallygate_caller"  # an application that speaks SQL
+APP = "tallygate_app"  # a server
 
 
 class Db(NamedTuple):
@@ -46,15 +47,15 @@ class Db(NamedTuple):
         return {
             "host": url.hostname,
             "port": url.port,
-            "user": APP,
+            "user": CALLER,
             "password": unquote(url.password or ""),
             name: url.path.removeprefix("/"),
         }
 
-    def url(self, scheme: str) -> str:
+    def url(self, scheme: str, user: str = CALLER) -> str:
         """The application's URL, for whom a scheme says what connects."""
         url = urlsplit(self.owner_url)
-        return f"{scheme}://{APP}:{url.password}@{url.hostname}:{url.port}{url.path}"
+        return f"{scheme}://{user}:{url.password}@{url.hostname}:{url.port}{url.path}"
 
     def connect(self, **options: Any) -> Any:
         """A connection of the application's, without autocommit unless it is asked for."""

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import tallygate
-from tallygate import AsyncLimiter, Check, Limiter, aio
+from tallygate import AsyncLimiter, Limiter, aio
 from tallygate.http import AsyncHttpLimiter, HttpLimiter
 
 from .conftest import Db
@@ -54,14 +54,13 @@ def test_what_joins_is_refused_without_a_transaction(run: Run[Any], key: str) ->
 
 
 def test_the_twins_have_the_same_names_and_arguments() -> None:
-    functions = "check check_all check_many peek reserve settle cancel refund release charges".split()
-    for name in functions:
+    for name in "check peek refund charges".split():
         assert inspect.signature(getattr(aio, name)) == inspect.signature(getattr(tallygate, name))
         assert inspect.iscoroutinefunction(getattr(aio, name))
         method = getattr(AsyncLimiter, name)
         assert inspect.signature(method) == inspect.signature(getattr(Limiter, name))
         assert inspect.iscoroutinefunction(method)
-    for name in "check check_all peek reserve settle cancel refund release".split():
+    for name in "check peek refund".split():
         assert inspect.signature(getattr(HttpLimiter, name)) == inspect.signature(getattr(Limiter, name))
     for name in (
         "check check_all peek reserve settle cancel refund release history transaction explain bucket".split()
@@ -88,17 +87,13 @@ def test_what_is_rolled_back_leaves_no_row_and_spends_nothing(postgres: Db, run:
 def test_each_call_is_there(run: Run[None], key: str) -> None:
     async def test(c: Any) -> None:
         txn = uuid4()
-        both = await aio.check_all(c, [Check("card", key, 100), Check("login", key)], txn)
-        assert [each.allowed for each in both] == [True, True]
-        assert [each.blocked for each in await aio.check_many(c, [Check("login", key, 3)])] == [True]
-        held = await aio.reserve(c, "card", key, 600, timedelta(minutes=10))
-        assert (await aio.settle(c, "card", key, held.txn_id, 500)).remaining == 400
-        held = await aio.reserve(c, "card", key, 100, timedelta(minutes=10))
-        assert (await aio.cancel(c, "card", key, held.txn_id)).remaining == 400
+        assert (await aio.check(c, "card", key, 100, txn)).allowed
+        assert (await aio.check(c, "login", key, 3, txn)).allowed
+        assert (await aio.check(c, "login", key)).blocked
+        assert (await aio.check(c, "login", key, 0, record=True)).seq == 3
         assert {each.zone for each in await aio.charges(c, txn)} == {"card", "login"}
-        assert (await aio.refund(c, "card", key, txn)).remaining == 500
-        slot = await aio.check(c, "upload", key)
-        assert (await aio.release(c, "upload", key, slot.txn_id)).remaining == 2
+        assert (await aio.refund(c, "card", key, txn)).remaining == 1000
+        assert (await aio.peek(c, "login", key)).remaining == 0
         with pytest.raises(tallygate.UnknownZone):
             await aio.check(c, "nowhere", key)
 

@@ -12,7 +12,6 @@ import pymysql
 import pytest
 
 import tallygate
-from tallygate import Check
 from tallygate.error import translate
 
 from .conftest import Db
@@ -54,20 +53,10 @@ def test_another_cost_is_a_conflict(connection: Any, key: str) -> None:
         tallygate.refund(connection, "login", key, txn)
 
 
-def test_other_limits_are_a_conflict(connection: Any, key: str) -> None:
-    txn = uuid4()
-    tallygate.check_all(connection, [Check("login", key), Check("card", key)], txn)
-    with pytest.raises(tallygate.Conflict):
-        tallygate.check_all(connection, [Check("login", key), Check("twenty", key)], txn)
-
-
 def test_numbers_beyond_all_bounds_are_invalid(connection: Any, key: str) -> None:
     for cost in (2**63, 2**64, 10**30, -(2**63) - 1):
         with pytest.raises(tallygate.Invalid):
             tallygate.check(connection, "login", key, cost)
-        connection.rollback()
-        with pytest.raises(tallygate.Invalid):
-            tallygate.check_all(connection, [Check("login", key, cost)])
         connection.rollback()
 
 

@@ -112,6 +112,7 @@ def test_what_is_wrong_has_its_class_and_code(limiters: Limiters, server: Server
         (tallygate.Invalid, "invalid", lambda: limiter.check("login", key, -1)),
         (tallygate.Invalid, "invalid", lambda: limiter.check("login", key, 10**30)),
         (tallygate.Invalid, "invalid", lambda: limiter.check("login", "lone \ud800")),
+        (tallygate.Invalid, "invalid", lambda: limiter.check("tried-cards", key, member="tab \t")),
         (tallygate.Invalid, "invalid", lambda: limiter.check_all([])),
         (tallygate.Invalid, "invalid", lambda: limiter.history(limit=-1)),
         (tallygate.Invalid, "invalid", lambda: limiter.check("login", "x" * 2**20)),
@@ -125,6 +126,13 @@ def test_what_is_wrong_has_its_class_and_code(limiters: Limiters, server: Server
         limiter.bucket("login", "lone \ud800")
     with pytest.raises(TypeError):
         limiter.check("login", key, 1.5)
+
+
+def test_other_limits_are_a_conflict(limiters: Limiters, server: Server, key: str) -> None:
+    limiter, txn = limiters(server.url), uuid4()
+    limiter.check_all([Check("login", key), Check("card", key)], txn)
+    with pytest.raises(tallygate.Conflict):
+        limiter.check_all([Check("login", key), Check("twenty", key)], txn)
 
 
 def test_a_lost_answer_is_asked_for_again_under_the_same_key(

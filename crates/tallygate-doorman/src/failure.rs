@@ -22,7 +22,7 @@ pub(crate) fn failed(error: &Error, resource: &str) -> Status {
             "the database has not the schema of this program; run: tallygate migrate, or install the newer program",
         ),
         ErrorKind::Refused => Status::failed_precondition(
-            "the database refuses the service; give it the roles with: tallygate grant app, and tallygate grant engine",
+            "the database refuses the service; give it the role with: tallygate grant app",
         ),
         _ => Status::internal("the database failed; see the log of the service"),
     }

@@ -40,7 +40,7 @@ struct Found {
 }
 
 impl Doorman {
-    /// The service of a limiter whose user has the roles *app* and *engine*.
+    /// The service of a limiter whose user has the role *app*.
     pub fn new(limiter: Limiter, templates: impl Into<Arc<[Template]>>) -> Self {
         Self { limiter, templates: templates.into(), address: None }
     }

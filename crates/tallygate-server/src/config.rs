@@ -91,7 +91,7 @@ impl Envoy {
     }
 }
 
-/// Doorman's capacity service. The user of `database.app` needs the role *engine* besides.
+/// Doorman's capacity service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doorman {

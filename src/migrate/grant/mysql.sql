@@ -1,6 +1,6 @@
 -- The statements that give a role its rights, with every name in backticks.
 --
--- ?  the role: app, engine, auditor, operator or owner
+-- ?  the role: app, caller, auditor, operator or owner
 -- ?  who is to have it, a name
 -- ?  the host of it; null for a role, or a user from everywhere
 select concat(
@@ -10,36 +10,33 @@ select concat(
 ) as statement
 from (select ? as role, ? as name, ? as host) g
 join (
-    select 1 as place, 'app,engine,auditor,operator' as roles, 'execute' as rights, 'procedure ' as kind,
+    select 1 as place, 'app,caller,auditor,operator' as roles, 'execute' as rights, 'procedure ' as kind,
         'tallygate_schema_version' as object
-    union all select 2, 'app,engine,auditor,operator', 'execute', 'procedure ', 'zone_find'
-    union all select 3, 'app', 'execute', 'procedure ', 'check_velocity'
-    union all select 3, 'app', 'execute', 'procedure ', 'check_velocity_in'
-    union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request'
-    union all select 4, 'app', 'execute', 'procedure ', 'rate_limiting_request_in'
-    union all select 5, 'app', 'execute', 'procedure ', 'zone_check'
-    union all select 6, 'app', 'execute', 'procedure ', 'zone_check_own'
-    union all select 7, 'app', 'execute', 'procedure ', 'zone_check_many'
-    union all select 8, 'app', 'execute', 'procedure ', 'zone_check_many_own'
-    union all select 9, 'app', 'execute', 'procedure ', 'zone_check_all'
-    union all select 10, 'app', 'execute', 'procedure ', 'zone_check_all_own'
-    union all select 11, 'app', 'execute', 'procedure ', 'zone_undo'
-    union all select 12, 'app', 'execute', 'procedure ', 'zone_undo_own'
-    union all select 13, 'app', 'execute', 'procedure ', 'zone_charges'
-    union all select 15, 'app,engine', 'execute', 'procedure ', 'zone_bucket_place'
-    union all select 15, 'engine,operator', 'execute', 'procedure ', 'zone_engine_hold'
-    union all select 15, 'engine,operator', 'execute', 'procedure ', 'zone_engine_hold_one'
-    union all select 15, 'engine,operator', 'execute', 'procedure ', 'zone_engine_versions'
-    union all select 15, 'engine,operator', 'execute', 'procedure ', 'zone_engine_ask'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_charges'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_leases'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_shapes'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_queue'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_items'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_payloads'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_items_set'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_append'
-    union all select 15, 'engine', 'execute', 'procedure ', 'zone_engine_append_one'
+    union all select 2, 'app,caller,auditor,operator', 'execute', 'procedure ', 'zone_find'
+    union all select 3, 'app,caller', 'execute', 'procedure ', 'check_velocity'
+    union all select 3, 'app,caller', 'execute', 'procedure ', 'check_velocity_in'
+    union all select 4, 'app,caller', 'execute', 'procedure ', 'rate_limiting_request'
+    union all select 4, 'app,caller', 'execute', 'procedure ', 'rate_limiting_request_in'
+    union all select 5, 'app,caller', 'execute', 'procedure ', 'zone_check'
+    union all select 6, 'app,caller', 'execute', 'procedure ', 'zone_check_in'
+    union all select 7, 'app,caller', 'execute', 'procedure ', 'zone_refund'
+    union all select 8, 'app,caller', 'execute', 'procedure ', 'zone_refund_in'
+    union all select 13, 'app,caller', 'execute', 'procedure ', 'zone_charges'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_bucket_place'
+    union all select 15, 'app,operator', 'execute', 'procedure ', 'zone_engine_hold'
+    union all select 15, 'app,operator', 'execute', 'procedure ', 'zone_engine_hold_one'
+    union all select 15, 'app,operator', 'execute', 'procedure ', 'zone_engine_versions'
+    union all select 15, 'app,operator', 'execute', 'procedure ', 'zone_engine_ask'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_charges'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_leases'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_shapes'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_queue'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_items'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_payloads'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_items_set'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_append'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_check'
+    union all select 15, 'app', 'execute', 'procedure ', 'zone_engine_append_one'
     union all select 16, 'operator', 'execute', 'procedure ', 'zone_operator_append'
     union all select 18, 'auditor,operator', 'select', 'table ', 'zone_master_view'
     union all select 19, 'auditor,operator', 'select', 'table ', 'zone_version_view'

@@ -1,27 +1,26 @@
 -- The statements that give a role its rights, with every name as the server writes it.
 --
--- $1  the role: app, engine, auditor, operator or owner
+-- $1  the role: app, caller, auditor, operator or owner
 -- $2  who is to have it
 -- $3  whether the schema is spread over the nodes of Citus, which opens views and fills in defaults at the node that was asked,
 --     and reads and writes the tables with the rights of who asks
 select format('grant %s on %s %s to %I', r.rights, r.kind, r.object, $2)
     || case when $1 = 'owner' then ' with grant option' else '' end
 from (
-    select 1, '{app,engine,auditor,operator}'::text[], 'usage', 'schema', quote_ident(current_schema())
+    select 1, '{app,caller,auditor,operator}'::text[], 'usage', 'schema', quote_ident(current_schema())
     union all
     select 1, '{owner}', 'usage, create', 'schema', quote_ident(current_schema())
     union all
     select 2, g.roles::text[], g.rights, 'function',
         format('%I.%I(%s)', current_schema(), p.proname, pg_get_function_identity_arguments(p.oid))
     from (values
-        ('{app,engine,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
-        ('{app}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_check_many,zone_check_all}'),
-        ('{app}', 'execute', '{zone_undo,zone_charges}'),
-        ('{app,engine}', 'execute', '{zone_bucket_place}'),
-        ('{engine,operator}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions,zone_engine_ask}'),
-        ('{engine}', 'execute', '{zone_engine_append,zone_engine_append_one}'),
-        ('{engine}', 'execute', '{zone_engine_charges,zone_engine_leases,zone_engine_shapes}'),
-        ('{engine}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
+        ('{app,caller,auditor,operator}', 'execute', '{tallygate_schema_version,zone_find}'),
+        ('{app,caller}', 'execute', '{check_velocity,rate_limiting_request,zone_check,zone_refund,zone_charges}'),
+        ('{app}', 'execute', '{zone_bucket_place,zone_engine_check}'),
+        ('{app,operator}', 'execute', '{zone_engine_hold,zone_engine_past,zone_engine_versions,zone_engine_ask}'),
+        ('{app}', 'execute', '{zone_engine_append,zone_engine_append_one}'),
+        ('{app}', 'execute', '{zone_engine_charges,zone_engine_leases,zone_engine_shapes}'),
+        ('{app}', 'execute', '{zone_engine_queue,zone_engine_items,zone_engine_payloads,zone_engine_items_set}'),
         ('{operator}', 'execute', '{zone_operator_append}')
     ) g (roles, rights, names)
     join pg_catalog.pg_proc p

@@ -3,14 +3,13 @@
 use sqlx::{Connection, MySqlConnection, Row};
 use uuid::Uuid;
 
-use super::check::{Owner, Server};
+use super::joined::Joined;
 use super::session::Session;
-use super::{BEGIN, MySql, called, clock, end, ended, error, lock_wait_s, rows, text, time, time_if};
-use crate::decide::Undo;
+use super::{BEGIN, MySql, called, clock, end, ended, error, lock_wait_s, text, time, time_if};
 use crate::decision::Decision;
-use crate::engine::{Action, Request, What};
+use crate::engine::{self, Action, Request};
 use crate::entry::{Overridden, Recorded};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{Range, Spending, Terms};
 use crate::zone::Limit;
 
@@ -53,13 +52,7 @@ acts!(MySql);
 
 impl MySql {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let mut server = Server { connection: &mut lease, process: &self.process, owner: Owner::by(terms) };
-        let recorded = match self.process.act(&mut server, actions).await {
-            Some(recorded) => recorded,
-            None => act_on(&mut lease, actions, lock_wait_s(terms)).await,
-        };
-        ended(lease, recorded)
+        holding!(self, terms, session => engine::act(&mut session, actions).await)
     }
 
     /// The caller's own `innodb_lock_wait_timeout` holds.
@@ -68,11 +61,9 @@ impl MySql {
         connection: &mut MySqlConnection,
         actions: &[Action],
     ) -> Result<Vec<Recorded>> {
-        let mut server = Server::of_caller(connection, &self.process);
-        match self.process.act(&mut server, actions).await {
-            Some(recorded) => recorded,
-            None => act_in_order(connection, actions, None).await,
-        }
+        let policies = &self.process.policies;
+        let session = Session { connection, policies, lock: true, skip_locked: false, lock_wait_s: None };
+        engine::act(&mut Joined::new(session), actions).await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
@@ -98,40 +89,4 @@ impl MySql {
             .map_err(error)?;
         crate::store::rows_of("zone_override", &rows, |row| overridden!(row))
     }
-}
-
-async fn act_on(connection: &mut MySqlConnection, actions: &[Action], wait_s: i32) -> Result<Vec<Recorded>> {
-    if let [action] = actions {
-        let call = "call zone_undo_own(?, ?, ?, ?, ?, ?)";
-        return Ok(vec![act_one(connection, action, call, Some(wait_s)).await?]);
-    }
-    let mut tx = connection.begin_with(BEGIN).await.map_err(error)?;
-    let recorded = act_in_order(&mut tx, actions, Some(wait_s)).await;
-    end(tx, recorded).await
-}
-
-async fn act_in_order(
-    connection: &mut MySqlConnection,
-    actions: &[Action],
-    wait_s: Option<i32>,
-) -> Result<Vec<Recorded>> {
-    let call = "call zone_undo(?, ?, ?, ?, ?, ?)";
-    let mut recorded = Vec::with_capacity(actions.len());
-    for action in actions {
-        recorded.push(act_one(connection, action, call, wait_s).await?);
-    }
-    Ok(recorded)
-}
-
-/// Without `wait_s` the session's own `innodb_lock_wait_timeout` holds.
-async fn act_one(
-    connection: &mut MySqlConnection,
-    action: &Action,
-    call: &'static str,
-    wait_s: Option<i32>,
-) -> Result<Recorded> {
-    let query = bind_undo!(sqlx::query(call), action).bind(wait_s);
-    let rows = rows(connection, call, query, 1).await?;
-    let row = rows.first().ok_or_else(|| Error::database("an action got no answer"))?;
-    recorded!(row, action)
 }

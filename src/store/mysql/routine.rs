@@ -7,7 +7,7 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{Connection, MySqlConnection, Row};
 
-use super::{MySql, end, ended, error, rows, text};
+use super::{BEGIN_SERIALIZABLE, MySql, end, ended, error, rows, text};
 use crate::decision::Velocity;
 use crate::error::{Error, Result};
 use crate::store::{Isolation, Terms};
@@ -84,8 +84,7 @@ async fn serializable(
     call: &str,
     query: Query<'_, sqlx::MySql, MySqlArguments>,
 ) -> Result<MySqlRow> {
-    let begin = "set transaction isolation level serializable; start transaction";
-    let mut tx = connection.begin_with(begin).await.map_err(error)?;
+    let mut tx = connection.begin_with(BEGIN_SERIALIZABLE).await.map_err(error)?;
     let row = one(&mut tx, call, query).await;
     end(tx, row).await
 }

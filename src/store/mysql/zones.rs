@@ -18,6 +18,11 @@ const EVERY_NODE: Duration = Duration::from_secs(3);
 zone_reads!(MySql, MySqlRow);
 
 impl MySql {
+    pub async fn called_in_sql(&self, zone_id: i32, within_us: i64) -> Result<bool> {
+        let called = sqlx::query_scalar(include_str!("called_in_sql.sql")).bind(zone_id).bind(within_us);
+        called.fetch_one(&mut *self.lease().await?).await.map_err(error)
+    }
+
     pub async fn find_zone_in(&self, connection: &mut MySqlConnection, name: &str) -> Result<Option<Found>> {
         let call = "call zone_find(?)";
         let rows = called(connection, call, sqlx::query(call).bind(name)).await?;

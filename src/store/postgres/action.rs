@@ -3,12 +3,11 @@
 use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
-use super::check::{Owner, Server};
+use super::check::Owner;
 use super::session::Session;
 use super::{Postgres, clock, end, error, text, time, time_if};
-use crate::decide::Undo;
 use crate::decision::Decision;
-use crate::engine::{Action, Request, What};
+use crate::engine::{self, Action, Request};
 use crate::entry::{Overridden, Recorded};
 use crate::error::Result;
 use crate::store::{Range, Spending, Terms};
@@ -54,23 +53,14 @@ acts!(Postgres);
 
 impl Postgres {
     pub async fn act(&self, actions: &[Action], terms: Terms) -> Result<Vec<Recorded>> {
-        let mut lease = self.connections.lease(terms.until).await?;
-        let (owner, isolation) = (Owner::by(terms), terms.isolation);
-        let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
-        let recorded = match self.process.act(&mut server, actions).await {
-            Some(recorded) => recorded,
-            None => act_on(&mut lease, actions, owner).await,
-        };
-        lease.end(recorded)
+        holding!(self, terms, session => engine::act(&mut session, actions).await)
     }
 
     /// The caller's own `lock_timeout` holds.
     pub async fn act_in(&self, connection: &mut PgConnection, actions: &[Action]) -> Result<Vec<Recorded>> {
-        let mut server = Server::of_caller(connection, &self.process);
-        match self.process.act(&mut server, actions).await {
-            Some(recorded) => recorded,
-            None => act_in_order(connection, actions, Owner::Caller).await,
-        }
+        let (policies, owner) = (&self.process.policies, Owner::Caller);
+        engine::act(&mut Session { connection, policies, lock: true, skip_locked: false, owner }, actions)
+            .await
     }
 
     pub async fn charges(&self, txn: Uuid) -> Result<Vec<Spending>> {
@@ -96,31 +86,4 @@ impl Postgres {
             .map_err(error)?;
         crate::store::rows_of("zone_override", &rows, |row| overridden!(row))
     }
-}
-
-async fn act_on(connection: &mut PgConnection, actions: &[Action], owner: Owner) -> Result<Vec<Recorded>> {
-    if let [action] = actions {
-        return Ok(vec![act_one(connection, action, owner).await?]);
-    }
-    let mut tx = connection.begin().await.map_err(error)?;
-    let recorded = act_in_order(&mut tx, actions, owner).await;
-    end(tx, recorded).await
-}
-
-async fn act_in_order(
-    connection: &mut PgConnection,
-    actions: &[Action],
-    owner: Owner,
-) -> Result<Vec<Recorded>> {
-    let mut recorded = Vec::with_capacity(actions.len());
-    for action in actions {
-        recorded.push(act_one(connection, action, owner).await?);
-    }
-    Ok(recorded)
-}
-
-async fn act_one(connection: &mut PgConnection, action: &Action, owner: Owner) -> Result<Recorded> {
-    let query = bind_undo!(sqlx::query(include_str!("undo.sql")), action).bind(owner.lock_wait_ms());
-    let row = &query.fetch_one(connection).await.map_err(error)?;
-    recorded!(row, action)
 }

@@ -1,19 +1,18 @@
 //! Checks on PostgreSQL.
 
 use async_trait::async_trait;
-use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
 
-use super::distributed::is_distributed;
 use super::session::Session;
-use super::{Postgres, end, error, time, time_if};
+use super::{Postgres, end, error, time};
+use crate::chain::End;
+use crate::decide::Head;
 use crate::decision::Decision;
-use crate::engine::{self, Answered, Fate, Process, Remembering, Turn};
-use crate::engine::{Action, Passing, Request};
-use crate::entry::Recorded;
-use crate::error::{Error, Result};
-use crate::store::{Isolation, Terms, all};
+use crate::engine::{self, Answered, Fate, Loaded, Process, Remembering, Turn};
+use crate::engine::{Passing, Request};
+use crate::error::Result;
+use crate::store::{Isolation, Terms, all, hash_of, salt_of};
 
 impl Postgres {
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
@@ -36,24 +35,10 @@ impl Postgres {
         passing: Passing,
     ) -> Result<Vec<Option<Decision>>> {
         let mut lease = self.connections.lease(terms.until).await?;
-        let decisions = match self.by_engine(&mut lease, requests, terms, passing).await {
-            Some(decisions) => decisions,
-            None => check_on(&mut lease, requests, terms, passing).await,
-        };
-        lease.end(decisions)
-    }
-
-    /// None where the routines must decide.
-    async fn by_engine(
-        &self,
-        connection: &mut PgConnection,
-        requests: &[Request],
-        terms: Terms,
-        passing: Passing,
-    ) -> Option<Result<Vec<Option<Decision>>>> {
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
-        let mut server = Server { connection, process: &self.process, owner, isolation };
-        self.process.decide(&mut server, requests, passing, isolation == Isolation::Serializable).await
+        let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
+        let decisions = self.process.decide(&mut server, requests, passing).await;
+        lease.end(decisions)
     }
 
     /// The caller's own `lock_timeout` holds.
@@ -80,10 +65,7 @@ impl Postgres {
         passing: Passing,
     ) -> Result<Vec<Decision>> {
         let mut server = Server::of_caller(connection, &self.process);
-        match self.process.decide_in(&mut server, requests, passing).await {
-            Some(decisions) => decisions,
-            None => all(decide(connection, requests, Owner::Caller, passing).await?),
-        }
+        self.process.decide_in(&mut server, requests, passing).await
     }
 
     /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
@@ -95,7 +77,7 @@ impl Postgres {
     }
 }
 
-/// A call that decides by the engine.
+/// A connection, as a call decides on it.
 pub(super) struct Server<'c> {
     pub connection: &'c mut PgConnection,
     pub process: &'c Process,
@@ -112,14 +94,35 @@ impl<'c> Server<'c> {
 
 #[async_trait]
 impl engine::Server for Server<'_> {
-    async fn may_append(&mut self) -> Result<bool> {
-        let may = sqlx::query_scalar(include_str!("engine_may.sql"));
-        let may: bool = may.fetch_one(&mut *self.connection).await.map_err(error)?;
-        Ok(may && !is_distributed(self.connection).await?)
+    fn always_holds(&self) -> bool {
+        false
     }
 
-    fn is_a_callers(&self) -> bool {
-        !self.owner.is_call()
+    async fn check_plain(&mut self, request: &Request) -> Result<Option<(Decision, Option<Loaded>)>> {
+        let query = sqlx::query(include_str!("engine_check.sql"))
+            .bind(request.zone_id)
+            .bind(&request.key)
+            .bind(request.txn)
+            .bind(request.cost)
+            .bind(request.record)
+            .bind(!request.fresh)
+            .bind(self.owner.lock_wait_ms());
+        let row = match self.isolation {
+            // A statement of its own is a transaction of its own.
+            Isolation::RowLock => query.fetch_one(&mut *self.connection).await,
+            Isolation::Serializable => {
+                let begin = self.connection.begin_with("begin isolation level serializable");
+                let mut tx = begin.await.map_err(error)?;
+                let row = query.fetch_one(&mut *tx).await;
+                if row.is_ok() { tx.commit().await } else { tx.rollback().await }.map_err(error)?;
+                row
+            }
+        };
+        let row = &match row {
+            Err(sqlx::Error::Database(fault)) if fault.code().as_deref() == Some("TG012") => return Ok(None),
+            row => row.map_err(error)?,
+        };
+        plain!(row, request)
     }
 
     async fn once(
@@ -159,38 +162,6 @@ impl engine::Server for Server<'_> {
         }
         end(tx, done).await
     }
-
-    async fn act(&mut self, actions: &[Action]) -> Result<Vec<Recorded>> {
-        let Self { process, owner, .. } = *self;
-        let (policies, lock, skip_locked) = (&process.policies, true, false);
-        let connection = &mut *self.connection;
-        if let Owner::Caller = owner {
-            let mut session = Session { connection, policies, lock, skip_locked, owner };
-            return engine::act(&mut session, actions).await;
-        }
-        let mut tx = connection.begin_with("begin isolation level read committed").await.map_err(error)?;
-        let mut session = Session { connection: &mut tx, policies, lock, skip_locked, owner };
-        let recorded = engine::act(&mut session, actions).await;
-        end(tx, recorded).await
-    }
-}
-
-async fn check_on(
-    connection: &mut PgConnection,
-    requests: &[Request],
-    terms: Terms,
-    passing: Passing,
-) -> Result<Vec<Option<Decision>>> {
-    let owner = Owner::by(terms);
-    match terms.isolation {
-        // A statement of its own is a transaction of its own: one round trip.
-        Isolation::RowLock => decide(connection, requests, owner, passing).await,
-        Isolation::Serializable => {
-            let mut tx = connection.begin_with("begin isolation level serializable").await.map_err(error)?;
-            let decisions = decide(&mut tx, requests, owner, passing).await;
-            end(tx, decisions).await
-        }
-    }
 }
 
 /// The owner of the transaction that a decision is made in.
@@ -219,84 +190,5 @@ impl Owner {
 
     pub fn is_call(self) -> bool {
         matches!(self, Self::Call { .. })
-    }
-}
-
-async fn decide(
-    connection: &mut PgConnection,
-    requests: &[Request],
-    owner: Owner,
-    passing: Passing,
-) -> Result<Vec<Option<Decision>>> {
-    if let ([request], Passing::Each | Passing::Unasked(_)) = (requests, passing) {
-        return Ok(vec![decide_one(connection, request, owner, passing.unasked()).await?]);
-    }
-    let column = |of: fn(&Request) -> bool| requests.iter().map(of).collect::<Vec<_>>();
-    let zone_ids: Vec<_> = requests.iter().map(|r| r.zone_id).collect();
-    let keys: Vec<_> = requests.iter().map(|r| r.key.as_str()).collect();
-    let costs: Vec<_> = requests.iter().map(|r| r.cost).collect();
-    // A column that no request has need not travel.
-    let critical = requests.iter().any(|r| r.critical).then(|| column(|r| r.critical));
-    let members: Vec<_> = requests.iter().map(|r| r.member.as_deref()).collect();
-    let members = members.iter().any(Option::is_some).then_some(members);
-    let ttls_us: Vec<_> = requests.iter().map(|r| r.ttl_us).collect();
-    let ttls_us = ttls_us.iter().any(Option::is_some).then_some(ttls_us);
-    let query = match passing {
-        Passing::Each | Passing::Free | Passing::Unasked(_) => sqlx::query(include_str!("check_many.sql"))
-            .bind(zone_ids)
-            .bind(keys)
-            .bind(requests.iter().map(|r| r.txn).collect::<Vec<_>>())
-            .bind(costs)
-            .bind(column(|r| r.record))
-            .bind(owner.lock_wait_ms())
-            .bind(passing.skips())
-            .bind(owner.is_call()),
-        Passing::Together => sqlx::query(include_str!("check_all.sql"))
-            .bind(zone_ids)
-            .bind(keys)
-            .bind(requests.first().map(|r| r.txn))
-            .bind(costs)
-            .bind(column(|r| r.record))
-            .bind(owner.lock_wait_ms())
-            .bind(owner.is_call()),
-    };
-    let query = query.bind(critical).bind(members).bind(ttls_us);
-    let rows = query.fetch_all(connection).await.map_err(error)?;
-    if rows.len() != requests.len() {
-        return Err(Error::database(format!("{} checks got {} decisions", requests.len(), rows.len())));
-    }
-    rows.iter().zip(requests).map(|(row, request)| decision(row, request)).collect()
-}
-
-/// With `checks` nothing is decided, and the row stands for so many.
-async fn decide_one(
-    connection: &mut PgConnection,
-    request: &Request,
-    owner: Owner,
-    checks: Option<i32>,
-) -> Result<Option<Decision>> {
-    let row = sqlx::query(include_str!("check.sql"))
-        .bind(request.zone_id)
-        .bind(&request.key)
-        .bind(request.txn)
-        .bind(request.cost)
-        .bind(request.record)
-        .bind(owner.lock_wait_ms())
-        .bind(owner.is_call())
-        .bind(checks)
-        .bind(request.critical)
-        .bind(&request.member)
-        .bind(request.ttl_us)
-        .fetch_one(connection)
-        .await
-        .map_err(error)?;
-    decision(&row, request)
-}
-
-/// None for a request that was left undecided.
-fn decision(row: &PgRow, request: &Request) -> Result<Option<Decision>> {
-    match row.try_get("blocked").map_err(error)? {
-        Some(blocked) => decision!(row, request, blocked).map(Some),
-        None => Ok(None),
     }
 }

@@ -12,6 +12,11 @@ use crate::zone::{BanRule, Calendar, Policy, Queueing, Sharing, Zone, ZoneSettin
 zone_reads!(Postgres, PgRow);
 
 impl Postgres {
+    pub async fn called_in_sql(&self, zone_id: i32, within_us: i64) -> Result<bool> {
+        let called = sqlx::query_scalar(include_str!("called_in_sql.sql")).bind(zone_id).bind(within_us);
+        called.fetch_one(&mut *self.lease().await?).await.map_err(error)
+    }
+
     pub async fn find_zone_in(&self, connection: &mut PgConnection, name: &str) -> Result<Option<Found>> {
         let find = sqlx::query(include_str!("zone_find.sql")).bind(name);
         let row = find.fetch_optional(connection).await.map_err(error)?;

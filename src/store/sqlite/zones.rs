@@ -34,6 +34,11 @@ impl Sqlite {
         tx.commit().await.map_err(error)
     }
 
+    /// There are no routines.
+    pub async fn called_in_sql(&self, _zone_id: i32, _within_us: i64) -> Result<bool> {
+        Ok(false)
+    }
+
     pub async fn find_zone_in(&self, connection: &mut SqliteConnection, name: &str) -> Result<Option<Found>> {
         let find = sqlx::query(include_str!("zone_find.sql")).bind(name);
         let row = find.fetch_optional(connection).await.map_err(error)?;

@@ -1,9 +1,9 @@
 """Exact, recorded rate limits in the SQL database that you already use.
 
 The functions join the caller's own transaction; `Limiter` and `AsyncLimiter` open their own. `tallygate.aio`
-has the functions for asynchronous connections, `tallygate.http` has limiters that ask a server,
-`tallygate.asgi` and `tallygate.wsgi` have middleware, importing `tallygate.limits` makes a storage for the
-library `limits`, and `tallygate.testing` has a clock for tests.
+has the functions for asynchronous connections, `tallygate.http` has limiters that ask a server and can do
+more, `tallygate.asgi` and `tallygate.wsgi` have middleware, importing `tallygate.limits` makes a storage for
+the library `limits`, and `tallygate.testing` has a clock for tests.
 """
 
 from .address import ClientAddress

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from .asking import Asking, called_async
+from .beyond import BeyondSql, require_sql
 from .call import Call, How
 from .driver import translated, unwrap_async
 from .tries import Patience
@@ -15,7 +16,7 @@ from .tries import Patience
 T = TypeVar("T")
 
 
-class AsyncLimiter:
+class AsyncLimiter(BeyondSql):
     """As `Limiter`, over asynchronous connections of psycopg 3.
 
     `connect` gives an asynchronous context manager (`pool.connection` of an `AsyncConnectionPool`,
@@ -35,18 +36,13 @@ class AsyncLimiter:
         self._patience = Patience(deadline, attempts)
 
     check = called_async(Asking.check)
-    check_all = called_async(Asking.check_all)
-    check_many = called_async(Asking.check_many)
     peek = called_async(Asking.peek)
-    reserve = called_async(Asking.reserve)
-    settle = called_async(Asking.settle)
-    cancel = called_async(Asking.cancel)
     refund = called_async(Asking.refund)
-    release = called_async(Asking.release)
     charges = called_async(Asking.charges)
 
     async def call(self, call: Call[T]) -> T:
         """As `Limiter.call`."""
+        require_sql(call)
 
         async def once(left: timedelta) -> T:
             with translated():

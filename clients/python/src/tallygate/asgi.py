@@ -24,9 +24,9 @@ class RateLimitMiddleware:
     """Lets a request reach the application only where its check passes.
 
     A blocked one is answered with 429; one of which `key` says None, or whose key cannot be stored, with 400;
-    with 503 while the database does not answer, and with 500 where the zone is missing or a right is. The
-    opening of a WebSocket is checked too. The application finds the decision in
-    `scope["tallygate.decision"]`.
+    with 503 while the database does not answer, and with 500 where the zone is missing, SQL does not decide
+    it, or a right is missing. The opening of a WebSocket is checked too. The application finds the decision
+    in `scope["tallygate.decision"]`.
 
     `zone` is a zone, or says by which one a request is limited: by none where it answers None.
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from .call import Call, Charges, CheckAll, CheckMany, CheckOne, Route, Undo
+from .call import Call, Charges, CheckAll, CheckOne, Refund, Route, Undo
 from .checks import Check, new_txn
 from .decision import Decision
 
@@ -37,12 +37,13 @@ class Asking:
         return CheckOne(Check(zone, key, cost, txn or new_txn(), critical, member, record))
 
     def check_all(self, checks: Iterable[Check], txn: UUID | None = None) -> CheckAll:
-        """As `tallygate.check_all`, committed when it returns."""
-        return CheckAll(tuple(checks), txn or new_txn())
+        """Decides several limits of one transaction: all pass, or none is spent from.
 
-    def check_many(self, checks: Iterable[Check]) -> CheckMany:
-        """As `tallygate.check_many`, committed when it returns; after an error none of them was decided."""
-        return CheckMany.of(tuple(checks))
+        There is one decision for each, in their order. When one blocks, those that would have passed say
+        `held_back`. The id is `txn`; those of the checks are not looked at. Raises as `check`, and Invalid
+        where a bucket is named twice.
+        """
+        return CheckAll(tuple(checks), txn or new_txn())
 
     def peek(self, zone: str | int, key: str, *, member: str | None = None) -> CheckOne:
         """As `tallygate.peek`."""
@@ -58,23 +59,30 @@ class Asking:
         *,
         critical: bool = False,
     ) -> CheckOne:
-        """As `tallygate.reserve`, committed when it returns."""
+        """Charges now what is given back by itself after `ttl`, unless it is settled or cancelled.
+
+        `ttl` is 1 microsecond to 10 years. Raises as `check`.
+        """
         return CheckOne(Check(zone, key, cost, txn or new_txn(), critical, ttl=ttl))
 
     def settle(self, zone: str | int, key: str, txn: UUID, cost: int) -> Undo:
-        """As `tallygate.settle`, committed when it returns."""
+        """Turns a reservation into a charge of `cost`, once.
+
+        What it comes to beyond the reservation is charged too, and never refused. Raises as `check`; Conflict
+        where there is no such reservation, or it ended otherwise.
+        """
         return Undo(zone, key, txn, "settle", cost)
 
     def cancel(self, zone: str | int, key: str, txn: UUID) -> Undo:
-        """As `tallygate.cancel`, committed when it returns."""
+        """Gives a reservation back, once. Raises as `settle`."""
         return Undo(zone, key, txn, "cancel")
 
-    def refund(self, zone: str | int, key: str, txn: UUID) -> Undo:
+    def refund(self, zone: str | int, key: str, txn: UUID) -> Refund:
         """As `tallygate.refund`, committed when it returns."""
-        return Undo(zone, key, txn, "refund")
+        return Refund(zone, key, txn)
 
     def release(self, zone: str | int, key: str, txn: UUID) -> Undo:
-        """As `tallygate.release`, committed when it returns."""
+        """Gives a slot of a `concurrency` zone back, once. Raises as `settle`."""
         return Undo(zone, key, txn, "release")
 
     def charges(self, txn: UUID) -> Charges:

@@ -1,6 +1,5 @@
-"""The routines of the SQL interface: one class for each, with its statement on both kinds of database.
-
-Those that a server offers too have the request, and how its answer is read.
+"""The calls: one class for each, with its statement on both kinds of database, its request of a server, or
+both.
 
 A statement is a constant; what callers say goes beside it as parameters. Times are read in UTC without a
 zone, so that no setting of a session or a framework changes them.
@@ -8,7 +7,6 @@ zone, so that no setting of a session or a framework changes them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from . import told
-from .checks import Check, new_txn, require_names
+from .checks import Check, require_names
 from .decision import Charge, Decision, Recorded, Zone
 
 T_co = TypeVar("T_co", covariant=True)
@@ -87,26 +85,21 @@ class Call(Protocol[T_co]):
         """What the rows of the answer mean."""
 
 
-_DECISION = """
-    select id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit, remaining,
-        retry_after_us, delay_us, replayed, ends_at at time zone 'UTC' as ends_at,
-        created_at at time zone 'UTC' as created_at
-    from """
-
-
 @dataclass(frozen=True)
 class CheckOne:
-    """`zone_check`: one decision."""
+    """`zone_check`: one decision; of a server also a reservation."""
 
     check: Check
 
-    _POSTGRES = f"""{_DECISION} zone_check(
-        p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_cost => %s::bigint,
-        p_record => %s::boolean, p_lock_wait_ms => %s::int, p_own => %s::boolean, p_critical => %s::boolean,
-        p_member => %s::text, p_ttl_us => %s::bigint
-    )"""
-    _MYSQL = "call zone_check(%s, %s, %s, %s, %s, %s, null, %s, %s, %s)"
-    _MYSQL_OWN = "call zone_check_own(%s, %s, %s, %s, %s, %s, null, %s, %s, %s)"
+    _POSTGRES = """
+        select id, txn_id, zone_id, zone_version, bucket_key, seq, blocked, reason, cost, zone_limit,
+            remaining, retry_after_us, created_at at time zone 'UTC' as created_at, replayed
+        from zone_check(
+            p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_cost => %s::bigint,
+            p_record => %s::boolean, p_lock_wait_ms => %s::int, p_own => %s::boolean
+        )"""
+    _MYSQL = "call zone_check_in(%s, %s, %s, %s, %s, %s)"
+    _MYSQL_OWN = "call zone_check(%s, %s, %s, %s, %s, %s)"
 
     @property
     def txn_id(self) -> UUID | None:
@@ -114,19 +107,35 @@ class CheckOne:
 
     def postgres(self, how: How) -> Statement:
         c = self.check
-        before = (str(c.zone), c.key, _text(c.txn), index(c.cost), c.record)
-        return Statement(
-            self._POSTGRES, (*before, how.milliseconds, how.own, c.critical, c.member, _micros(c.ttl))
-        )
+        values = (str(c.zone), c.key, _text(c.txn), index(c.cost), c.record, how.milliseconds, how.own)
+        return Statement(self._POSTGRES, values)
 
     def mysql(self, how: How) -> Statement:
         c = self.check
-        before = (str(c.zone), c.key, _bytes(c.txn), index(c.cost), c.record)
-        sql = self._MYSQL_OWN if how.own else self._MYSQL
-        return Statement(sql, (*before, how.seconds, c.critical, c.member, _micros(c.ttl)))
+        values = (str(c.zone), c.key, c.txn and c.txn.bytes, index(c.cost), c.record, how.seconds)
+        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, values)
 
     def read(self, rows: Sequence[Row]) -> Decision:
-        return _decision(self.check, rows[0])
+        row = rows[0]
+        return Decision(
+            zone=str(self.check.zone),
+            key=row["bucket_key"],
+            txn_id=_uuid(row["txn_id"]),
+            blocked=bool(row["blocked"]),
+            reason=row["reason"],
+            cost=row["cost"],
+            limit=row["zone_limit"],
+            remaining=row["remaining"],
+            retry_after_us=row["retry_after_us"],
+            delay_us=None,
+            ends_at=None,
+            seq=row["seq"],
+            zone_version=row["zone_version"],
+            decided_at=_utc(row["created_at"]),
+            replayed=bool(row["replayed"]),
+            id=row["id"],
+            zone_id=row["zone_id"],
+        )
 
     def request(self) -> Request:
         return Request("check" if self.check.ttl is None else "reserve", _object(self.check))
@@ -137,31 +146,10 @@ class CheckOne:
 
 @dataclass(frozen=True)
 class CheckAll:
-    """`zone_check_all`: several limits of one transaction; all pass, or none is spent from."""
+    """Several limits of one transaction; all pass, or none is spent from."""
 
     checks: tuple[Check, ...]
     txn_id: UUID
-
-    _POSTGRES = f"""{_DECISION} zone_check_all(
-        p_zones => %s::text[], p_bucket_keys => %s::text[], p_txn_id => %s::uuid, p_costs => %s::bigint[],
-        p_record => %s::boolean[], p_lock_wait_ms => %s::int, p_own => %s::boolean,
-        p_critical => %s::boolean[], p_members => %s::text[], p_ttls_us => %s::bigint[]
-    )"""
-    _MYSQL = "call zone_check_all(%s, %s)"
-    _MYSQL_OWN = "call zone_check_all_own(%s, %s)"
-
-    def postgres(self, how: How) -> Statement:
-        zones, keys, costs, *rest = _columns(self.checks)
-        record, critical, members, ttls = rest
-        before = (zones, keys, str(self.txn_id), costs, record)
-        return Statement(self._POSTGRES, (*before, how.milliseconds, how.own, critical, members, ttls))
-
-    def mysql(self, how: How) -> Statement:
-        checks = [replace(check, txn=self.txn_id) for check in self.checks]
-        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, (_json(checks), how.seconds))
-
-    def read(self, rows: Sequence[Row]) -> list[Decision]:
-        return [_decision(check, row) for check, row in zip(self.checks, rows, strict=True)]
 
     def request(self) -> Request:
         checks = [_object(replace(check, txn=None)) for check in self.checks]
@@ -173,42 +161,8 @@ class CheckAll:
 
 
 @dataclass(frozen=True)
-class CheckMany:
-    """`zone_check_many`: checks of different transactions, decided one after the other in one call."""
-
-    checks: tuple[Check, ...]
-    txn_id = None
-
-    _POSTGRES = f"""{_DECISION} zone_check_many(
-        p_zones => %s::text[], p_bucket_keys => %s::text[], p_txn_ids => %s::uuid[], p_costs => %s::bigint[],
-        p_record => %s::boolean[], p_lock_wait_ms => %s::int, p_own => %s::boolean,
-        p_critical => %s::boolean[], p_members => %s::text[], p_ttls_us => %s::bigint[]
-    )"""
-    _MYSQL = "call zone_check_many(%s, %s, false)"
-    _MYSQL_OWN = "call zone_check_many_own(%s, %s, false)"
-
-    @classmethod
-    def of(cls, checks: Sequence[Check]) -> CheckMany:
-        """With an id for each check that has none, so that the call can be made again."""
-        return cls(tuple(check if check.txn else replace(check, txn=new_txn()) for check in checks))
-
-    def postgres(self, how: How) -> Statement:
-        zones, keys, costs, *rest = _columns(self.checks)
-        record, critical, members, ttls = rest
-        txns = [_text(check.txn) for check in self.checks]
-        before = (zones, keys, txns, costs, record)
-        return Statement(self._POSTGRES, (*before, how.milliseconds, how.own, critical, members, ttls))
-
-    def mysql(self, how: How) -> Statement:
-        return Statement(self._MYSQL_OWN if how.own else self._MYSQL, (_json(self.checks), how.seconds))
-
-    def read(self, rows: Sequence[Row]) -> list[Decision]:
-        return [_decision(check, row) for check, row in zip(self.checks, rows, strict=True)]
-
-
-@dataclass(frozen=True)
 class Undo:
-    """`zone_undo`: ends a charge, once."""
+    """Ends a charge, once."""
 
     zone: str | int
     key: str
@@ -216,25 +170,38 @@ class Undo:
     kind: str
     cost: int | None = None
 
-    _POSTGRES = """
-        select id, txn_id, zone_id, zone_version, bucket_key, seq, cost, spent, remaining,
-            created_at at time zone 'UTC' as created_at, replayed
-        from zone_undo(
-            p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_kind => %s::text,
-            p_cost => %s::bigint, p_lock_wait_ms => %s::int
-        )"""
-    _MYSQL = "call zone_undo(%s, %s, %s, %s, %s, %s)"
-    _MYSQL_OWN = "call zone_undo_own(%s, %s, %s, %s, %s, %s)"
-
     def __post_init__(self) -> None:
         require_names(self.zone, self.key, self.txn_id)
 
+    def request(self) -> Request:
+        body = {"zone": str(self.zone), "key": self.key, "txn": str(self.txn_id)}
+        return Request(self.kind, body if self.cost is None else {**body, "cost": index(self.cost)})
+
+    def answer(self, said: object) -> Recorded:
+        [only] = told.the_list(said, "recorded")
+        return told.recorded(only, self.zone, self.key, self.txn_id, self.kind)
+
+
+@dataclass(frozen=True)
+class Refund(Undo):
+    """`zone_refund`: gives back what a check spent, once."""
+
+    kind: str = "refund"
+
+    _POSTGRES = """
+        select id, zone_id, zone_version, bucket_key, seq, cost, remaining,
+            created_at at time zone 'UTC' as created_at, replayed
+        from zone_refund(
+            p_zone => %s::text, p_bucket_key => %s::text, p_txn_id => %s::uuid, p_lock_wait_ms => %s::int
+        )"""
+    _MYSQL = "call zone_refund_in(%s, %s, %s, %s)"
+    _MYSQL_OWN = "call zone_refund(%s, %s, %s, %s)"
+
     def postgres(self, how: How) -> Statement:
-        values = (str(self.zone), self.key, str(self.txn_id), self.kind, self._cost(), how.milliseconds)
-        return Statement(self._POSTGRES, values)
+        return Statement(self._POSTGRES, (str(self.zone), self.key, str(self.txn_id), how.milliseconds))
 
     def mysql(self, how: How) -> Statement:
-        values = (str(self.zone), self.key, self.txn_id.bytes, self.kind, self._cost(), how.seconds)
+        values = (str(self.zone), self.key, self.txn_id.bytes, how.seconds)
         return Statement(self._MYSQL_OWN if how.own else self._MYSQL, values)
 
     def read(self, rows: Sequence[Row]) -> Recorded:
@@ -245,7 +212,7 @@ class Undo:
             txn_id=self.txn_id,
             kind=self.kind,
             cost=row["cost"],
-            spent=row["spent"],
+            spent=0,
             remaining=row["remaining"],
             seq=row["seq"],
             zone_version=row["zone_version"],
@@ -254,17 +221,6 @@ class Undo:
             id=row["id"],
             zone_id=row["zone_id"],
         )
-
-    def request(self) -> Request:
-        body = {"zone": str(self.zone), "key": self.key, "txn": str(self.txn_id)}
-        return Request(self.kind, body if self.cost is None else {**body, "cost": index(self.cost)})
-
-    def answer(self, said: object) -> Recorded:
-        [only] = told.the_list(said, "recorded")
-        return told.recorded(only, self.zone, self.key, self.txn_id, self.kind)
-
-    def _cost(self) -> int | None:
-        return None if self.cost is None else index(self.cost)
 
 
 @dataclass(frozen=True)
@@ -312,59 +268,17 @@ class FindZone:
         return Zone(row["id"], row["version"], row["algorithm"], row["rate"], row["window_us"], row["mode"])
 
 
-def _decision(check: Check, row: Row) -> Decision:
-    ends_at = row["ends_at"]
-    return Decision(
-        zone=str(check.zone),
-        key=row["bucket_key"],
-        txn_id=_uuid(row["txn_id"]),
-        blocked=bool(row["blocked"]),
-        reason=row["reason"],
-        cost=row["cost"],
-        limit=row["zone_limit"],
-        remaining=row["remaining"],
-        retry_after_us=row["retry_after_us"],
-        delay_us=row["delay_us"],
-        ends_at=None if ends_at is None else _utc(ends_at),
-        seq=row["seq"],
-        zone_version=row["zone_version"],
-        decided_at=_utc(row["created_at"]),
-        replayed=bool(row["replayed"]),
-        id=row["id"],
-        zone_id=row["zone_id"],
-    )
-
-
-def _columns(checks: Sequence[Check]) -> tuple[list[Any], ...]:
-    """The arrays that PostgreSQL wants in place of rows."""
-    return (
-        [str(check.zone) for check in checks],
-        [check.key for check in checks],
-        [index(check.cost) for check in checks],
-        [check.record for check in checks],
-        [check.critical for check in checks],
-        [check.member for check in checks],
-        [_micros(check.ttl) for check in checks],
-    )
-
-
-def _json(checks: Sequence[Check]) -> str:
-    """The array of objects that MySQL and MariaDB want."""
-    # Text stays as it is, so that it is refused where it is no UTF-8.
-    return json.dumps([_object(check, zone="zone_id") for check in checks], ensure_ascii=False)
-
-
-def _object(check: Check, zone: str = "zone") -> dict[str, Any]:
+def _object(check: Check) -> dict[str, Any]:
     """A check in JSON, without what is not said."""
     values = {
-        zone: str(check.zone),
+        "zone": str(check.zone),
         "key": check.key,
         "txn": _text(check.txn),
         "cost": index(check.cost),
         "record": check.record,
         "critical": check.critical,
         "member": check.member,
-        "ttl_us": _micros(check.ttl),
+        "ttl_us": None if check.ttl is None else check.ttl // timedelta(microseconds=1),
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -375,14 +289,6 @@ def _uuid(value: Any) -> UUID:
 
 def _text(txn: UUID | None) -> str | None:
     return None if txn is None else str(txn)
-
-
-def _bytes(txn: UUID | None) -> bytes | None:
-    return None if txn is None else txn.bytes
-
-
-def _micros(time: timedelta | None) -> int | None:
-    return None if time is None else time // timedelta(microseconds=1)
 
 
 def _utc(time: datetime) -> datetime:

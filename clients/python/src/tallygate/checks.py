@@ -1,4 +1,4 @@
-"""What is asked of the database."""
+"""What is asked of the database or of a server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Check:
     `zone` is the zone's name or its number. `key` names the bucket: 1 to 255 bytes of UTF-8 without control
     characters. `cost` is 0 to 2^40 of the zone's units; 0 only looks, and leaves no row unless `record` is
     set. `txn` is the caller's own id of the transaction, by which it is charged once however often it is
-    asked; None makes one. `critical` may take from what the zone keeps in reserve. `member` is whom the check
-    is about, in a zone that counts members. `ttl` makes it a reservation, which gives itself back after so
-    long unless it is settled or cancelled.
+    asked; None makes one. The others are for a server: `critical` may take from what the zone keeps in
+    reserve, `member` is whom the check is about, in a zone that counts members, and `ttl` makes it a
+    reservation, which gives itself back after so long unless it is settled or cancelled.
     """
 
     zone: str | int

@@ -1,4 +1,4 @@
-"""What the database answers."""
+"""What the database or a server answers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Decision:
     retry_after_us: int | None
     """The least wait in microseconds from `decided_at`; None when it was allowed, or can never pass."""
     delay_us: int | None
-    """How long to go on waiting for its turn, in microseconds; None but in a leaky queue."""
+    """How long to go on waiting for its turn, in microseconds; None but of a server, in a leaky queue."""
     ends_at: datetime | None
-    """When what it took ends by itself: a reservation, a slot, a member."""
+    """When a reservation, a slot or a member that it took ends by itself; None but of a server."""
     seq: int | None
     """Position in the bucket's ledger, from 1 without gaps; None for a peek."""
     zone_version: int

@@ -22,7 +22,10 @@ class TallygateError(Exception):
 
 
 class Invalid(TallygateError):
-    """An argument is out of range, or the zone's algorithm has no use for it. It would be refused again."""
+    """An argument is out of range, or the zone has no use for it, or SQL does not decide it, but the server.
+
+    It would be refused again.
+    """
 
 
 class Conflict(TallygateError):
@@ -52,12 +55,15 @@ def _codes(kind: type[TallygateError], codes: str) -> dict[str, type[TallygateEr
     return dict.fromkeys(codes.split(), kind)
 
 
+BEYOND_SQL = {"TG012", "31012"}
+"""The codes of a zone that SQL does not decide."""
+
 _KINDS: dict[str, type[TallygateError]] = {
     # PostgreSQL
     **_codes(UnknownZone, "TG001"),
     **_codes(Conflict, "TG002"),
-    # no such number, no such byte in text, a key that is none, a total that is full
-    **_codes(Invalid, "TG003 TG004 22003 22021 22P02 22P05 23514"),
+    # no such number, no such byte in text, a key that is none, a total that is full, a zone beyond SQL
+    **_codes(Invalid, "TG003 TG004 TG012 22003 22021 22P02 22P05 23514"),
     **_codes(Schema, "TG005 TG008 42883 42P01 3F000"),
     # conflicts and lock waits; a statement or session that was ended; a server that begins or ends, is full,
     # or only reads
@@ -66,8 +72,8 @@ _KINDS: dict[str, type[TallygateError]] = {
     # MySQL and MariaDB
     **_codes(UnknownZone, "31001"),
     **_codes(Conflict, "31002"),
-    # no transaction to join, a number out of range, text that cannot be stored
-    **_codes(Invalid, "31003 31004 31006 1264 1292 1366 1406"),
+    # no transaction to join, a number out of range, text that cannot be stored, a zone beyond SQL
+    **_codes(Invalid, "31003 31004 31006 31012 1264 1292 1366 1406"),
     **_codes(Schema, "31005 31008 1146 1305 1449"),
     # conflicts and lock waits; a server or session that ended, is full, or only reads; a place that does not
     # answer

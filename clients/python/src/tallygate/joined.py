@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from . import joining
+from .beyond import BeyondSql
 from .driver import translated, unwrap
 from .joining import Joined
 
@@ -25,12 +26,13 @@ def _run(join: Callable[P, Joined[T]]) -> Callable[P, T]:
 
 
 check = _run(joining.check)
-check_all = _run(joining.check_all)
-check_many = _run(joining.check_many)
 peek = _run(joining.peek)
-reserve = _run(joining.reserve)
-settle = _run(joining.settle)
-cancel = _run(joining.cancel)
 refund = _run(joining.refund)
-release = _run(joining.release)
 charges = _run(joining.charges)
+
+check_all = BeyondSql.check_all
+check_many = BeyondSql.check_many
+reserve = BeyondSql.reserve
+settle = BeyondSql.settle
+cancel = BeyondSql.cancel
+release = BeyondSql.release

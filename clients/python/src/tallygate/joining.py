@@ -7,7 +7,8 @@ connection or cursor of Django, or a `Session` or `Connection` of SQLAlchemy.
 Where no transaction is open, and the connection begins none by itself, a call is refused (`Invalid`, code
 31006), but for `charges`, which only reads. After any error roll back, since part of the call may have
 happened on MySQL and MariaDB. Nothing is tried again here: after `Transient` run the whole transaction
-again, under the same transaction ids.
+again, under the same transaction ids. On MySQL and MariaDB a call is `Transient` (code 31007) where the
+snapshot of a REPEATABLE READ transaction hides rows of the bucket.
 
 `lock_wait` is the longest wait for a lock: milliseconds on PostgreSQL, where it holds until the transaction
 ends; whole seconds, rounded up, on MySQL and MariaDB. None leaves the session's setting.
@@ -15,14 +16,14 @@ ends; whole seconds, rounded up, on MySQL and MariaDB. None leaves the session's
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from .call import Call, Charges, CheckAll, CheckMany, CheckOne, How, Undo
-from .checks import Check, new_txn
+from .beyond import require_sql
+from .call import Call, Charges, CheckOne, How, Refund
+from .checks import Check
 from .decision import Charge, Decision, Recorded
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class Joined(Generic[T]):
     connection: Any
     call: Call[T]
     lock_wait: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        require_sql(self.call)
 
     @property
     def how(self) -> How:
@@ -57,36 +61,10 @@ def check(
     """Decides whether a transaction may pass, spends its cost if it may, and records the decision.
 
     The arguments are those of `Check`. The same `txn` again is told what was recorded (`replayed`) and spends
-    nothing. Locks the bucket. Raises UnknownZone, Conflict (the txn was decided with another cost or member),
-    Invalid, Transient, Schema, Refused.
+    nothing. Locks the bucket. Raises UnknownZone, Conflict (the txn was decided with another cost), Invalid
+    (also where the zone is not plain), Transient, Schema, Refused.
     """
     return Joined(connection, CheckOne(Check(zone, key, cost, txn, critical, member, record)), lock_wait)
-
-
-def check_all(
-    connection: Any,
-    checks: Iterable[Check],
-    txn: UUID | None = None,
-    *,
-    lock_wait: timedelta | None = None,
-) -> Joined[list[Decision]]:
-    """Decides several limits of one transaction: all pass, or none is spent from.
-
-    There is one decision for each, in their order. When one blocks, those that would have passed say
-    `held_back`. The id is `txn`; those of the checks are not looked at. Locks all buckets. Raises as `check`,
-    and Invalid where a bucket is named twice.
-    """
-    return Joined(connection, CheckAll(tuple(checks), txn or new_txn()), lock_wait)
-
-
-def check_many(
-    connection: Any, checks: Iterable[Check], *, lock_wait: timedelta | None = None
-) -> Joined[list[Decision]]:
-    """Decides checks that have nothing to do with each other in one call, as if one by one.
-
-    Locks all buckets. Raises as `check`; then none of them is to be kept.
-    """
-    return Joined(connection, CheckMany.of(tuple(checks)), lock_wait)
 
 
 def peek(
@@ -101,54 +79,15 @@ def peek(
     return Joined(connection, CheckOne(Check(zone, key, cost=0, member=member)), lock_wait)
 
 
-def reserve(
-    connection: Any,
-    zone: str | int,
-    key: str,
-    cost: int,
-    ttl: timedelta,
-    txn: UUID | None = None,
-    *,
-    critical: bool = False,
-    lock_wait: timedelta | None = None,
-) -> Joined[Decision]:
-    """Charges now what is given back by itself after `ttl`, unless it is settled or cancelled.
-
-    `ttl` is 1 microsecond to 10 years. Locks the bucket. Raises as `check`.
-    """
-    return Joined(connection, CheckOne(Check(zone, key, cost, txn, critical, ttl=ttl)), lock_wait)
-
-
-def settle(
-    connection: Any, zone: str | int, key: str, txn: UUID, cost: int, *, lock_wait: timedelta | None = None
-) -> Joined[Recorded]:
-    """Turns a reservation into a charge of `cost`, once.
-
-    What it comes to beyond the reservation is charged too, and never refused. Locks the bucket. Raises as
-    `check`; Conflict where there is no such reservation, or it ended otherwise.
-    """
-    return Joined(connection, Undo(zone, key, txn, "settle", cost), lock_wait)
-
-
-def cancel(
-    connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
-) -> Joined[Recorded]:
-    """Gives a reservation back, once. Locks and raises as `settle`."""
-    return Joined(connection, Undo(zone, key, txn, "cancel"), lock_wait)
-
-
 def refund(
     connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
 ) -> Joined[Recorded]:
-    """Gives back what an ordinary check spent, once. Locks and raises as `settle`."""
-    return Joined(connection, Undo(zone, key, txn, "refund"), lock_wait)
+    """Gives back what a check spent, once. Locks the bucket.
 
-
-def release(
-    connection: Any, zone: str | int, key: str, txn: UUID, *, lock_wait: timedelta | None = None
-) -> Joined[Recorded]:
-    """Gives a slot of a `concurrency` zone back, once. Locks and raises as `settle`."""
-    return Joined(connection, Undo(zone, key, txn, "release"), lock_wait)
+    Raises as `check`; Invalid where the bucket has no such transaction, Conflict where there is nothing to
+    give back, or it was ended otherwise.
+    """
+    return Joined(connection, Refund(zone, key, txn), lock_wait)
 
 
 def charges(connection: Any, txn: UUID) -> Joined[list[Charge]]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from .asking import Asking, called
+from .beyond import BeyondSql, require_sql
 from .call import Call, How
 from .driver import Driver, translated, unwrap
 from .tries import Patience
@@ -19,7 +20,7 @@ from .tries import Patience
 T = TypeVar("T")
 
 
-class Limiter:
+class Limiter(BeyondSql):
     """Decides in transactions of its own: what it answers is committed.
 
     `connect` gives a connection each time it is called, as a context manager that takes it back:
@@ -45,18 +46,13 @@ class Limiter:
         self._patience = Patience(deadline, attempts)
 
     check = called(Asking.check)
-    check_all = called(Asking.check_all)
-    check_many = called(Asking.check_many)
     peek = called(Asking.peek)
-    reserve = called(Asking.reserve)
-    settle = called(Asking.settle)
-    cancel = called(Asking.cancel)
     refund = called(Asking.refund)
-    release = called(Asking.release)
     charges = called(Asking.charges)
 
     def call(self, call: Call[T]) -> T:
         """Makes a call in a transaction of its own, until it is answered or the deadline is over."""
+        require_sql(call)
         return self.attempt(
             lambda driver, left: driver.run_alone(call, How(own=True, lock_wait=left)), call.txn_id
         )

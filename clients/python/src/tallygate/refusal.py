@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .decision import Decision
-from .error import Invalid, TallygateError, Transient
+from .error import BEYOND_SQL, Invalid, TallygateError, Transient
 from .steps import Steps
 
 _log = logging.getLogger("tallygate")
@@ -62,7 +62,7 @@ def of_nobody() -> Refusal:
 
 def of_error(error: TallygateError) -> Refusal:
     """Where nothing could be decided nothing passes. What went wrong is logged for the operator, not told."""
-    if isinstance(error, Invalid):
+    if isinstance(error, Invalid) and error.code not in BEYOND_SQL:  # a zone is the operator's
         return _plain(400, "Bad Request", "What the request says cannot be counted")
     _log.error("a request could not be checked: %s", error, exc_info=error)
     if isinstance(error, Transient):

@@ -11,6 +11,7 @@ use tallygate::Limiter;
 use tallygate::policy::{Terms, Zone, ZoneSetting, zone_file, zone_terms};
 
 use super::output::{Answer, bold, green, plain};
+use super::zone::keep_sql_callers;
 use super::{Failure, Result, duration, open, who};
 
 const EXAMPLES: &str = "\
@@ -48,6 +49,9 @@ pub struct Args {
     /// The person who changes the zones, for their history [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
+    /// Make zones more than plain even where callers in SQL used them lately; they are refused from then on
+    #[arg(long)]
+    not_for_sql: bool,
     /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
@@ -86,7 +90,11 @@ pub async fn run(url: &str, args: Args) -> Result {
     let before = limiter.operator().zones().await?;
     let mut zones = Vec::with_capacity(settings.len());
     for setting in &settings {
-        zones.push(Difference::between(before.iter().find(|zone| zone.name == setting.name), setting)?);
+        let zone = before.iter().find(|zone| zone.name == setting.name);
+        if let Some(zone) = zone {
+            keep_sql_callers(&limiter, zone, &setting.policy, args.not_for_sql).await?;
+        }
+        zones.push(Difference::between(zone, setting)?);
     }
     let named = |zone: &&Zone| !settings.iter().any(|setting| setting.name == zone.name);
     let others = before.iter().filter(named).map(|zone| zone.name.clone()).collect();

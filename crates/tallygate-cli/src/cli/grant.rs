@@ -16,8 +16,8 @@ Examples:
   tallygate grant operator ops --dry-run            read the SQL before it runs
 
 Roles:
-  app       checks, reserves, settles and refunds, by the routines; reads and writes no table
-  engine    beside app, on PostgreSQL: the library decides in its own process and appends, which is faster
+  app       a program with the library: decides and appends; reads and writes no table
+  caller    SQL alone: checks, takes tokens and refunds by the routines, which decide
   auditor   reads everything, by views, and writes nothing
   operator  makes and changes zones, bans, sets overrides; does not see the ledger
   owner     migrates an empty schema, and gives the other roles
@@ -25,7 +25,7 @@ Roles:
 Make the user or role yourself, with its password; it may have several of these roles. Each migration grants them again, with \
 what is new. On MySQL and MariaDB a role must be active: set default role, or name the user as NAME@HOST.";
 
-/// Gives a user or role of the database the rights of an app, an engine, an auditor, an operator or the owner
+/// Gives a user or role of the database the rights of an app, a caller, an auditor, an operator or the owner
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

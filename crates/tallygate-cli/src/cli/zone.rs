@@ -2,6 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 use tallygate::policy::{Terms, Zone, ZoneVersion};
@@ -9,6 +10,7 @@ use tallygate::{Limiter, Policy};
 
 use super::clock::Clock;
 use super::output::{Answer, Format, bold, by, plain, render, table};
+use super::terminal::tell;
 use super::{Failure, Result, open, spreadsheet, who};
 
 const SET_EXAMPLES: &str = "\
@@ -44,8 +46,11 @@ Examples:
 Only the owner of the tables can remove a zone, and only one that no bucket and no row of the ledger was ever made in: a zone \
 that the ledger names stays. Switch off a zone that was used: tallygate zone set NAME … --mode off.";
 
+/// Callers in SQL of so long ago still call.
+const SQL_CALLERS_WITHIN: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The fields of a zone, in the order in which serde writes them.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 25] = [
     "id",
     "name",
     "description",
@@ -70,6 +75,7 @@ const FIELDS: [&str; 24] = [
     "version",
     "created_at",
     "updated_at",
+    "beyond_sql",
 ];
 
 /// Makes, changes, shows and removes zones: the use cases that are limited, each with its policy
@@ -120,9 +126,20 @@ pub struct SetArgs {
     /// The person who changes the zone, for its history [default: $USER]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
+    /// Make a zone more than plain even where callers in SQL used it lately; they are refused from then on
+    #[arg(long)]
+    not_for_sql: bool,
     /// The form of the answer
     #[arg(long, default_value = "text")]
     format: Answer,
+}
+
+/// A zone, and the part of its policy that no SQL routine decides.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    zone: Zone,
+    beyond_sql: Option<&'static str>,
 }
 
 /// A zone with its history, as JSON shows it.
@@ -158,6 +175,9 @@ async fn set(url: &str, args: SetArgs) -> Result {
     policy.validate()?;
     let limiter = Limiter::connect(url).await?;
     let description = args.terms.description.as_deref();
+    if let Some(before) = limiter.operator().zone(&args.name).await? {
+        keep_sql_callers(&limiter, &before, &policy, args.not_for_sql).await?;
+    }
     let zone = limiter.operator().set_zone(&args.name, &policy, description, &who(args.by)).await?;
     let mut out = stdout().lock();
     match args.format {
@@ -167,12 +187,38 @@ async fn set(url: &str, args: SetArgs) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses a change that makes a zone more than plain where that would refuse callers in SQL, unless it is said twice.
+pub async fn keep_sql_callers(
+    limiter: &Limiter,
+    before: &Zone,
+    policy: &Policy,
+    not_for_sql: bool,
+) -> Result<()> {
+    let beyond = policy.beyond_sql().filter(|_| before.policy.beyond_sql().is_none());
+    if let Some(beyond) = beyond
+        && limiter.operator().called_in_sql(before, SQL_CALLERS_WITHIN).await?
+    {
+        let said = format!("zone {} would not be plain any more ({beyond})", plain(&before.name));
+        if !not_for_sql {
+            return Err(Failure::new(format!(
+                "{said}, and the database would refuse the callers in SQL who used it within 30 days; let them use the library or \
+                 POST /v1/check first, or add --not-for-sql"
+            )));
+        }
+        tell(format!("{said}: the database refuses callers in SQL from now on"));
+    }
+    Ok(())
+}
+
 async fn list(url: &str, format: Format) -> Result {
     let zones = open(url).await?.operator().zones().await?;
     let mut out = stdout().lock();
+    let listed = |zones: Vec<Zone>| -> Vec<Listed> {
+        zones.into_iter().map(|zone| Listed { beyond_sql: zone.policy.beyond_sql(), zone }).collect()
+    };
     match format {
-        Format::Json => writeln!(out, "{}", serde_json::to_string(&zones)?)?,
-        Format::Csv => out.write_all(spreadsheet::list(&FIELDS, &zones)?.as_bytes())?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&listed(zones))?)?,
+        Format::Csv => out.write_all(spreadsheet::list(&FIELDS, &listed(zones))?.as_bytes())?,
         Format::Text if zones.is_empty() => {
             writeln!(out, "no zones yet; make one: tallygate zone set login --rate 5 --per 60s")?;
         }
@@ -210,13 +256,15 @@ async fn remove(url: &str, name: &str) -> Result {
 }
 
 fn zones_table(zones: &[Zone]) -> String {
-    let mut table = table(&["id", "name", "policy", "algorithm", "version", "updated at", "description"]);
+    let mut table =
+        table(&["id", "name", "policy", "algorithm", "plain", "version", "updated at", "description"]);
     for zone in zones {
         table.add_row([
             zone.id.to_string(),
             plain(&zone.name),
             zone.policy.to_string(),
             zone.policy.algorithm().to_string(),
+            zone.policy.beyond_sql().map_or("yes".to_owned(), |beyond| format!("no: {beyond}")),
             zone.version.to_string(),
             Clock::UTC.show(zone.updated_at),
             plain(&zone.description),

@@ -52,7 +52,7 @@ fn rights_are_refused_where_there_are_none_to_give() {
     program.run(&["grant", "app", "web"]).assert_refused("SQLite has no rights");
     program
         .run(&["grant", "root", "web"])
-        .assert_refused("[possible values: app, engine, auditor, operator, owner]");
+        .assert_refused("[possible values: app, caller, auditor, operator, owner]");
     program
         .run(&["grant", "app", "web; drop table zone_txn"])
         .assert_refused("is no name of a user or a role");

@@ -6,7 +6,7 @@ fn setting_a_zone_prints_it_with_its_id() {
     let args = ["zone", "set", "login", "--rate", "5", "--per", "60s", "--description", "attempts"];
     let table = program.ok(&args);
     assert!(table.starts_with("id  name"), "{table}");
-    assert!(table.contains("1   login  5 per 60s  sliding-log  1"), "{table}");
+    assert!(table.contains("1   login  5 per 60s  sliding-log  yes    1"), "{table}");
     let json = program.run(&["zone", "set", "api", "--rate", "7", "--per", "1m", "--format", "json"]).json();
     assert_eq!((&json["id"], &json["name"], &json["rate"]), (&2.into(), &"api".into(), &7.into()));
     assert_eq!((&json["window_us"], &json["version"]), (&60_000_000.into(), &1.into()));

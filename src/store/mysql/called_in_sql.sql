@@ -1,0 +1,6 @@
+-- Was a bucket of a zone decided in for a caller in SQL within so many microseconds?
+select exists (
+    select 1
+    from zone_bucket_lock_view b
+    where b.zone_id = ? and b.sql_at > (select c.now_at from zone_clock_view c) - interval ? microsecond
+)
