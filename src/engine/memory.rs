@@ -131,11 +131,8 @@ impl Memory {
     pub fn is_for_a_routine(&self, request: &Request) -> Option<bool> {
         let mut remembered = self.remembered();
         let of_zone = remembered.versions.get(&request.zone_id).and_then(|versions| versions.last());
-        let plain = of_zone.is_some_and(|version| version.policy.beyond_sql().is_none())
-            && request.leaves_row()
-            && !request.critical
-            && request.member.is_none()
-            && request.ttl_us.is_none();
+        let plain =
+            request.is_plain() && of_zone.is_some_and(|version| version.policy.beyond_sql().is_none());
         let name = (request.zone_id, request.key.as_str());
         plain.then(|| remembered.find(name).is_none() && !remembered.is_new(name.0))
     }

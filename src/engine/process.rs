@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -23,6 +24,9 @@ const HOLDS: u32 = 8;
 pub(crate) struct Process {
     pub memory: Memory,
     pub policies: Policies,
+    /// The database is spread over the nodes of Citus, where a routine of one bucket runs on its node, and what the engine asks of
+    /// several at once has no plan.
+    pub is_spread: AtomicBool,
 }
 
 /// The policies that were read, by zone: each from some version on without gaps. A version never changes.
@@ -75,6 +79,9 @@ impl Process {
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
         let routine = match (requests, passing) {
+            ([request], Passing::Each) if self.is_spread.load(Ordering::Relaxed) => {
+                request.is_plain().then_some(true)
+            }
             ([request], Passing::Each) => self.memory.is_for_a_routine(request),
             _ => None,
         };

@@ -43,6 +43,12 @@ impl Request {
         self.zone_id == other.zone_id && self.key == other.key
     }
 
+    /// True when a routine for plain zones knows all of it, and it leaves a row.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn is_plain(&self) -> bool {
+        self.leaves_row() && !self.critical && self.member.is_none() && self.ttl_us.is_none()
+    }
+
     /// True when it leaves a row, and so must hold the bucket's lock. A peek only looks.
     pub fn leaves_row(&self) -> bool {
         self.cost > 0 || self.record

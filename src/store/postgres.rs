@@ -213,6 +213,8 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "TG003" | "TG004" | "TG012" => Fault::Invalid,
         "TG002" => Fault::Conflict,
         "TG011" => Fault::Elsewhere,
+        // Of a routine that was replaced meanwhile it says a cached plan; all else that the engine asks only Citus refuses so.
+        "0A000" if !error.message().starts_with("cached plan") => Fault::Unplanned,
         "TG009" | "TG010" => Fault::Transient,
         // Conflicts and lock waits, a statement that was killed or took longer than it may, a server that ends or begins, a
         // session that idled, a node that only reads, and 53200: no room for the locks of SERIALIZABLE, which a smaller

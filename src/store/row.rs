@@ -21,8 +21,10 @@ macro_rules! counted {
 /// A decision of the routine for plain zones, and what it left of the bucket where that is simple. None for one that was made before:
 /// that may have been of a kind of which the routine does not tell all.
 macro_rules! plain {
-    ($row:ident, $request:ident) => {{
-        if get!($row, "replayed") {
+    ($row:ident, $request:ident, $is_spread:expr) => {{
+        let replayed: bool = get!($row, "replayed");
+        // On Citus nobody else could be asked.
+        if replayed && !$is_spread {
             return Ok(None);
         }
         let decided_at = time($row, "created_at")?;
@@ -40,7 +42,7 @@ macro_rules! plain {
             seq: counted!($row, "seq"),
             zone_version: counted!($row, "zone_version"),
             decided_at,
-            replayed: false,
+            replayed,
             local: None,
         };
         let simple: bool = get!($row, "is_simple");

@@ -15,7 +15,8 @@ use crate::server;
 
 const IMAGE: &str = "TALLYGATE_TEST_CITUS_IMAGE";
 
-/// Why a test of PostgreSQL is not run here, and which. Tests of the role *engine* are none, since it is not used here.
+/// Why a test of PostgreSQL is not run here, and which. Of the others those fail for now that the library decides otherwise than by a
+/// check by itself in a plain zone: see docs/operations.md.
 pub const NOT_RUN: [(&str, &[&str]); 13] = [
     (
         "it ends or surrounds a server of its own; tests/clusters/citus ends nodes",

@@ -33,7 +33,7 @@ const BY_BUCKET: [&str; 7] = [
 ];
 
 /// Routines about one bucket, which run on its node. Those that take the zone by its name call these.
-const DELEGATED: [&str; 3] = ["check_velocity", "zone_check", "zone_undo"];
+const DELEGATED: [&str; 4] = ["check_velocity", "zone_check", "zone_refund", "zone_engine_check"];
 
 /// Citus would put another table in the place of one whose key points at a table that is not distributed yet, and routines
 /// would go on with the old one.

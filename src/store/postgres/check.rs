@@ -1,5 +1,7 @@
 //! Checks on PostgreSQL.
 
+use std::sync::atomic::Ordering;
+
 use async_trait::async_trait;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
@@ -122,7 +124,7 @@ impl engine::Server for Server<'_> {
             Err(sqlx::Error::Database(fault)) if fault.code().as_deref() == Some("TG012") => return Ok(None),
             row => row.map_err(error)?,
         };
-        plain!(row, request)
+        plain!(row, request, self.process.is_spread.load(Ordering::Relaxed))
     }
 
     async fn once(

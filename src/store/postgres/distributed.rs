@@ -1,6 +1,8 @@
 //! The answer whether the schema is spread over the nodes of Citus. There a call about one bucket is decided on the
 //! node that has it, in one round trip from the coordinator; a call about several is not.
 
+use std::sync::atomic::Ordering;
+
 use sqlx::PgConnection;
 
 use super::{Postgres, error};
@@ -8,7 +10,9 @@ use crate::error::Result;
 
 impl Postgres {
     pub async fn is_distributed(&self) -> Result<bool> {
-        is_distributed(&mut *self.lease().await?).await
+        let is_spread = is_distributed(&mut *self.lease().await?).await?;
+        self.process.is_spread.store(is_spread, Ordering::Relaxed);
+        Ok(is_spread)
     }
 }
 
