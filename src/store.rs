@@ -45,7 +45,7 @@ use uuid::Uuid;
 use crate::boxed::{BoxFuture, boxed};
 use crate::decide;
 use crate::decision::{Decision, Velocity};
-use crate::engine::{Action, Request, Taking, Took};
+use crate::engine::{Action, Passing, Request, Taking, Took};
 use crate::entry::{Entry, Overridden, Recorded};
 use crate::error::{Error, Result};
 use crate::item::{Item, Noted, Offer, Offered, Said, Size, Take, Taken};
@@ -142,9 +142,8 @@ where
 }
 
 /// The decisions of a call that waited for every bucket.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn all(decisions: Vec<Option<Decision>>) -> Result<Vec<Decision>> {
-    let all: Option<Vec<_>> = decisions.into_iter().collect();
+fn all(decisions: Result<Vec<Option<Decision>>>) -> Result<Vec<Decision>> {
+    let all: Option<Vec<_>> = decisions?.into_iter().collect();
     all.ok_or_else(|| Error::database("the database left a check undecided"))
 }
 
@@ -574,18 +573,18 @@ impl Store {
 
     /// Decides and commits: each request in order, all in one transaction.
     pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        each!(self, s => s.check(requests, terms).await)
+        all(each!(self, s => s.decide(requests, Passing::Each, terms).await))
     }
 
     /// As [`check`](Self::check), but a bucket that another transaction holds is not waited for: its requests
     /// come back undecided and nothing is recorded for them.
     pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        each!(self, s => s.check_free(requests, terms).await)
+        each!(self, s => s.decide(requests, Passing::Free, terms).await)
     }
 
     /// Decides inside the caller's transaction.
     pub async fn check_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
-        joined!(self, caller, (s, connection) => s.check_in(connection, requests).await)
+        joined!(self, caller, (s, connection) => s.decide_in(connection, requests, Passing::Each).await)
     }
 
     /// Records so many checks that were answered blocked from memory as one row, in a transaction of its own.
@@ -594,18 +593,21 @@ impl Store {
         let checks = i32::try_from(checks).ok().filter(|&checks| checks >= 1).ok_or_else(|| {
             Error::invalid(format!("a row cannot stand for {checks} checks; use 1 to {}", i32::MAX))
         })?;
-        each!(self, s => s.record_blocked(request, checks, terms).await)
+        let requests = &[Request { record: true, ..request.clone() }];
+        // The isolation does not matter here: nothing is decided, and the row lock keeps the ledger in order.
+        let terms = Terms { isolation: Isolation::RowLock, ..terms };
+        each!(self, s => s.decide(requests, Passing::Unasked(checks), terms).await.map(drop))
     }
 
     /// Decides requests of different buckets together and commits: each in order, in one transaction; when one is
     /// blocked none spends, and those that would have passed say `held_back`.
     pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        each!(self, s => s.check_all(requests, terms).await)
+        all(each!(self, s => s.decide(requests, Passing::Together, terms).await))
     }
 
     /// As [`check_all`](Self::check_all), inside the caller's transaction.
     pub async fn check_all_in(&self, caller: Caller<'_>, requests: &[Request]) -> Result<Vec<Decision>> {
-        joined!(self, caller, (s, connection) => s.check_all_in(connection, requests).await)
+        joined!(self, caller, (s, connection) => s.decide_in(connection, requests, Passing::Together).await)
     }
 
     /// Records actions on different buckets, in the order of these, all in one transaction. An act that its transaction

@@ -40,6 +40,7 @@
 -- install sql/mysql/zone_charges.sql
 -- install sql/mysql/tallygate_schema_version.sql
 -- install sql/mysql/zone_call.sql
+-- install sql/mysql/zone_snapshot_require.sql
 -- install sql/mysql/zone_charge_find.sql
 -- install sql/mysql/zone_check_in.sql
 -- install sql/mysql/zone_engine_check.sql

@@ -26,7 +26,6 @@ begin
     declare v_key   varbinary(4000) default cast(p_bucket_key as binary);
     declare v_kind  varchar(20) character set ascii;
     declare v_fault varchar(20) character set ascii;
-    declare v_seen  bigint;
     declare v_seq   bigint;
     declare continue handler for not found begin end;
     if length(p_txn_id) <> 16 then
@@ -36,19 +35,12 @@ begin
     end if;
     call zone_bucket_open(p_zone_id, p_bucket_key, false);
     if p_joined then
-        -- As in zone_decide.
         select b.seq
         into v_seq
         from zone_bucket_lock b
         where b.zone_id = p_zone_id and b.bucket_key = v_key
         for update;
-        select b.seq
-        into v_seen
-        from zone_bucket_lock b
-        where b.zone_id = p_zone_id and b.bucket_key = v_key;
-        if not v_seen <=> v_seq then
-            call zone_error('old snapshot', null, null, null);
-        end if;
+        call zone_snapshot_require(p_zone_id, v_key, v_seq);
     end if;
     select r.id, r.kind, r.zone_version, r.seq, r.cost, r.remaining, r.created_at
     into o_id, v_kind, o_zone_version, o_seq, o_back, o_remaining, o_created_at

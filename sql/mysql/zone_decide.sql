@@ -71,7 +71,6 @@ decide: begin
     declare v_bans          bigint;
     declare v_moved_to      varchar(64) character set utf8mb4;
     declare v_home          varchar(63) character set ascii;
-    declare v_hidden        varchar(100) character set ascii; -- the first row of it that a caller's snapshot hides: seq and time
     -- the policy
     declare v_algorithm     varchar(20) character set ascii;
     declare v_window_us     bigint;
@@ -161,31 +160,9 @@ decide: begin
     end if;
     set v_now = date_add(v_epoch, interval v_now_us microsecond);
 
-    -- 4. Rows that a caller's snapshot hides count. Rows are committed in their order, so the head tells; behind rows of
-    --    the transaction's own that zone_engine_hold_one knows of, what it remembers.
+    -- 4. Rows that a caller's snapshot hides count.
     if p_joined and v_recorded then
-        select b.seq
-        into v_seen
-        from zone_bucket_lock b
-        where b.zone_id = p_zone_id and b.bucket_key = v_key;
-        if json_valid(@tallygate_hidden) then
-            set v_hidden = json_extract(@tallygate_hidden, concat('$."', p_zone_id, ' ', hex(v_key), '"'));
-        end if;
-        if v_hidden is not null then
-            set v_used = json_extract(v_hidden, '$[1]');
-            select -1
-            into v_seen
-            from dual
-            where not exists (
-                select 1
-                from zone_txn t force index (zone_txn_bucket_uq)
-                where t.zone_id = p_zone_id and t.bucket_key = v_key and t.seq = json_extract(v_hidden, '$[0]')
-                    and t.created_at = date_add(v_epoch, interval v_used microsecond)
-            );
-        end if;
-        if not v_seen <=> v_seq then
-            call zone_error('old snapshot', null, null, null);
-        end if;
+        call zone_snapshot_require(p_zone_id, v_key, v_seq);
     end if;
 
     -- 5. Was it decided before? A charge that was ended has other rows of the same transaction.

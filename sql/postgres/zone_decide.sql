@@ -72,7 +72,6 @@ declare
     -- the decision
     v_now           timestamptz;
     v_ahead_us      bigint := 0; -- how long before v_now it is
-    v_from          timestamptz;
     v_used          bigint;
     v_level         bigint;
     v_spent         bigint := 0;
@@ -205,15 +204,10 @@ begin
         reason := 'off';
         remaining := zone_limit;
     elsif v_algorithm in ('sliding-log', 'fixed-window') then
-        v_from := zone_window_from(v_algorithm, v_window_us, v_now);
-        if v_last_at >= v_from then
-            v_used := zone_window_used(
-                p_zone_id, p_bucket_key, v_from, v_now, v_last_at, total, v_carried, v_carried_at, v_carried_total, v_carried_seq,
-                v_holding
-            );
-        else
-            v_used := 0;
-        end if;
+        v_used := zone_window_used(
+            p_zone_id, p_bucket_key, zone_window_from(v_algorithm, v_window_us, v_now), v_now, v_last_at, total, v_carried,
+            v_carried_at, v_carried_total, v_carried_seq, v_holding
+        );
         remaining := greatest(zone_limit - v_used, 0);
         if p_cost > zone_limit then
             reason := 'exceeds_limit';

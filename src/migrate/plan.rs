@@ -66,8 +66,8 @@ const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "zone_engine_items_set.sql" "zone_engine_leases.sql" "zone_engine_payloads.sql" "zone_engine_queue.sql"
     "zone_engine_shapes.sql" "zone_engine_versions.sql" "zone_error.sql" "zone_find.sql" "zone_head_back.sql"
     "zone_level_wait.sql" "zone_number.sql" "zone_operator_append.sql" "zone_refund.sql" "zone_refund_in.sql"
-    "zone_token_bucket_make.sql" "zone_total_reached.sql" "zone_transaction_require.sql" "zone_txn_hash.sql"
-    "zone_txn_id_make.sql" "zone_window_used.sql" "zone_window_wait.sql");
+    "zone_snapshot_require.sql" "zone_token_bucket_make.sql" "zone_total_reached.sql" "zone_transaction_require.sql"
+    "zone_txn_hash.sql" "zone_txn_id_make.sql" "zone_window_used.sql" "zone_window_wait.sql");
 
 /// The plan of one release: its migrations in order, and the routines in force.
 ///

@@ -240,28 +240,29 @@ impl Sqlite {
         self.find_zone_in(&mut *self.lease().await?, name).await
     }
 
-    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        if !requests.iter().any(Request::leaves_row) {
+    /// There is nothing to skip: whoever has the write lock has every bucket.
+    pub async fn decide(
+        &self,
+        requests: &[Request],
+        passing: Passing,
+        terms: Terms,
+    ) -> Result<Vec<Option<Decision>>> {
+        let looks =
+            matches!(passing, Passing::Each | Passing::Free) && !requests.iter().any(Request::leaves_row);
+        let decisions = if looks {
             let mut lease = self.connections.lease(terms.until).await?;
             let decisions = self.look(&mut lease, requests).await;
-            return lease.end(decisions);
-        }
-        self.write(requests, Passing::Each, terms).await
-    }
-
-    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        self.write(requests, Passing::Together, terms).await
-    }
-
-    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
-        let request = Request { record: true, ..request.clone() };
-        self.write(&[request], Passing::Unasked(checks), terms).await.map(drop)
+            lease.end(decisions)
+        } else {
+            self.write(requests, passing, terms).await
+        };
+        Ok(decisions?.into_iter().map(Some).collect())
     }
 
     /// Only looks: at one state of the database, whoever writes meanwhile.
     async fn look(&self, connection: &mut SqliteConnection, requests: &[Request]) -> Result<Vec<Decision>> {
         let mut tx = connection.begin().await.map_err(error)?;
-        let decisions = self.check_in(&mut tx, requests).await?;
+        let decisions = self.decide_in(&mut tx, requests, Passing::Each).await?;
         tx.commit().await.map_err(error)?;
         Ok(decisions)
     }
@@ -301,27 +302,14 @@ impl Sqlite {
         decisions(done.answers).map(Some)
     }
 
-    /// There is nothing to skip: whoever has the write lock has every bucket.
-    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        Ok(self.check(requests, terms).await?.into_iter().map(Some).collect())
-    }
-
     /// The caller's connection, and how long its commits wait for the disk, stay as they are.
-    pub async fn check_in(
+    pub async fn decide_in(
         &self,
         connection: &mut SqliteConnection,
         requests: &[Request],
+        passing: Passing,
     ) -> Result<Vec<Decision>> {
-        let done = engine::check(&mut self.session(connection), requests, Passing::Each).await?;
-        decisions(done.answers)
-    }
-
-    pub async fn check_all_in(
-        &self,
-        connection: &mut SqliteConnection,
-        requests: &[Request],
-    ) -> Result<Vec<Decision>> {
-        let done = engine::check(&mut self.session(connection), requests, Passing::Together).await?;
+        let done = engine::check(&mut self.session(connection), requests, passing).await?;
         decisions(done.answers)
     }
 

@@ -14,27 +14,15 @@ use crate::decision::Decision;
 use crate::engine::{self, Answered, Fate, Loaded, Process, Remembering, Turn};
 use crate::engine::{Passing, Request};
 use crate::error::Result;
-use crate::store::{Isolation, Terms, all, hash_of, salt_of};
+use crate::store::{Isolation, Terms, hash_of, salt_of};
 
 impl Postgres {
-    pub async fn check(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        all(self.check_each(requests, terms, Passing::Each).await?)
-    }
-
-    /// As `check`, but what somebody else holds is not waited for: None, and nothing is recorded for it.
-    pub async fn check_free(&self, requests: &[Request], terms: Terms) -> Result<Vec<Option<Decision>>> {
-        self.check_each(requests, terms, Passing::Free).await
-    }
-
-    pub async fn check_all(&self, requests: &[Request], terms: Terms) -> Result<Vec<Decision>> {
-        all(self.check_each(requests, terms, Passing::Together).await?)
-    }
-
-    async fn check_each(
+    /// None for those of buckets that somebody else holds and that are not to be waited for: nothing is recorded for them.
+    pub async fn decide(
         &self,
         requests: &[Request],
-        terms: Terms,
         passing: Passing,
+        terms: Terms,
     ) -> Result<Vec<Option<Decision>>> {
         let mut lease = self.connections.lease(terms.until).await?;
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
@@ -44,23 +32,7 @@ impl Postgres {
     }
 
     /// The caller's own `lock_timeout` holds.
-    pub async fn check_in(
-        &self,
-        connection: &mut PgConnection,
-        requests: &[Request],
-    ) -> Result<Vec<Decision>> {
-        self.check_joined(connection, requests, Passing::Each).await
-    }
-
-    pub async fn check_all_in(
-        &self,
-        connection: &mut PgConnection,
-        requests: &[Request],
-    ) -> Result<Vec<Decision>> {
-        self.check_joined(connection, requests, Passing::Together).await
-    }
-
-    async fn check_joined(
+    pub async fn decide_in(
         &self,
         connection: &mut PgConnection,
         requests: &[Request],
@@ -68,14 +40,6 @@ impl Postgres {
     ) -> Result<Vec<Decision>> {
         let mut server = Server::of_caller(connection, &self.process);
         self.process.decide_in(&mut server, requests, passing).await
-    }
-
-    /// The isolation that was asked for does not matter here: nothing is decided, and the row lock keeps the
-    /// ledger in order.
-    pub async fn record_blocked(&self, request: &Request, checks: i32, terms: Terms) -> Result<()> {
-        let terms = Terms { isolation: Isolation::RowLock, ..terms };
-        let request = Request { record: true, ..request.clone() };
-        self.check_each(&[request], terms, Passing::Unasked(checks)).await.map(drop)
     }
 }
 

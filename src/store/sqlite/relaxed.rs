@@ -47,6 +47,7 @@ mod tests {
     use crate::zone::{Durability, Policy, ZoneSetting};
 
     use super::*;
+    use crate::engine::Passing;
 
     /// Does a call commit on the quick connection? Any other one sees that somebody else committed.
     async fn commits_quickly(store: &Sqlite, zones: &[i32]) -> bool {
@@ -71,8 +72,10 @@ mod tests {
         };
         let terms = Terms { isolation: Isolation::RowLock, until: Instant::now() + Duration::from_secs(30) };
         let requests: Vec<_> = zones.iter().map(request).collect();
-        let decisions = store.check(&requests, terms).await.unwrap();
-        assert!(decisions.iter().all(|decision| decision.seq.is_some()));
+        let decisions = store.decide(&requests, Passing::Each, terms).await.unwrap();
+        assert!(
+            decisions.iter().all(|decision| decision.as_ref().is_some_and(|decision| decision.seq.is_some()))
+        );
         version().await != before
     }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::zones::set_zone;
 use super::{Sqlite, error, text};
 use crate::decision::{Decision, Velocity};
-use crate::engine::Request;
+use crate::engine::{Passing, Request};
 use crate::error::{Error, Result};
 use crate::store::Terms;
 use crate::zone::{Policy, ZoneSetting};
@@ -95,7 +95,7 @@ impl Sqlite {
             ttl_us: None,
             shape: None,
         };
-        let mut decisions = self.check_in(connection, &[request]).await?;
+        let mut decisions = self.decide_in(connection, &[request], Passing::Each).await?;
         decisions.pop().ok_or_else(|| Error::database("the database gave no decision"))
     }
 }
