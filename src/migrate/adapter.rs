@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::is_newer;
-use super::plan::{HISTORY, HISTORY_TABLE, Plan, There};
+use super::plan::{HISTORY, HISTORY_TABLE, Object, Plan, There};
 use crate::error::{Error, Result};
 use crate::store::{self, Address, Schema};
 
@@ -41,10 +41,8 @@ macro_rules! adapt {
                 for query in queries {
                     for part in self.plan.parts(query) {
                         if !part.is_empty() {
-                            // The text protocol, so that one file may hold many statements. The text is ours.
-                            sqlx::raw_sql(AssertSqlSafe(part.sql)).execute(&mut *tx).await?;
+                            Self::make(&mut tx, self.rights, part.routine.as_deref(), &part.sql).await?;
                         }
-                        self.rights.repeat_on(part.routine.as_deref()).await?;
                     }
                     if self.plan.is_last(query) {
                         self.rights.repeat().await?;
@@ -57,17 +55,34 @@ macro_rules! adapt {
         }
 
         impl Adapter<'_> {
+            /// Runs a part, and gives again what was given on the routine that it makes.
+            async fn make(
+                connection: &mut $connection,
+                rights: &mut Rights,
+                routine: Option<&str>,
+                sql: &str,
+            ) -> Result<(), sqlx::Error> {
+                // The text protocol, so that one file may hold many statements. The text is ours.
+                let run = async |connection: &mut $connection, sql: String| {
+                    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await
+                };
+                let given = routine.map(|routine| rights.on(routine)).unwrap_or_default();
+                // In one text: the server ends what it was sent, though who sent it is gone.
+                if given.is_empty() || run(connection, format!("{sql}\n{given}")).await.is_err() {
+                    run(connection, sql.to_owned()).await?;
+                    rights.repeat_on(routine).await?;
+                }
+                Ok(())
+            }
+
             /// Applies what is unapplied, and makes again what is lacking of what was applied before.
             async fn run(mut self, was: Option<i32>, there: &There) -> Result<Vec<i32>> {
                 let lacking = self.plan.lacking(was.unwrap_or_default(), there)?;
                 let report = runner(self.plan).run_async(&mut self).await.map_err(failed)?;
                 let mut applied: Vec<i32> = lacking.iter().map(|object| object.version).collect();
-                for object in lacking {
-                    sqlx::raw_sql(AssertSqlSafe(object.sql))
-                        .execute(&mut *self.connection)
-                        .await
-                        .map_err(error)?;
-                    self.rights.repeat_on(Some(&object.name)).await.map_err(error)?;
+                for Object { name, sql, .. } in lacking {
+                    let made = Self::make(self.connection, self.rights, Some(&name), &sql);
+                    made.await.map_err(error)?;
                 }
                 // A run that was cut off may have made a routine and given no right on it.
                 self.rights.repeat().await.map_err(error)?;
@@ -110,6 +125,10 @@ struct Rights;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl Rights {
+    fn on(&self, _routine: &str) -> String {
+        String::new()
+    }
+
     async fn repeat_on(&mut self, _routine: Option<&str>) -> Result<(), sqlx::Error> {
         Ok(())
     }

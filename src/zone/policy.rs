@@ -687,7 +687,7 @@ impl Policy {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tallygate::{Mode, Policy};
+    /// use tallygate::{Policy, policy::Mode};
     ///
     /// let policy = Policy::sliding_log(5, Duration::from_secs(60))?;
     /// assert_eq!(policy.beyond_sql(), None);

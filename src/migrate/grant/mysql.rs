@@ -69,10 +69,17 @@ impl Rights {
         Ok(Self { connection, given })
     }
 
-    /// Gives again what was given on a routine that was just made anew, so that its callers miss it for a moment only.
+    /// The statements that give again what was given on a routine; empty where nothing was.
+    pub fn on(&self, routine: &str) -> String {
+        let part = on(routine);
+        let of = self.given.iter().flat_map(|given| &given.statements);
+        of.filter(|statement| statement.contains(&part)).map(|statement| format!("{statement};\n")).collect()
+    }
+
+    /// Gives that again, statement by statement.
     pub async fn repeat_on(&mut self, routine: Option<&str>) -> Result<(), sqlx::Error> {
         match routine {
-            Some(routine) => self.run(&format!(".`{routine}` to ")).await,
+            Some(routine) => self.run(&on(routine)).await,
             None => Ok(()),
         }
     }
@@ -110,6 +117,11 @@ impl Rights {
         }
         Ok(())
     }
+}
+
+/// What a grant on a routine has in it.
+fn on(routine: &str) -> String {
+    format!(".`{routine}` to ")
 }
 
 async fn statements(
