@@ -141,11 +141,10 @@ begin
             t.cost
         into id, txn_id, zone_version, seq, blocked, reason, zone_limit, remaining, retry_after_us, created_at, v_other, v_spent
         from zone_txn t
-        where t.bucket_key = p_bucket_key -- finds the shard, where there are several
-            and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-            and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+            and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
             and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
-        order by t.zone_id, t.bucket_key, t.txn_id
+        order by t.txn_id
         limit 1;
         if v_other is not null then
             perform zone_error(v_other, p_txn_id::text, v_spent::text, p_cost::text);

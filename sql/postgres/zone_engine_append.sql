@@ -44,14 +44,15 @@ set jit = off
 as $$
 declare
     v_head     zone_engine_head;
+    v_part     zone_engine_part;
     v_row      zone_engine_row;
     v_before   zone_engine_row; -- of the first row of a bucket: the head that it follows
     v_place    int := 0;
     v_next     int := 1;
     v_new      int := 0;
     v_made     int;
-    v_named    boolean := false;
-    v_leases   boolean := false;
+    v_fate     int;
+    v_spent    bigint;
     v_ends     boolean := false;
     v_opened   boolean := false;
     v_current  boolean;
@@ -61,6 +62,7 @@ declare
     c_before   constant timestamptz := timestamptz '262143-01-01 00:00:00+00';
 begin
     now := pg_catalog.clock_timestamp();
+    fates := array_fill(0, array[cardinality(p_heads)]);
 
     -- 1. Do the rows follow each other, and do the heads follow them? By loops: a statement over the rows takes longer to
     --    begin than a few rows take to be looked at.
@@ -137,9 +139,21 @@ begin
             ) is not true then
                 perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
             end if;
-            v_leases := v_leases or v_row.kind = 'lease';
             v_ends := v_ends or v_row.kind in ('refund', 'settle', 'cancel', 'release');
-            v_named := v_named or coalesce(v_row.named and v_row.seq > 1, true);
+            -- A process that did not look whether a transaction was decided before learns it here; of rows that are added from now on
+            -- the head tells.
+            if v_row.named and v_row.seq > 1 then
+                perform -- as in zone_engine_hold
+                from zone_txn t
+                where t.zone_id = v_row.zone_id and t.bucket_key = v_row.bucket_key
+                    and t.txn_id >= v_row.txn_id and t.txn_id <= v_row.txn_id
+                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
+                order by t.txn_id
+                limit 1;
+                if found then
+                    fates[v_place] := 1;
+                end if;
+            end if;
             v_before := v_row;
             v_next := v_next + 1;
         end loop;
@@ -170,101 +184,102 @@ begin
     if v_next <= cardinality(p_rows) then
         perform zone_error('heads', cardinality(p_heads)::text);
     end if;
-    if cardinality(p_parts) > 0 then
-        perform zone_error('append', p.zone_id::text, p.seq::text)
-        from unnest(p_parts) as p
-        cross join lateral (select p_heads[p.head] as moves offset 0) h
+    foreach v_part in array p_parts loop
+        v_head := p_heads[v_part.head];
+        if v_ends then
+            select t.spent
+            into v_spent
+            from zone_txn t
+            where t.zone_id = v_head.zone_id and t.bucket_key = v_head.bucket_key and t.created_at = v_part.charged_at
+                and t.seq = v_part.seq;
+        end if;
+        perform zone_error('append', v_part.zone_id::text, v_part.seq::text)
         where (
-            p.zone_id = (h.moves).zone_id and p.bucket_key = (h.moves).bucket_key
-            and least(p.charged_at, p.ends_at) > c_after and p.ends_at < c_before
+            v_part.zone_id = v_head.zone_id and v_part.bucket_key = v_head.bucket_key
+            and least(v_part.charged_at, v_part.ends_at) > c_after and v_part.ends_at < c_before
             and (
-                (p.seq > (h.moves).was_seq and p.seq <= (h.moves).seq and p.charged_at = (h.moves).last_at)
+                (v_part.seq > v_head.was_seq and v_part.seq <= v_head.seq and v_part.charged_at = v_head.last_at)
                 -- The amount that is given back is of an earlier row.
-                or (v_ends and p.seq <= (h.moves).was_seq and p.ends_at = (h.moves).last_at
-                    and p.amount <= (
-                        select t.spent
-                        from zone_txn t
-                        where t.zone_id = p.zone_id and t.bucket_key = p.bucket_key and t.created_at = p.charged_at
-                            and t.seq = p.seq
-                        offset 0
-                    ))
+                or (v_ends and v_part.seq <= v_head.was_seq and v_part.ends_at = v_head.last_at and v_part.amount <= v_spent)
             )
-        ) is not true
-        limit 1;
-        -- No more ends than was charged.
-        perform zone_error('append', p_heads[p.head].zone_id::text, p_heads[p.head].seq::text)
-        from unnest(p_parts) as p
-        where p.seq > p_heads[p.head].was_seq
-        group by p.head
-        having sum(p.amount) > p_heads[p.head].spent_total - p_heads[p.head].was_total
-        limit 1;
-    end if;
+        ) is not true;
+    end loop;
+    -- No more ends than was charged.
+    perform zone_error('append', p_heads[p.head].zone_id::text, p_heads[p.head].seq::text)
+    from unnest(p_parts) as p
+    where p.seq > p_heads[p.head].was_seq
+    group by p.head
+    having sum(p.amount) > p_heads[p.head].spent_total - p_heads[p.head].was_total
+    limit 1;
 
-    -- 2. Hold the buckets that are where they were.
+    -- 2. Move the buckets that are where they were. By a loop: of one at a time Citus has a plan, too.
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    loop
+    v_place := 0;
+    foreach v_head in array p_heads loop
+        v_place := v_place + 1;
+        continue when v_head.is_new or fates[v_place] > 0;
         if p_skip_locked then
-            select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
-            into fates
-            from unnest(p_heads) with ordinality as h
-            left join lateral (
-                select true as held
-                from zone_bucket_lock b
-                where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                    and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                    and b.last_at is not distinct from h.was_at
-                for no key update skip locked
-            ) b on true;
-        else
-            select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
-            into fates
-            from unnest(p_heads) with ordinality as h
-            left join lateral (
-                select true as held
-                from zone_bucket_lock b
-                where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                    and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                    and b.last_at is not distinct from h.was_at
-                for no key update
-            ) b on true;
-        end if;
-        exit when 1 <> all(fates) or v_opened;
-        -- Some may have a ledger and no row.
-        exit when not exists (
-            select
-            from zone_bucket_removed r
-            where r.zone_id = any(array(select h.zone_id from unnest(p_heads) h where h.was_seq > 0))
-        );
-        perform zone_bucket_open(h.zone_id, h.bucket_key)
-        from unnest(p_heads) h
-        where h.was_seq > 0
-            and not exists (
-                select
-                from zone_bucket_lock b
-                where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                offset 0
-            );
-        v_opened := true;
-    end loop;
-    if p_skip_locked and 1 = any(fates) then
-        -- Those that are where they were are held by somebody else.
-        select array_agg(
-            case when fates[h.ordinality] = 1 and b.there then 2 else fates[h.ordinality] end
-            order by h.ordinality
-        )
-        into fates
-        from unnest(p_heads) with ordinality as h
-        left join lateral (
-            select true as there
+            perform
             from zone_bucket_lock b
-            where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                and b.last_at is not distinct from h.was_at
-            offset 0
-        ) b on true;
-    end if;
+            where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
+            for no key update skip locked;
+            if not found then
+                select case when b.seq = v_head.was_seq and b.row_hash = v_head.was_hash then 2 else 1 end
+                into v_fate
+                from zone_bucket_lock b
+                where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key;
+                if found then
+                    fates[v_place] := v_fate;
+                    continue;
+                end if;
+            end if;
+        end if;
+        v_opened := false;
+        loop
+            update zone_bucket_lock b
+            set seq = v_head.seq,
+                last_at = v_head.last_at,
+                spent_total = v_head.spent_total,
+                level = v_head.level,
+                strikes = v_head.strikes,
+                banned_until = v_head.banned_until,
+                ban_strikes = v_head.ban_strikes,
+                carried = v_head.carried,
+                carried_at = v_head.carried_at,
+                carried_total = v_head.carried_total,
+                carried_seq = v_head.carried_seq,
+                override_seq = v_head.override_seq,
+                zone_version = v_head.zone_version,
+                bans = v_head.bans,
+                holding = v_head.holding,
+                shapes = coalesce(v_head.shapes, b.shapes),
+                row_hash = v_head.row_hash
+            where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
+                and b.seq = v_head.was_seq and b.row_hash = v_head.was_hash and b.spent_total = v_head.was_total
+                and b.last_at is not distinct from v_head.was_at;
+            exit when found;
+            -- It may have a ledger and no row.
+            if v_opened
+                or not exists (select from zone_bucket_removed r where r.zone_id = v_head.zone_id)
+                or exists (
+                    select
+                    from zone_bucket_lock b
+                    where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
+                )
+            then
+                fates[v_place] := 1;
+                exit;
+            end if;
+            perform zone_bucket_open(v_head.zone_id, v_head.bucket_key);
+            v_opened := true;
+        end loop;
+        if v_head.ended and fates[v_place] = 0 then
+            delete from zone_hold d
+            where d.zone_id = v_head.zone_id and d.bucket_key = v_head.bucket_key and d.ends_at <= v_head.last_at;
+        end if;
+    end loop;
     -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
     -- rows and makes others may wait for somebody who does so the other way round.
     if v_new > 0 then
@@ -315,25 +330,6 @@ begin
             ) b on true;
         end if;
     end if;
-    -- A process that did not look whether a transaction was decided before learns it here.
-    if v_named then
-        for v_place in
-            select r.head
-            from unnest(p_rows) as r
-            cross join lateral ( -- as in zone_engine_hold
-                select
-                from zone_txn t
-                where (t.zone_id, t.bucket_key, t.txn_id) >= (r.zone_id, r.bucket_key, r.txn_id)
-                    and (t.zone_id, t.bucket_key, t.txn_id) <= (r.zone_id, r.bucket_key, r.txn_id)
-                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
-                order by t.zone_id, t.bucket_key, t.txn_id
-                limit 1
-            ) t
-            where r.named and r.seq > 1
-        loop
-            fates[v_place] := 1;
-        end loop;
-    end if;
     if p_together and 0 <> any(fates) then
         perform zone_error('moved');
     end if;
@@ -374,47 +370,20 @@ begin
         r.prev_at, r.ends_at, r.member, r.salt, r.row_hash
     from unnest(p_rows) as r
     where fates[r.head] = 0;
-    update zone_bucket_lock b
-    set seq = h.seq,
-        last_at = h.last_at,
-        spent_total = h.spent_total,
-        level = h.level,
-        strikes = h.strikes,
-        banned_until = h.banned_until,
-        ban_strikes = h.ban_strikes,
-        carried = h.carried,
-        carried_at = h.carried_at,
-        carried_total = h.carried_total,
-        carried_seq = h.carried_seq,
-        override_seq = h.override_seq,
-        zone_version = h.zone_version,
-        bans = h.bans,
-        holding = h.holding,
-        shapes = coalesce(h.shapes, b.shapes),
-        row_hash = h.row_hash
-    from unnest(p_heads) with ordinality as h
-    where not h.is_new and fates[h.ordinality] = 0 and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
-    if v_leases then
-        -- A lease takes the place of the one that its client had.
+    -- A lease takes the place of the one that its client had.
+    foreach v_row in array p_rows loop
+        continue when v_row.kind <> 'lease' or fates[v_row.head] > 0;
         delete from zone_hold d
-        using unnest(p_rows) as r
-        where r.kind = 'lease' and fates[r.head] = 0
-            and d.zone_id = r.zone_id and d.bucket_key = r.bucket_key and d.member = r.member and d.seq < r.seq;
-    end if;
-    if cardinality(p_parts) > 0 then
-        delete from zone_hold d
-        using unnest(p_heads) with ordinality as h
-        where h.ended and fates[h.ordinality] = 0
-            and d.zone_id = h.zone_id and d.bucket_key = h.bucket_key and d.ends_at <= h.last_at;
-        insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
-        select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
-        from unnest(p_parts) as p
-        where fates[p.head] = 0
-        on conflict (zone_id, bucket_key, seq) do update
-        set charged_at = excluded.charged_at,
-            amount = excluded.amount,
-            ends_at = excluded.ends_at,
-            member = excluded.member;
-    end if;
+        where d.zone_id = v_row.zone_id and d.bucket_key = v_row.bucket_key and d.member = v_row.member and d.seq < v_row.seq;
+    end loop;
+    insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
+    select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
+    from unnest(p_parts) as p
+    where fates[p.head] = 0
+    on conflict (zone_id, bucket_key, seq) do update
+    set charged_at = excluded.charged_at,
+        amount = excluded.amount,
+        ends_at = excluded.ends_at,
+        member = excluded.member;
 end
 $$;

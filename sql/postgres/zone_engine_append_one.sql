@@ -231,16 +231,16 @@ begin
         end loop;
         -- A process that did not look whether the transaction was decided before learns it here.
         if p_named and v_seq > 1 then
-            perform zone_error('moved')
-            from ( -- as in zone_engine_hold
-                select
-                from zone_txn t
-                where (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-                    and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
-                    and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
-                order by t.zone_id, t.bucket_key, t.txn_id
-                limit 1
-            ) t;
+            perform -- as in zone_engine_hold
+            from zone_txn t
+            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+                and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
+                and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
+            order by t.txn_id
+            limit 1;
+            if found then
+                perform zone_error('moved');
+            end if;
         end if;
     end if;
 

@@ -14,23 +14,24 @@ security definer
 set search_path from current
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 set enable_sort = off
 set enable_incremental_sort = off
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+    v_asked record;
 begin
-    return query
-    select c.place::int, t.created_at, t.spent, t.spent_total
-    from unnest(p_zone_ids, p_bucket_keys, p_from) with ordinality as c (zone_id, bucket_key, from_at, place)
-    cross join lateral (
-        select t.created_at, t.spent, t.spent_total
+    for v_asked in
+        select c.zone_id, c.bucket_key, c.from_at, c.position::int
+        from unnest(p_zone_ids, p_bucket_keys, p_from) with ordinality as c (zone_id, bucket_key, from_at, position)
+    loop
+        return query
+        select v_asked.position, t.created_at, t.spent, t.spent_total
         from zone_txn t
-        where t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.created_at >= c.from_at
+        where t.zone_id = v_asked.zone_id and t.bucket_key = v_asked.bucket_key and t.created_at >= v_asked.from_at
         order by t.created_at, t.seq
-        limit p_limit
-    ) t;
+        limit p_limit;
+    end loop;
 end
 $$;

@@ -72,8 +72,9 @@ set enable_incremental_sort = off
 set jit = off
 as $$
 declare
-    v_alone     constant boolean := cardinality(p_zone_ids) = 1;
     v_heads     zone_bucket_lock[];
+    v_key       text;
+    v_txn_id    uuid;
     v_head      zone_bucket_lock;
     v_override  zone_override;
     v_past      int[];
@@ -86,35 +87,24 @@ begin
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    if v_alone and p_held[1] then
+    if cardinality(p_zone_ids) = 1 and p_held[1] then
         v_heads := array[zone_bucket_take(p_zone_ids[1], p_bucket_keys[1], null)];
-    elsif v_alone then
-        v_heads := array(
-            select b from zone_bucket_lock b where b.zone_id = p_zone_ids[1] and b.bucket_key = p_bucket_keys[1]
-        );
-    end if;
-    if v_heads is null or (v_heads[1]).moved_to is not null or (
-        v_heads[1] is null
-        and (
-            exists (select from zone_bucket_removed r where r.zone_id = p_zone_ids[1])
-            or exists (select from tallygate_shard)
-        )
-    ) then
-        v_heads := zone_bucket_hold(p_zone_ids, p_bucket_keys, p_held, false);
+    else
+        v_heads := zone_bucket_hold(p_zone_ids, p_bucket_keys, p_held);
     end if;
     -- The clock, after the locks.
     v_now := pg_catalog.clock_timestamp();
     for v_place in 1 .. cardinality(p_txn_ids) loop
+        v_zone_id := p_txn_zone_ids[v_place];
+        v_key := p_txn_bucket_keys[v_place];
+        v_txn_id := p_txn_ids[v_place];
         -- From there to there: in this order there is one index only to read it by. Asked for the row itself, a plan that was
         -- made while the ledger was small may go by zone or by bucket alone.
         perform
         from zone_txn t
-        where t.bucket_key = p_txn_bucket_keys[v_place] -- finds the shard, where there are several
-            and (t.zone_id, t.bucket_key, t.txn_id)
-                >= (p_txn_zone_ids[v_place], p_txn_bucket_keys[v_place], p_txn_ids[v_place])
-            and (t.zone_id, t.bucket_key, t.txn_id)
-                <= (p_txn_zone_ids[v_place], p_txn_bucket_keys[v_place], p_txn_ids[v_place])
-        order by t.zone_id, t.bucket_key, t.txn_id
+        where t.zone_id = v_zone_id and t.bucket_key = v_key
+            and t.txn_id >= v_txn_id and t.txn_id <= v_txn_id
+        order by t.txn_id
         limit 1;
         if found then
             v_past := v_past || v_place;
@@ -124,8 +114,10 @@ begin
     -- By a loop: a statement over arrays takes longer to begin than a few buckets take.
     now := v_now;
     past := v_past;
+    v_zone_id := null;
     for v_place in 1 .. cardinality(p_zone_ids) loop
         v_head := v_heads[v_place];
+        v_key := p_bucket_keys[v_place];
         if v_zone_id is distinct from p_zone_ids[v_place] then
             v_zone_id := p_zone_ids[v_place];
             select z.version, z.algorithm, z.window_us
@@ -162,7 +154,7 @@ begin
             into v_override.rate, v_override.window_us, v_override.burst, v_override.rate_gcd, v_override.ban_exempt,
                 v_override.ends_at
             from zone_override o
-            where o.zone_id = v_zone_id and o.bucket_key = p_bucket_keys[v_place] and o.seq = v_head.override_seq;
+            where o.zone_id = v_zone_id and o.bucket_key = v_key and o.seq = v_head.override_seq;
         end if;
         rate := v_override.rate;
         window_us := v_override.window_us;
@@ -178,7 +170,7 @@ begin
                 select t.spent_total - t.spent
                 into total
                 from zone_txn t
-                where t.zone_id = v_zone_id and t.bucket_key = p_bucket_keys[v_place] and t.created_at >= total_at
+                where t.zone_id = v_zone_id and t.bucket_key = v_key and t.created_at >= total_at
                 order by t.created_at, t.seq
                 limit 1;
             end if;
@@ -199,7 +191,7 @@ begin
             select array_agg(h.seq), array_agg(h.charged_at), array_agg(h.amount), array_agg(h.ends_at), array_agg(h.member)
             into hold_seqs, hold_charged, hold_amounts, hold_ends, hold_members
             from zone_hold h
-            where h.zone_id = v_zone_id and h.bucket_key = p_bucket_keys[v_place]
+            where h.zone_id = v_zone_id and h.bucket_key = v_key
                 and (h.ends_at > v_head.last_at or h.charged_at > v_from);
         end if;
         return next;

@@ -5,17 +5,26 @@
 -- Locks      nothing
 create function zone_engine_past(p_zone_ids int[], p_bucket_keys text[], p_txn_ids uuid[])
 returns table (place int, ledger zone_txn)
-language sql
+language plpgsql
 stable
 security definer
 set search_path from current
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
 set jit = off
 as $$
-    select c.place::int, t
-    from unnest(p_zone_ids, p_bucket_keys, p_txn_ids) with ordinality as c (zone_id, bucket_key, txn_id, place)
-    join zone_txn t on t.zone_id = c.zone_id and t.bucket_key = c.bucket_key and t.txn_id = c.txn_id
-    order by c.place, t.seq
+declare
+    v_asked record;
+begin
+    -- By a loop: of one bucket at a time Citus has a plan, too.
+    for v_asked in
+        select c.zone_id, c.bucket_key, c.txn_id, c.position::int
+        from unnest(p_zone_ids, p_bucket_keys, p_txn_ids) with ordinality as c (zone_id, bucket_key, txn_id, position)
+    loop
+        return query
+        select v_asked.position, t
+        from zone_txn t
+        where t.zone_id = v_asked.zone_id and t.bucket_key = v_asked.bucket_key and t.txn_id = v_asked.txn_id
+        order by t.seq;
+    end loop;
+end
 $$;

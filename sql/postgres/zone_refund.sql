@@ -52,11 +52,10 @@ begin
     select t.id, t.zone_version, t.seq, t.kind, t.cost, t.remaining, t.created_at
     into id, zone_version, seq, v_kind, cost, remaining, created_at
     from zone_txn t
-    where t.bucket_key = p_bucket_key -- finds the shard, where there are several
-        and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-        and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+        and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
         and t.kind in ('refund', 'settle', 'cancel', 'release')
-    order by t.zone_id, t.bucket_key, t.txn_id
+    order by t.txn_id
     limit 1;
     replayed := found;
     if v_kind <> 'refund' then
@@ -77,11 +76,10 @@ begin
         end as fault
     into v_charge
     from zone_txn t
-    where t.bucket_key = p_bucket_key
-        and (t.zone_id, t.bucket_key, t.txn_id) >= (p_zone_id, p_bucket_key, p_txn_id)
-        and (t.zone_id, t.bucket_key, t.txn_id) <= (p_zone_id, p_bucket_key, p_txn_id)
+    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
+        and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
         and t.kind in ('check', 'reserve', 'unchecked', 'local')
-    order by t.zone_id, t.bucket_key, t.txn_id
+    order by t.txn_id
     limit 1;
     if not found then
         perform zone_error('no charge', p_txn_id::text);

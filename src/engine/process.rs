@@ -24,8 +24,7 @@ const HOLDS: u32 = 8;
 pub(crate) struct Process {
     pub memory: Memory,
     pub policies: Policies,
-    /// The database is spread over the nodes of Citus, where a routine of one bucket runs on its node, and what the engine asks of
-    /// several at once has no plan.
+    /// The database is spread over the nodes of Citus: what asks about one bucket has a plan there, and what asks about several has none.
     pub is_spread: AtomicBool,
 }
 
@@ -66,6 +65,10 @@ pub(crate) struct Turn {
 }
 
 impl Process {
+    pub fn is_spread(&self) -> bool {
+        self.is_spread.load(Ordering::Relaxed)
+    }
+
     /// Decides checks. Those of buckets that are not where they were looked at are decided again.
     ///
     /// A bucket that somebody else holds and that is not to be waited for is left undecided.
@@ -79,9 +82,7 @@ impl Process {
         // Whether a row for many was recorded before must be known before it is asked what it follows.
         let first = u32::from(matches!(passing, Passing::Unasked(_)));
         let routine = match (requests, passing) {
-            ([request], Passing::Each) if self.is_spread.load(Ordering::Relaxed) => {
-                request.is_plain().then_some(true)
-            }
+            ([request], Passing::Each) if self.is_spread() => request.is_plain().then_some(true),
             ([request], Passing::Each) => self.memory.is_for_a_routine(request),
             _ => None,
         };

@@ -55,8 +55,7 @@ impl Leases {
     /// # Errors
     /// Invalid: see [`Want::validate`], or the zone hands out no capacity. Conflict: the lease that it
     /// [follows](Want::after) is not the client's last one, or its transaction asked for something else before. Refused:
-    /// the user has not the role *app*. Unsupported: the database is spread over several servers (Citus). And those of
-    /// [`Limiter`](crate::Limiter).
+    /// the user has not the role *app*. And those of [`Limiter`](crate::Limiter).
     pub fn get(&self, want: Want) -> BoxFuture<'_, Result<Lease>> {
         boxed(async move {
             want.validate()?;

@@ -75,8 +75,7 @@ impl Queues {
     ///
     /// # Errors
     /// Invalid: see [`Offer::validate`], or the zone has no queues. Conflict: its transaction offered something else before.
-    /// Refused: the user has not the role *app*. Unsupported: the database is spread over several servers (Citus). And
-    /// those of [`Limiter`](crate::Limiter).
+    /// Refused: the user has not the role *app*. And those of [`Limiter`](crate::Limiter).
     pub fn offer(&self, offer: Offer) -> BoxFuture<'_, Result<Offered>> {
         boxed(async move {
             offer.validate()?;

@@ -170,6 +170,7 @@ pub(super) mod postgres {
     use sqlx::{PgConnection, Postgres, Transaction};
 
     use super::*;
+    use crate::migrate::distribute::citus;
     use crate::migrate::grant;
     use crate::store::postgres::{connect, error};
 
@@ -197,6 +198,7 @@ pub(super) mod postgres {
         let applied = adapter.run(schema.map(|schema| schema.version), &there).await?;
         if !applied.is_empty() {
             grant::postgres::repeat(&mut tx).await?;
+            citus::replan(&mut tx).await?;
         }
         tx.commit().await.map_err(error)?;
         Ok(applied)

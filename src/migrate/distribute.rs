@@ -1,7 +1,7 @@
 //! Spreading the schema over the nodes of a cluster.
 
 #[cfg(feature = "postgres")]
-mod citus;
+pub(super) mod citus;
 
 use super::{Migrator, gate};
 use crate::boxed::{BoxFuture, boxed};

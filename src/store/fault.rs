@@ -15,8 +15,6 @@ pub(super) enum Fault {
     Conflict,
     /// Another database has the bucket.
     Elsewhere,
-    /// Citus has no plan for it.
-    Unplanned,
     /// Trying again may help.
     Transient,
     /// Tables or routines are missing.
@@ -40,10 +38,6 @@ pub(super) fn translate(
                 Fault::UnknownZone => Error::unknown_zone(message),
                 Fault::Conflict => Error::conflict(message),
                 Fault::Elsewhere => return told_elsewhere(message),
-                Fault::Unplanned => Error::invalid(
-                    "of a schema that is spread over the nodes of Citus the library decides checks by themselves in plain zones, and \
-                     nothing else; see docs/operations.md",
-                ),
                 Fault::Transient => {
                     Error::transient(format!("the database could not finish now: {message}; try again"))
                 }

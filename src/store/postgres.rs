@@ -213,8 +213,6 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         "TG003" | "TG004" | "TG012" => Fault::Invalid,
         "TG002" => Fault::Conflict,
         "TG011" => Fault::Elsewhere,
-        // Of a routine that was replaced meanwhile it says a cached plan; all else that the engine asks only Citus refuses so.
-        "0A000" if !error.message().starts_with("cached plan") => Fault::Unplanned,
         "TG009" | "TG010" => Fault::Transient,
         // Conflicts and lock waits, a statement that was killed or took longer than it may, a server that ends or begins, a
         // session that idled, a node that only reads, and 53200: no room for the locks of SERIALIZABLE, which a smaller
@@ -223,7 +221,12 @@ fn judge(error: &dyn DatabaseError) -> Fault {
         | "25P03" | "25006" => Fault::Transient,
         code if code.starts_with("08") => Fault::Transient,
         // Citus hides why a node could not commit: under SERIALIZABLE it is a conflict that is found there.
-        "XX000" if error.message().starts_with("could not commit transaction for shard") => Fault::Transient,
+        "XX000"
+            if error.message().starts_with("could not commit transaction for shard")
+                || error.message().starts_with("could not serialize access") =>
+        {
+            Fault::Transient
+        }
         "42883" | "42P01" | "3F000" => Fault::Unmigrated,
         "28000" | "28P01" | "3D000" | "42501" => Fault::Refused,
         _ => Fault::Other,

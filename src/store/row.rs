@@ -21,10 +21,9 @@ macro_rules! counted {
 /// A decision of the routine for plain zones, and what it left of the bucket where that is simple. None for one that was made before:
 /// that may have been of a kind of which the routine does not tell all.
 macro_rules! plain {
-    ($row:ident, $request:ident, $is_spread:expr) => {{
+    ($row:ident, $request:ident) => {{
         let replayed: bool = get!($row, "replayed");
-        // On Citus nobody else could be asked.
-        if replayed && !$is_spread {
+        if replayed {
             return Ok(None);
         }
         let decided_at = time($row, "created_at")?;

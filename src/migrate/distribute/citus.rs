@@ -85,6 +85,7 @@ pub async fn distribute(address: &Address) -> Result<Vec<String>> {
         take(&mut tx, &step).await?;
         done.push(step.1);
     }
+    replan(&mut tx).await?;
     tx.commit().await.map_err(error)?;
     // The rights that were given before were for a schema that is not distributed.
     let mut tx = begin(&mut connection).await?;
@@ -97,6 +98,11 @@ pub async fn undistributed(address: &Address) -> Result<Vec<String>> {
     let mut connection = connect(address, soon()).await?;
     require_extension(&mut connection).await?;
     Ok(left(&mut connection).await?.into_iter().map(|(_, object)| object).collect())
+}
+
+/// Lets the routines of a schema that is spread make plans that Citus has.
+pub async fn replan(connection: &mut PgConnection) -> Result<()> {
+    run(connection, include_str!("replan.sql")).await
 }
 
 async fn require_extension(connection: &mut PgConnection) -> Result<()> {

@@ -119,7 +119,7 @@ impl Rights {
     }
 }
 
-/// What a grant on a routine has in it.
+/// The part that every grant on a routine has in it, and no other one.
 fn on(routine: &str) -> String {
     format!(".`{routine}` to ")
 }

@@ -93,7 +93,7 @@ impl engine::Server for Server<'_> {
             rows => rows?,
         };
         let row = rows.first().ok_or_else(|| Error::database("a check got no decision"))?;
-        plain!(row, request, false)
+        plain!(row, request)
     }
 
     async fn once(

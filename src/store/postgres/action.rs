@@ -24,9 +24,9 @@ macro_rules! holding {
         let done = async {
             let begin = "begin isolation level read committed";
             let mut tx = lease.begin_with(begin).await.map_err(error)?;
-            let (policies, owner) = (&$self.process.policies, Owner::by($terms));
+            let (process, owner) = (&$self.process, Owner::by($terms));
             let mut $session =
-                Session { connection: &mut tx, policies, lock: true, skip_locked: false, owner };
+                Session { connection: &mut tx, process, lock: true, skip_locked: false, owner };
             match $work {
                 Ok($done) if $leaves_nothing => tx.rollback().await.map_err(error).map(|()| $done),
                 done => end(tx, done).await,
@@ -41,9 +41,9 @@ macro_rules! holding {
 macro_rules! looking {
     ($self:ident, $terms:ident, $session:ident => $work:expr) => {{
         let mut lease = $self.connections.lease($terms.until).await?;
-        let (policies, owner) = (&$self.process.policies, Owner::by($terms));
+        let (process, owner) = (&$self.process, Owner::by($terms));
         let mut $session =
-            Session { connection: &mut lease, policies, lock: false, skip_locked: false, owner };
+            Session { connection: &mut lease, process, lock: false, skip_locked: false, owner };
         let done = $work;
         lease.end(done)
     }};
@@ -58,8 +58,8 @@ impl Postgres {
 
     /// The caller's own `lock_timeout` holds.
     pub async fn act_in(&self, connection: &mut PgConnection, actions: &[Action]) -> Result<Vec<Recorded>> {
-        let (policies, owner) = (&self.process.policies, Owner::Caller);
-        engine::act(&mut Session { connection, policies, lock: true, skip_locked: false, owner }, actions)
+        let (process, owner) = (&self.process, Owner::Caller);
+        engine::act(&mut Session { connection, process, lock: true, skip_locked: false, owner }, actions)
             .await
     }
 

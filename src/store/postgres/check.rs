@@ -1,7 +1,5 @@
 //! Checks on PostgreSQL.
 
-use std::sync::atomic::Ordering;
-
 use async_trait::async_trait;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::Instant;
@@ -27,7 +25,19 @@ impl Postgres {
         let mut lease = self.connections.lease(terms.until).await?;
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
         let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
-        let decisions = self.process.decide(&mut server, requests, passing).await;
+        let at_once = match passing {
+            // Each on its bucket's node.
+            Passing::Each if self.process.is_spread() => 1,
+            _ => requests.len().max(1),
+        };
+        let decided = async {
+            let mut decisions = Vec::with_capacity(requests.len());
+            for some in requests.chunks(at_once) {
+                decisions.extend(self.process.decide(&mut server, some, passing).await?);
+            }
+            Ok(decisions)
+        };
+        let decisions = decided.await;
         lease.end(decisions)
     }
 
@@ -61,7 +71,7 @@ impl<'c> Server<'c> {
 #[async_trait]
 impl engine::Server for Server<'_> {
     fn always_holds(&self) -> bool {
-        false
+        self.process.is_spread()
     }
 
     async fn check_plain(&mut self, request: &Request) -> Result<Option<(Decision, Option<Loaded>)>> {
@@ -88,7 +98,7 @@ impl engine::Server for Server<'_> {
             Err(sqlx::Error::Database(fault)) if fault.code().as_deref() == Some("TG012") => return Ok(None),
             row => row.map_err(error)?,
         };
-        plain!(row, request, self.process.is_spread.load(Ordering::Relaxed))
+        plain!(row, request)
     }
 
     async fn once(
@@ -98,11 +108,11 @@ impl engine::Server for Server<'_> {
         Turn { believe, hold }: Turn,
     ) -> Result<Vec<Answered>> {
         let Self { process, owner, isolation, .. } = *self;
-        let (policies, skip_locked) = (&process.policies, passing.skips());
+        let skip_locked = passing.skips();
         if let Owner::Caller = owner {
             // It may be rolled back, so nothing is remembered.
             let connection = &mut *self.connection;
-            let mut session = Session { connection, policies, lock: true, skip_locked, owner };
+            let mut session = Session { connection, process, lock: true, skip_locked, owner };
             return engine::check(&mut session, requests, passing).await.map(|done| done.answers);
         }
         let begin = match isolation {
@@ -112,7 +122,7 @@ impl engine::Server for Server<'_> {
         };
         let lock = hold && isolation == Isolation::RowLock;
         let session = |connection| {
-            let session = Session { connection, policies, lock, skip_locked, owner };
+            let session = Session { connection, process, lock, skip_locked, owner };
             Remembering::new(session, &process.memory, believe)
         };
         let Some(begin) = begin else {

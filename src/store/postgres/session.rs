@@ -15,7 +15,7 @@ use super::{Moment, error, text_if, time, time_if};
 use crate::chain::End;
 use crate::decide::{Carried, Exception, Head, Hold, Shape, Standing, Version};
 use crate::engine::{
-    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Policies, Question, Range, Wanted,
+    self, Appended, Asked, Charged, Fate, Held, Loaded, Moved, Name, Process, Question, Range, Wanted,
     Writing, Written, from_us, of_bucket,
 };
 use crate::entry::Kind;
@@ -28,7 +28,7 @@ use crate::zone::{BanRule, Calendar, Limit, Policy, Queueing, Sharing};
 /// A connection, and how a call goes about the buckets.
 pub(super) struct Session<'c> {
     pub connection: &'c mut PgConnection,
-    pub policies: &'c Policies,
+    pub process: &'c Process,
     /// Hold them from the first look on, in a transaction that is open.
     pub lock: bool,
     /// Do not wait for those that somebody else holds, and move those that can be moved; else all move or none.
@@ -40,23 +40,41 @@ pub(super) struct Session<'c> {
 impl engine::Session for Session<'_> {
     async fn hold(&mut self, wanted: &Wanted<'_>) -> Result<Held> {
         let names = wanted.names;
-        let txns = || wanted.txns.iter().map(|&(name, txn)| (names[name], txn));
-        let rows = sqlx::query(include_str!("engine_holds.sql"))
-            .bind(names.iter().map(|name| name.0).collect::<Vec<_>>())
-            .bind(names.iter().map(|name| name.1).collect::<Vec<_>>())
-            .bind(wanted.window_us)
-            .bind(wanted.moves.iter().map(|moves| self.lock && *moves).collect::<Vec<_>>())
-            .bind(self.owner.lock_wait_ms())
-            .bind(txns().map(|(name, _)| name.0).collect::<Vec<_>>())
-            .bind(txns().map(|(name, _)| name.1).collect::<Vec<_>>())
-            .bind(txns().map(|(_, txn)| txn).collect::<Vec<_>>())
-            .fetch_all(&mut *self.connection)
-            .await
-            .map_err(error)?;
-        let Some(first) = rows.first().filter(|_| rows.len() == names.len()) else {
-            return Err(Error::database(format!("{} buckets got {} heads", names.len(), rows.len())));
-        };
-        let now_us = time(first, "now")?.timestamp_micros();
+        let step = self.at_once(names.len());
+        let (mut rows, mut past) = (Vec::with_capacity(names.len()), Vec::new());
+        for (at, some) in (0..).step_by(step).zip(names.chunks(step)) {
+            let txns: Vec<_> = wanted
+                .txns
+                .iter()
+                .enumerate()
+                .filter(|(_, (name, _))| (at..at + step).contains(name))
+                .collect();
+            let moves = wanted.moves.iter().skip(at).take(step).map(|moves| self.lock && *moves);
+            let named = || txns.iter().map(|(_, (name, _))| names[*name]);
+            let of = sqlx::query(include_str!("engine_holds.sql"))
+                .bind(some.iter().map(|name| name.0).collect::<Vec<_>>())
+                .bind(some.iter().map(|name| name.1).collect::<Vec<_>>())
+                .bind(wanted.window_us)
+                .bind(moves.collect::<Vec<_>>())
+                .bind(self.owner.lock_wait_ms())
+                .bind(named().map(|name| name.0).collect::<Vec<_>>())
+                .bind(named().map(|name| name.1).collect::<Vec<_>>())
+                .bind(txns.iter().map(|(_, (_, txn))| *txn).collect::<Vec<_>>())
+                .fetch_all(&mut *self.connection)
+                .await
+                .map_err(error)?;
+            let Some(first) = of.first().filter(|_| of.len() == some.len()) else {
+                return Err(Error::database(format!("{} buckets got {} heads", some.len(), of.len())));
+            };
+            let places: Option<Vec<i32>> = get!(first, "past");
+            for place in places.into_iter().flatten() {
+                let txn = usize::try_from(place - 1).ok().and_then(|place| txns.get(place));
+                past.push(txn.ok_or_else(|| Error::database("a transaction that was not asked for"))?.0);
+            }
+            rows.extend(of);
+        }
+        let Some(last) = rows.last() else { return Err(Error::database("no bucket was asked for")) };
+        let now_us = time(last, "now")?.timestamp_micros();
         let mut held = Held { now_us, heads: Vec::with_capacity(rows.len()), ..Held::default() };
         let mut in_force: Vec<Option<i32>> = Vec::with_capacity(rows.len());
         for (n, row) in rows.iter().enumerate() {
@@ -79,24 +97,19 @@ impl engine::Session for Session<'_> {
             let versions = self.versions(zone_id, &range).await?;
             held.versions.insert(zone_id, versions);
         }
-        let past: Option<Vec<i32>> = get!(first, "past");
-        if let Some(past) = past {
-            let places: Vec<_> = past.iter().filter_map(|&place| usize::try_from(place - 1).ok()).collect();
-            let txns: Vec<_> = txns().collect();
-            let of =
-                |n: usize| txns.get(n).ok_or_else(|| Error::database("a transaction that was not asked for"));
-            let asked = places.iter().map(|&n| of(n)).collect::<Result<Vec<_>>>()?;
+        if !past.is_empty() {
+            let named = || past.iter().map(|&txn| names[wanted.txns[txn].0]);
             let rows = sqlx::query(include_str!("engine_past.sql"))
-                .bind(asked.iter().map(|(name, _)| name.0).collect::<Vec<_>>())
-                .bind(asked.iter().map(|(name, _)| name.1).collect::<Vec<_>>())
-                .bind(asked.iter().map(|(_, txn)| *txn).collect::<Vec<_>>())
+                .bind(named().map(|name| name.0).collect::<Vec<_>>())
+                .bind(named().map(|name| name.1).collect::<Vec<_>>())
+                .bind(past.iter().map(|&txn| wanted.txns[txn].1).collect::<Vec<_>>())
                 .fetch_all(&mut *self.connection)
                 .await
                 .map_err(error)?;
             for row in &rows {
                 let place: i32 = get!(row, "place");
-                let place = usize::try_from(place - 1).ok().and_then(|place| places.get(place).copied());
-                held.past.extend(place.map(|place| Ok::<_, Error>((place, ledger_row(row)?))).transpose()?);
+                let txn = usize::try_from(place - 1).ok().and_then(|place| past.get(place));
+                held.past.extend(txn.map(|&txn| Ok::<_, Error>((txn, ledger_row(row)?))).transpose()?);
             }
         }
         Ok(held)
@@ -184,38 +197,54 @@ impl engine::Session for Session<'_> {
             }
             _ => {}
         }
-        let mut rows: Vec<_> = writing.rows.iter().map(|written| LedgerRow { writing, written }).collect();
-        rows.sort_by_key(|row| row.written.bucket);
-        let appended =
-            sqlx::query("select a.now, a.fates from zone_engine_append($1, $2, $3, $4, $5, $6, $7) a")
-                .bind(writing.buckets.iter().map(BucketHead).collect::<Vec<_>>())
-                .bind(rows)
-                .bind(
-                    writing
-                        .holds
-                        .iter()
-                        .map(|(bucket, hold)| Part { writing, bucket: *bucket, hold })
-                        .collect::<Vec<_>>(),
-                )
-                .bind(writing.together || !self.skip_locked)
-                .bind(self.skip_locked)
-                .bind(self.owner.lock_wait_ms())
-                .bind(self.owner.is_call())
-                .fetch_one(&mut *self.connection)
-                .await;
-        told(appended, writing.buckets.len())
+        let (buckets, mut rows) = (&writing.buckets, writing.rows.iter().collect::<Vec<_>>());
+        rows.sort_by_key(|row| row.bucket);
+        let step = self.at_once(buckets.len());
+        let mut appended = Appended { now_us: None, fates: Vec::with_capacity(buckets.len()) };
+        for (first, some) in (0..).step_by(step).zip(buckets.chunks(step)) {
+            let is_of = |bucket: usize| (first..first + step).contains(&bucket);
+            let of = rows.iter().filter(|row| is_of(row.bucket));
+            let holds = writing.holds.iter().filter(|(bucket, _)| is_of(*bucket));
+            let row =
+                sqlx::query("select a.now, a.fates from zone_engine_append($1, $2, $3, $4, $5, $6, $7) a")
+                    .bind(some.iter().map(BucketHead).collect::<Vec<_>>())
+                    .bind(of.map(|written| LedgerRow { buckets, first, written }).collect::<Vec<_>>())
+                    .bind(
+                        holds
+                            .map(|(bucket, hold)| Part { buckets, first, bucket: *bucket, hold })
+                            .collect::<Vec<_>>(),
+                    )
+                    .bind(writing.together || !self.skip_locked)
+                    .bind(self.skip_locked)
+                    .bind(self.owner.lock_wait_ms())
+                    .bind(self.owner.is_call())
+                    .fetch_one(&mut *self.connection)
+                    .await;
+            let told = told(row, some.len())?;
+            let Some(now_us) = told.now_us else {
+                return Ok(Appended { now_us: None, fates: vec![told.fates[0]; buckets.len()] });
+            };
+            appended.now_us = Some(now_us);
+            appended.fates.extend(told.fates);
+        }
+        Ok(appended)
     }
 }
 
 impl Session<'_> {
+    /// The number of buckets of so many that are asked about, or moved, by one call.
+    fn at_once(&self, buckets: usize) -> usize {
+        if self.process.is_spread() { 1 } else { buckets.max(1) }
+    }
+
     async fn versions(&mut self, zone_id: i32, range: &Range) -> Result<Arc<[Version]>> {
-        if let Some(known) = self.policies.known_of(zone_id, range) {
+        if let Some(known) = self.process.policies.known_of(zone_id, range) {
             return Ok(known);
         }
         let versions = sqlx::query(include_str!("engine_versions.sql")).bind(zone_id).bind(range.from);
         let rows = versions.fetch_all(&mut *self.connection).await.map_err(error)?;
         let keep = self.owner.is_call();
-        self.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), keep)
+        self.process.policies.learn(zone_id, range, rows_of("zone_version", &rows, version), keep)
     }
 }
 
@@ -317,15 +346,17 @@ fn holds(row: &PgRow) -> Result<Vec<Hold>> {
 /// A bucket as the database's type has it.
 struct BucketHead<'w>(&'w Moved<'w>);
 
-/// A row of the ledger.
+/// A row of the ledger, in a call about the buckets from the first on.
 struct LedgerRow<'w> {
-    writing: &'w Writing<'w>,
+    buckets: &'w [Moved<'w>],
+    first: usize,
     written: &'w Written<'w>,
 }
 
 /// The part of a charge that ends.
 struct Part<'w> {
-    writing: &'w Writing<'w>,
+    buckets: &'w [Moved<'w>],
+    first: usize,
     bucket: usize,
     hold: &'w Hold,
 }
@@ -392,10 +423,10 @@ impl Encode<'_, sqlx::Postgres> for BucketHead<'_> {
 impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         let Written { bucket, row, named, before_us, hash } = self.written;
-        let moved = &self.writing.buckets[*bucket];
+        let moved = &self.buckets[*bucket];
         let salt = moved.end.salt.as_ref().filter(|_| row.seq == 1);
         let mut to = PgRecordEncoder::new(buffer);
-        to.encode(place(*bucket)?)?;
+        to.encode(place(*bucket - self.first)?)?;
         to.encode(row.txn)?;
         to.encode(*named)?;
         to.encode(moved.name.0)?;
@@ -431,10 +462,10 @@ impl Encode<'_, sqlx::Postgres> for LedgerRow<'_> {
 
 impl Encode<'_, sqlx::Postgres> for Part<'_> {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        let (zone_id, key) = self.writing.buckets[self.bucket].name;
+        let (zone_id, key) = self.buckets[self.bucket].name;
         let Hold { seq, charged_us, amount, ends_us, member } = self.hold;
         let mut row = PgRecordEncoder::new(buffer);
-        row.encode(place(self.bucket)?)?;
+        row.encode(place(self.bucket - self.first)?)?;
         row.encode(zone_id)?;
         row.encode(key)?;
         row.encode(*seq)?;

@@ -3,7 +3,7 @@
 select count(*)
 from zone_bucket_lock b
 where b.zone_id = $1
-    and b.last_at + case when b.shapes is null then interval '0' else interval '15 minutes' end < $2
+    and (b.last_at < $2 - interval '15 minutes' or b.shapes is null and b.last_at < $2)
     and b.banned_until is null
     and b.bans = 0
     and b.ban_strikes = 0
