@@ -129,7 +129,7 @@ fn no_lock_is_skipped() {
             "if p_skip_locked and v_heads > v_new then select json_arrayagg",
         ),
         ("sql/mysql/zone_engine_append_one.sql", "if p_skip_locked then select count(*)"),
-        ("sql/postgres/zone_engine_append.sql", "if p_skip_locked then perform from zone_bucket_lock b"),
+        ("sql/postgres/zone_engine_append.sql", "if p_skip_locked then select array_agg"),
         ("sql/postgres/zone_engine_append_one.sql", "if p_skip_locked then perform from zone_bucket_lock b"),
     ];
     for path in ["sql", "migrations", "src"].into_iter().flat_map(files) {

@@ -51,10 +51,12 @@ declare
     v_next     int := 1;
     v_new      int := 0;
     v_made     int;
-    v_fate     int;
+    v_held     zone_bucket_lock;
     v_spent    bigint;
+    v_leases   boolean := false;
     v_ends     boolean := false;
     v_opened   boolean := false;
+    v_alone    boolean;
     v_current  boolean;
     v_durable  boolean;
     v_timeout  constant text := current_setting('lock_timeout');
@@ -139,6 +141,7 @@ begin
             ) is not true then
                 perform zone_error('append', v_row.zone_id::text, v_row.seq::text);
             end if;
+            v_leases := v_leases or v_row.kind = 'lease';
             v_ends := v_ends or v_row.kind in ('refund', 'settle', 'cancel', 'release');
             -- A process that did not look whether a transaction was decided before learns it here; of rows that are added from now on
             -- the head tells.
@@ -212,74 +215,82 @@ begin
     having sum(p.amount) > p_heads[p.head].spent_total - p_heads[p.head].was_total
     limit 1;
 
-    -- 2. Move the buckets that are where they were. By a loop: of one at a time Citus has a plan, too.
+    -- 2. Hold the buckets that are where they were. One that is there by its name: of that Citus has a plan, too.
     if p_lock_wait_ms is not null then
         perform set_config('lock_timeout', p_lock_wait_ms::text, true);
     end if;
-    v_place := 0;
-    foreach v_head in array p_heads loop
-        v_place := v_place + 1;
-        continue when v_head.is_new or fates[v_place] > 0;
-        if p_skip_locked then
-            perform
-            from zone_bucket_lock b
-            where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
-            for no key update skip locked;
-            if not found then
-                select case when b.seq = v_head.was_seq and b.row_hash = v_head.was_hash then 2 else 1 end
-                into v_fate
-                from zone_bucket_lock b
-                where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key;
-                if found then
-                    fates[v_place] := v_fate;
-                    continue;
-                end if;
-            end if;
+    v_alone := v_place = 1 and v_new = 0 and not p_skip_locked;
+    if v_alone then
+        v_held := zone_bucket_take(v_head.zone_id, v_head.bucket_key, null);
+        if (
+            v_held.seq = v_head.was_seq and v_held.row_hash = v_head.was_hash and v_held.spent_total = v_head.was_total
+            and v_held.last_at is not distinct from v_head.was_at
+        ) is not true then
+            fates := array[1];
         end if;
-        v_opened := false;
+    else
         loop
-            update zone_bucket_lock b
-            set seq = v_head.seq,
-                last_at = v_head.last_at,
-                spent_total = v_head.spent_total,
-                level = v_head.level,
-                strikes = v_head.strikes,
-                banned_until = v_head.banned_until,
-                ban_strikes = v_head.ban_strikes,
-                carried = v_head.carried,
-                carried_at = v_head.carried_at,
-                carried_total = v_head.carried_total,
-                carried_seq = v_head.carried_seq,
-                override_seq = v_head.override_seq,
-                zone_version = v_head.zone_version,
-                bans = v_head.bans,
-                holding = v_head.holding,
-                shapes = coalesce(v_head.shapes, b.shapes),
-                row_hash = v_head.row_hash
-            where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
-                and b.seq = v_head.was_seq and b.row_hash = v_head.was_hash and b.spent_total = v_head.was_total
-                and b.last_at is not distinct from v_head.was_at;
-            exit when found;
-            -- It may have a ledger and no row.
-            if v_opened
-                or not exists (select from zone_bucket_removed r where r.zone_id = v_head.zone_id)
-                or exists (
+            if p_skip_locked then
+                select array_agg(case when fates[h.ordinality] = 0 and (h.is_new or b.held) then 0 else 1 end order by h.ordinality)
+                into fates
+                from unnest(p_heads) with ordinality as h
+                left join lateral (
+                    select true as held
+                    from zone_bucket_lock b
+                    where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                        and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                        and b.last_at is not distinct from h.was_at
+                    for no key update skip locked
+                ) b on true;
+            else
+                select array_agg(case when fates[h.ordinality] = 0 and (h.is_new or b.held) then 0 else 1 end order by h.ordinality)
+                into fates
+                from unnest(p_heads) with ordinality as h
+                left join lateral (
+                    select true as held
+                    from zone_bucket_lock b
+                    where not h.is_new and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                        and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                        and b.last_at is not distinct from h.was_at
+                    for no key update
+                ) b on true;
+            end if;
+            exit when 1 <> all(fates) or v_opened;
+            -- Some may have a ledger and no row.
+            exit when not exists (
+                select
+                from zone_bucket_removed r
+                where r.zone_id = any(array(select h.zone_id from unnest(p_heads) h where h.was_seq > 0))
+            );
+            perform zone_bucket_open(h.zone_id, h.bucket_key)
+            from unnest(p_heads) h
+            where h.was_seq > 0
+                and not exists (
                     select
                     from zone_bucket_lock b
-                    where b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key
-                )
-            then
-                fates[v_place] := 1;
-                exit;
-            end if;
-            perform zone_bucket_open(v_head.zone_id, v_head.bucket_key);
+                    where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                    offset 0
+                );
             v_opened := true;
         end loop;
-        if v_head.ended and fates[v_place] = 0 then
-            delete from zone_hold d
-            where d.zone_id = v_head.zone_id and d.bucket_key = v_head.bucket_key and d.ends_at <= v_head.last_at;
-        end if;
-    end loop;
+    end if;
+    if p_skip_locked and 1 = any(fates) then
+        -- Those that are where they were are held by somebody else.
+        select array_agg(
+            case when fates[h.ordinality] = 1 and b.there then 2 else fates[h.ordinality] end
+            order by h.ordinality
+        )
+        into fates
+        from unnest(p_heads) with ordinality as h
+        left join lateral (
+            select true as there
+            from zone_bucket_lock b
+            where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
+                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
+                and b.last_at is not distinct from h.was_at
+            offset 0
+        ) b on true;
+    end if;
     -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
     -- rows and makes others may wait for somebody who does so the other way round.
     if v_new > 0 then
@@ -370,20 +381,74 @@ begin
         r.prev_at, r.ends_at, r.member, r.salt, r.row_hash
     from unnest(p_rows) as r
     where fates[r.head] = 0;
-    -- A lease takes the place of the one that its client had.
-    foreach v_row in array p_rows loop
-        continue when v_row.kind <> 'lease' or fates[v_row.head] > 0;
-        delete from zone_hold d
-        where d.zone_id = v_row.zone_id and d.bucket_key = v_row.bucket_key and d.member = v_row.member and d.seq < v_row.seq;
-    end loop;
-    insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
-    select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
-    from unnest(p_parts) as p
-    where fates[p.head] = 0
-    on conflict (zone_id, bucket_key, seq) do update
-    set charged_at = excluded.charged_at,
-        amount = excluded.amount,
-        ends_at = excluded.ends_at,
-        member = excluded.member;
+    if v_alone then
+        update zone_bucket_lock b
+        set seq = v_head.seq,
+            last_at = v_head.last_at,
+            spent_total = v_head.spent_total,
+            level = v_head.level,
+            strikes = v_head.strikes,
+            banned_until = v_head.banned_until,
+            ban_strikes = v_head.ban_strikes,
+            carried = v_head.carried,
+            carried_at = v_head.carried_at,
+            carried_total = v_head.carried_total,
+            carried_seq = v_head.carried_seq,
+            override_seq = v_head.override_seq,
+            zone_version = v_head.zone_version,
+            bans = v_head.bans,
+            holding = v_head.holding,
+            shapes = coalesce(v_head.shapes, b.shapes),
+            row_hash = v_head.row_hash
+        where fates[1] = 0 and b.zone_id = v_head.zone_id and b.bucket_key = v_head.bucket_key;
+    else
+        update zone_bucket_lock b
+        set seq = h.seq,
+            last_at = h.last_at,
+            spent_total = h.spent_total,
+            level = h.level,
+            strikes = h.strikes,
+            banned_until = h.banned_until,
+            ban_strikes = h.ban_strikes,
+            carried = h.carried,
+            carried_at = h.carried_at,
+            carried_total = h.carried_total,
+            carried_seq = h.carried_seq,
+            override_seq = h.override_seq,
+            zone_version = h.zone_version,
+            bans = h.bans,
+            holding = h.holding,
+            shapes = coalesce(h.shapes, b.shapes),
+            row_hash = h.row_hash
+        from unnest(p_heads) with ordinality as h
+        where not h.is_new and fates[h.ordinality] = 0 and b.zone_id = h.zone_id and b.bucket_key = h.bucket_key;
+    end if;
+    if v_leases then
+        -- A lease takes the place of the one that its client had.
+        foreach v_row in array p_rows loop
+            continue when v_row.kind <> 'lease' or fates[v_row.head] > 0;
+            delete from zone_hold d
+            where d.zone_id = v_row.zone_id and d.bucket_key = v_row.bucket_key and d.member = v_row.member
+                and d.seq < v_row.seq;
+        end loop;
+    end if;
+    if cardinality(p_parts) > 0 then
+        v_place := 0;
+        foreach v_head in array p_heads loop
+            v_place := v_place + 1;
+            continue when not v_head.ended or fates[v_place] > 0;
+            delete from zone_hold d
+            where d.zone_id = v_head.zone_id and d.bucket_key = v_head.bucket_key and d.ends_at <= v_head.last_at;
+        end loop;
+        insert into zone_hold as d (zone_id, bucket_key, seq, charged_at, amount, ends_at, member)
+        select p.zone_id, p.bucket_key, p.seq, p.charged_at, p.amount, p.ends_at, p.member
+        from unnest(p_parts) as p
+        where fates[p.head] = 0
+        on conflict (zone_id, bucket_key, seq) do update
+        set charged_at = excluded.charged_at,
+            amount = excluded.amount,
+            ends_at = excluded.ends_at,
+            member = excluded.member;
+    end if;
 end
 $$;
