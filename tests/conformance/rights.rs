@@ -178,8 +178,10 @@ async fn may(db: &Db, role: Role, routines: &[&str], tables: &[&str]) {
         let is_of_citus =
             |what: &str| what.contains(" citus_") || (what.starts_with("insert") && what.ends_with("_view"));
         allowed.retain(|what| !is_of_citus(what));
-        let is_of_table = |view: &&&str| !view.ends_with("by_bucket_view") && !view.ends_with("zone_clock_view");
-        expected.extend(tables.iter().filter(is_of_table).map(|view| view.trim_end_matches("_view").to_owned()));
+        let is_of_table =
+            |view: &&&str| !view.ends_with("by_bucket_view") && !view.ends_with("zone_clock_view");
+        expected
+            .extend(tables.iter().filter(is_of_table).map(|view| view.trim_end_matches("_view").to_owned()));
     }
     assert_eq!(allowed, expected, "what {role} may touch");
 

@@ -120,7 +120,8 @@ impl engine::Server for Server<'_> {
             Isolation::RowLock if hold => Some("begin isolation level read committed"),
             Isolation::RowLock => None,
         };
-        let lock = hold && isolation == Isolation::RowLock;
+        // Citus has no plan for making a bucket and its row in one.
+        let lock = hold && (isolation == Isolation::RowLock || process.is_spread());
         let session = |connection| {
             let session = Session { connection, process, lock, skip_locked, owner };
             Remembering::new(session, &process.memory, believe)
