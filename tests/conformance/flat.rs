@@ -225,9 +225,9 @@ pub async fn overrides_are_read_without_the_other_rows_of_their_bucket(db: Db) {
 pub async fn a_check_is_one_round_trip(db: Db) {
     let proxy = Proxy::before(&db.url_as(Role::App)).await;
     let more = usize::from(db.engine.is_mysql());
-    // Over several nodes each travels by itself.
-    let checks = if db.is_spread { 4 } else { 3 };
-    for (isolation, trips) in [(Isolation::RowLock, checks), (Isolation::Serializable, 3 * checks + more)] {
+    // Over several nodes those of a batch are held and appended one by one, in a transaction.
+    let (batch, serializable) = if db.is_spread { (7, 7) } else { (1, 3 + more) };
+    for (isolation, trips) in [(Isolation::RowLock, 2 + batch), (Isolation::Serializable, 6 + serializable)] {
         let config = Config { isolation, connections: 4, ..db.config() };
         let limiter = Limiter::connect_with(&proxy.url, config).await.unwrap();
         db.limiter().await.operator().set_zone("login", &log(1_000, 3600), None, "test").await.unwrap();

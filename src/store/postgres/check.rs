@@ -25,19 +25,7 @@ impl Postgres {
         let mut lease = self.connections.lease(terms.until).await?;
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
         let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
-        let at_once = match passing {
-            // Each on its bucket's node.
-            Passing::Each if self.process.is_spread() => 1,
-            _ => requests.len().max(1),
-        };
-        let decided = async {
-            let mut decisions = Vec::with_capacity(requests.len());
-            for some in requests.chunks(at_once) {
-                decisions.extend(self.process.decide(&mut server, some, passing).await?);
-            }
-            Ok(decisions)
-        };
-        let decisions = decided.await;
+        let decisions = self.process.decide(&mut server, requests, passing).await;
         lease.end(decisions)
     }
 
