@@ -205,23 +205,18 @@ pub(super) struct Appended {
 pub(super) enum Fate {
     /// They are in the ledger.
     Appended,
-    /// Somebody else was faster, or one of the transactions was there before: it must be decided again.
+    /// Somebody else was faster, holds the bucket that is not to be waited for, or one of the transactions was there before: it
+    /// must be decided again.
     Stale,
     /// The same, because of what is not the bucket's: a newer policy, or a time that is not now.
     Outdated,
-    /// Somebody else holds the bucket, and it was not to be waited for.
-    Locked,
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 impl Fate {
     /// By its number, as routines tell it.
     pub fn told(number: i32) -> Self {
-        match number {
-            0 => Self::Appended,
-            1 => Self::Stale,
-            _ => Self::Locked,
-        }
+        if number == 0 { Self::Appended } else { Self::Stale }
     }
 }
 

@@ -26,7 +26,7 @@
 --            p_lock_wait_s  as in zone_check
 --            p_own          as in zone_engine_append_one
 -- Result     one row: now_us, the database's clock when the call began; stale, the places, from 1, of the buckets that
---            were left out, as an array, null where none was; locked, those of them that another transaction holds
+--            were left out, as an array, null where none was
 -- Locks      the buckets' rows, and, shared, the zones of new ones, until the transaction ends
 -- Errors     TG003 (31003) what does not follow, or a key that cannot be stored; TG006 (31006) without p_own no
 --            transaction is open; TG009 (31009) nothing was appended: a zone has another version, or the time is not
@@ -60,8 +60,6 @@ begin
     declare v_held         json;
     declare v_stale        json;
     declare v_more         json;
-    declare v_locked       json;
-    declare v_waited       boolean default false;
     declare v_leases       boolean default false;
     declare v_ends         boolean default false;
     declare v_lock_wait_s  int default @@session.innodb_lock_wait_timeout;
@@ -368,20 +366,6 @@ begin
                     is_new int path '$[1]'
                 )) j
                 where not j.is_new and not coalesce(json_contains(v_held, cast(j.place as char)), false);
-                -- Those that are where they were are held by somebody else.
-                select json_arrayagg(j.place)
-                into v_locked
-                from json_table(p_heads, '$[*]' columns (
-                    place    for ordinality,
-                    zone_id  int path '$[0]',
-                    was_seq  bigint path '$[2]',
-                    key_text varchar(255) character set utf8mb4 path '$[13]',
-                    was_hash varchar(64) character set ascii path '$[14]'
-                )) j
-                straight_join zone_bucket_lock b force index (primary)
-                    on b.zone_id = j.zone_id and b.bucket_key = cast(j.key_text as binary)
-                where json_contains(v_more, cast(j.place as char))
-                    and b.seq = j.was_seq and b.row_hash = unhex(j.was_hash);
                 set v_stale = json_merge_preserve(coalesce(v_stale, json_array()), v_more);
             end if;
         end if;
@@ -490,7 +474,6 @@ begin
                     if not p_skip_locked then
                         resignal;
                     end if;
-                    set v_waited = true;
                 end;
                 if p_skip_locked then
                     -- The shortest that there is.
@@ -541,9 +524,6 @@ begin
             where j.is_new and not b.row_hash <=> unhex(j.row_hash);
             if v_more is not null then
                 set v_stale = json_merge_preserve(coalesce(v_stale, json_array()), v_more);
-                if v_waited then
-                    set v_locked = json_merge_preserve(coalesce(v_locked, json_array()), v_more);
-                end if;
             end if;
         end if;
         if not p_skip_locked and v_stale is not null then
@@ -750,5 +730,5 @@ begin
         set innodb_lock_wait_timeout = v_lock_wait_s;
         set sql_safe_updates = v_safe_updates;
     end;
-    select v_now_us as now_us, cast(v_stale as char) as stale, cast(v_locked as char) as locked;
+    select v_now_us as now_us, cast(v_stale as char) as stale;
 end;

@@ -13,7 +13,7 @@
 --            p_own           in a transaction of its own; else in one that is open and holds the bucket since before the row was
 --                            derived, which may be a caller's, of any isolation level
 --            the others are columns of the bucket, of the row, or of both. Times are microseconds since 1970
--- Result     one row. fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now_us: the
+-- Result     one row. fate: 0, the row is in the ledger; 1, the bucket has moved on, or is held and not waited for. now_us: the
 --            database's clock when the call began. Without p_own a caller whose statement is killed returns to the savepoint
 --            tallygate_append, and has appended nothing
 -- Locks      the bucket's row, and, shared, the zone of a new one, until the transaction ends
@@ -211,7 +211,6 @@ begin
                     if not p_skip_locked then
                         resignal;
                     end if;
-                    set v_fate = 2;
                 end;
                 if p_skip_locked then
                     -- The shortest that there is.
@@ -245,14 +244,6 @@ begin
                 where b.zone_id = p_zone_id and b.bucket_key = v_key
                 for update skip locked;
                 if not v_held then
-                    if exists (
-                        select 1
-                        from zone_bucket_lock b
-                        where b.zone_id = p_zone_id and b.bucket_key = v_key
-                            and b.seq = p_was_seq and b.row_hash = p_was_hash
-                    ) then
-                        set v_fate = 2;
-                    end if;
                     leave append_one;
                 end if;
             end if;

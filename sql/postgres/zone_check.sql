@@ -30,7 +30,8 @@ language plpgsql
 security definer
 set search_path from current
 -- Each read of the ledger wants the first row of an index range. Where the statistics know no row of the bucket
--- yet, the planner holds reading the whole range and sorting it for as cheap.
+-- yet, the planner holds reading the whole range and sorting it for as cheap; where they know few rows at all, reading all.
+set enable_seqscan = off
 set enable_sort = off
 set enable_incremental_sort = off
 -- Up to PostgreSQL 17 what is switched off counts as dear, and what is dear is compiled.

@@ -129,8 +129,8 @@ begin
         v_now := v_last_at;
     end if;
 
-    -- 4. Was it decided before? From there to there: in this order there is one index only to read it by. A charge that was ended
-    --    has other rows of the same transaction.
+    -- 4. Was it decided before? The zone stands in a form that no index answers: by the bucket's rows a popular one takes long. A
+    --    charge that was ended has other rows of the same transaction.
     if p_txn_id is not null and p_named and v_recorded and v_seq > 0 then
         select t.id, t.txn_id, t.zone_version, t.seq, t.blocked, t.reason, t.zone_limit, t.remaining, t.retry_after_us, t.created_at,
             case
@@ -141,10 +141,8 @@ begin
             t.cost
         into id, txn_id, zone_version, seq, blocked, reason, zone_limit, remaining, retry_after_us, created_at, v_other, v_spent
         from zone_txn t
-        where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-            and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
+        where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
             and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
-        order by t.txn_id
         limit 1;
         if v_other is not null then
             perform zone_error(v_other, p_txn_id::text, v_spent::text, p_cost::text);

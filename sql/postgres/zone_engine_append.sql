@@ -13,8 +13,8 @@
 --            p_skip_locked  leave out the buckets that another transaction holds instead of waiting for them
 --            p_lock_wait_ms as in zone_check
 --            p_own          as in zone_engine_append_one
--- Result     fates: of each bucket: 0, its rows are in the ledger; 1, it has moved on, or knows one of the named transactions;
---            2, another transaction holds it. now: the database's clock when the call began
+-- Result     fates: of each bucket: 0, its rows are in the ledger; 1, it has moved on, knows one of the named transactions, or is
+--            left out. now: the database's clock when the call began
 -- Locks      the buckets' rows, until the transaction ends
 -- Errors     TG003 what does not follow, or a key that cannot be stored; TG009 nothing was appended: a zone has another
 --            version, or the time is not now, but see p_own; TG010 with p_together: a bucket has moved on;
@@ -149,10 +149,8 @@ begin
             if v_row.named and v_row.seq > 1 then
                 perform -- as in zone_engine_hold
                 from zone_txn t
-                where t.zone_id = v_row.zone_id and t.bucket_key = v_row.bucket_key
-                    and t.txn_id >= v_row.txn_id and t.txn_id <= v_row.txn_id
+                where t.txn_id = v_row.txn_id and t.bucket_key = v_row.bucket_key and t.zone_id is not distinct from v_row.zone_id
                     and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
-                order by t.txn_id
                 limit 1;
                 if found then
                     v_known := v_known || v_place;
@@ -274,23 +272,6 @@ begin
                 );
             v_opened := true;
         end loop;
-    end if;
-    if p_skip_locked and 1 = any(fates) then
-        -- Those that are where they were are held by somebody else.
-        select array_agg(
-            case when fates[h.ordinality] = 1 and b.there then 2 else fates[h.ordinality] end
-            order by h.ordinality
-        )
-        into fates
-        from unnest(p_heads) with ordinality as h
-        left join lateral (
-            select true as there
-            from zone_bucket_lock b
-            where b.zone_id = h.zone_id and b.bucket_key = h.bucket_key
-                and b.seq = h.was_seq and b.row_hash = h.was_hash and b.spent_total = h.was_total
-                and b.last_at is not distinct from h.was_at
-            offset 0
-        ) b on true;
     end if;
     -- A new bucket has no row to be held by. Another transaction that makes it too is not waited for: whoever holds some
     -- rows and makes others may wait for somebody who does so the other way round.

@@ -13,7 +13,7 @@
 --            p_own           as in zone_check; in a caller's transaction the process has held the bucket, so the row is of the last
 --                            ten seconds, by the version that was in force then
 --            the others are columns of the bucket, of the row, or of both
--- Result     fate: 0, the row is in the ledger; 1, the bucket has moved on; 2, another transaction holds it. now: the database's
+-- Result     fate: 0, the row is in the ledger; 1, the bucket has moved on, or is held and not waited for. now: the database's
 --            clock when the call began
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     TG003 what does not follow, a key that cannot be stored, or an unchecked check of a zone that was never open; TG009
@@ -182,15 +182,14 @@ begin
             from zone_bucket_lock b
             where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
             for no key update skip locked;
-            if not found then
-                select case when b.seq = p_was_seq and b.row_hash = p_was_hash then 2 else 1 end
-                into fate
-                from zone_bucket_lock b
-                where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
-                if found then
-                    return;
-                end if;
-                fate := 1;
+            if not found
+                and exists (
+                    select
+                    from zone_bucket_lock b
+                    where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
+                )
+            then
+                return;
             end if;
         end if;
         loop
@@ -233,10 +232,8 @@ begin
         if p_named and v_seq > 1 then
             perform -- as in zone_engine_hold
             from zone_txn t
-            where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-                and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
+            where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
                 and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
-            order by t.txn_id
             limit 1;
             if found then
                 perform zone_error('moved');

@@ -32,6 +32,7 @@ language plpgsql
 security definer
 set search_path from current
 -- For the reasons that are given in zone_check.
+set enable_seqscan = off
 set enable_sort = off
 set enable_incremental_sort = off
 set jit = off

@@ -23,7 +23,7 @@ begin
         return query
         select v_asked.position, t
         from zone_txn t
-        where t.zone_id = v_asked.zone_id and t.bucket_key = v_asked.bucket_key and t.txn_id = v_asked.txn_id
+        where t.txn_id = v_asked.txn_id and t.bucket_key = v_asked.bucket_key and t.zone_id is not distinct from v_asked.zone_id
         order by t.seq;
     end loop;
 end

@@ -31,6 +31,7 @@ language plpgsql
 security definer
 set search_path from current
 -- For the reasons that are given in zone_check.
+set enable_seqscan = off
 set enable_sort = off
 set enable_incremental_sort = off
 set jit = off
@@ -47,15 +48,13 @@ begin
     zone_id := p_zone_id;
     bucket_key := p_bucket_key;
 
-    -- 2. Lock the bucket. 3. Was the charge ended before? In this order there is one index only to read by.
+    -- 2. Lock the bucket. 3. Was the charge ended before? Read as in zone_decide.
     perform zone_bucket_take(p_zone_id, p_bucket_key, p_lock_wait_ms);
     select t.id, t.zone_version, t.seq, t.kind, t.cost, t.remaining, t.created_at
     into id, zone_version, seq, v_kind, cost, remaining, created_at
     from zone_txn t
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-        and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
+    where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
         and t.kind in ('refund', 'settle', 'cancel', 'release')
-    order by t.txn_id
     limit 1;
     replayed := found;
     if v_kind <> 'refund' then
@@ -76,10 +75,8 @@ begin
         end as fault
     into v_charge
     from zone_txn t
-    where t.zone_id = p_zone_id and t.bucket_key = p_bucket_key
-        and t.txn_id >= p_txn_id and t.txn_id <= p_txn_id
+    where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
         and t.kind in ('check', 'reserve', 'unchecked', 'local')
-    order by t.txn_id
     limit 1;
     if not found then
         perform zone_error('no charge', p_txn_id::text);

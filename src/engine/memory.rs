@@ -302,7 +302,7 @@ impl Session for Remembering<'_> {
                     remembered.clock = Clock::default();
                 }
                 (Fate::Stale, _) if moved.is_new => remembered.was_not_new(zone_id),
-                (Fate::Stale | Fate::Locked, _) => {
+                (Fate::Stale, _) => {
                     (known.moved, known.fought) = (true, FOUGHT);
                     remembered.put(moved.name, known);
                 }

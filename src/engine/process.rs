@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Answered, Fate, Loaded, Memory, Name, Passing, Request};
+use super::{Answered, Loaded, Memory, Name, Passing, Request};
 use crate::decide::Version;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
@@ -116,7 +116,6 @@ impl Process {
             for ((request, place), answer) in left.iter().zip(&places).zip(answers) {
                 match answer {
                     Answered::Decided(decision) => decisions[*place] = Some(decision),
-                    Answered::Undone(Fate::Locked) => {}
                     Answered::Undone(_) => stale.push((request.clone(), *place)),
                 }
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tallygate::{Check, Config, Decision, Isolation, Policy};
+use uuid::Uuid;
 
 use crate::child::{Calls, Child, Work};
 use crate::db::{Db, Told, bucket, log};
@@ -172,6 +173,32 @@ async fn new_keys(db: &Db, config: Config) {
     }
     assert_eq!(db.rows().await as usize, 2000 * rounds(3, 30));
     db.assert_ledger_is_whole().await;
+}
+
+/// Ids that follow one another must not meet where they are looked for, or callers of unlike buckets fail each other.
+pub async fn serializable_callers_with_ids_of_their_own_rarely_meet(db: Db) {
+    let limiter = db.limiter_with(config(Isolation::Serializable, 16)).await;
+    limiter.operator().set_zone("pay", &log(100, 3600), None, "test").await.unwrap();
+    let keys: Vec<_> = (0..2_000).map(|_| Uuid::new_v4().to_string()).collect();
+    for _ in 0..10 {
+        limiter.check_many(keys.iter().map(|key| Check::new("pay", key)).collect()).await.unwrap();
+    }
+    let limiter = db.limiter_with(Config { attempts: 1, ..config(Isolation::Serializable, 16) }).await;
+    let calls = keys.chunks(100).take(16).map(|keys| {
+        let (limiter, keys) = (limiter.clone(), keys.to_vec());
+        tokio::spawn(async move {
+            let mut failed = 0;
+            for key in keys {
+                match limiter.check(Check::new("pay", key).txn(Uuid::now_v7())).await {
+                    Ok(decision) => assert!(decision.is_allowed()),
+                    Err(error) => failed += usize::from(error.is_transient()),
+                }
+            }
+            failed
+        })
+    });
+    let failed: usize = join_all(calls).await.into_iter().map(Result::unwrap).sum();
+    assert!(failed < 160, "{failed} of 1,600 would have to be repeated");
 }
 
 /// Short windows, random costs and real time: then the ledger is counted naively.

@@ -10,21 +10,21 @@ use uuid::Uuid;
 use crate::db::{Db, Engine, log};
 use crate::model::Expected;
 
-pub async fn eight_clients_with_one_txn_are_charged_once(db: Db) {
+pub async fn sixteen_clients_with_one_txn_are_charged_once(db: Db) {
     let isolations = match db.engine {
         Engine::Sqlite => vec![Isolation::RowLock],
         _ => vec![Isolation::RowLock, Isolation::Serializable],
     };
-    for isolation in isolations {
+    let ids = [random_id(), Uuid::now_v7()];
+    for (isolation, txn) in isolations.into_iter().flat_map(|isolation| ids.map(|txn| (isolation, txn))) {
         let config = Config { isolation, attempts: 1000, ..db.config() };
         let limiter = db.limiter_with(config).await;
-        let zone = format!("{isolation:?}");
+        let zone = format!("{isolation:?} {}", txn.get_version_num());
         limiter.operator().set_zone(&zone, &log(1000, 3600), None, "test").await.unwrap();
-        let txn = random_id();
-        let calls = (0..8).map(|client| {
+        let calls = (0..16).map(|client| {
             let (limiter, zone) = (limiter.clone(), zone.clone());
             tokio::spawn(async move {
-                let calls = if client < 4 { 13 } else { 12 };
+                let calls = if client < 4 { 7 } else { 6 };
                 let mut decisions = Vec::new();
                 for _ in 0..calls {
                     decisions.push(limiter.check(Check::new(&zone, "key").cost(7).txn(txn)).await.unwrap());

@@ -52,7 +52,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("gate", &["an_unmigrated_database_says_what_to_run"]),
     ("hazards", &["h02_a_waiter_sees_what_was_spent_while_it_waited"]),
     ("hosts", &["calls_go_on_at_another_server_and_return_to_the_first"]),
-    ("idempotence", &["eight_clients_with_one_txn_are_charged_once"]),
+    ("idempotence", &["sixteen_clients_with_one_txn_are_charged_once"]),
     ("input", &["what_cannot_be_stored_is_refused_and_writes_nothing"]),
     (
         "joined",
@@ -166,6 +166,7 @@ const TOPICS: &[(&str, &[&str])] = &[
 pub const LONG: &[&str] = &[
     "exact::a_thousand_callers_with_new_keys_all_get_an_answer",
     "exact::a_thousand_serializable_callers_with_new_keys_all_get_an_answer",
+    "exact::serializable_callers_with_ids_of_their_own_rarely_meet",
     "engine::sixteen_processes_by_both_ways_are_exact_and_nobody_starves",
     "explain::what_counted_is_what_a_plain_count_finds",
     "hazards::h03_blocked_checks_leave_no_bloat_and_nothing_in_the_catalogue",

@@ -172,15 +172,13 @@ impl engine::Session for Session<'_> {
             Err(fate) => return Ok(Appended { now_us: None, fates: vec![fate; writing.buckets.len()] }),
         };
         let mut fates = vec![Fate::Appended; writing.buckets.len()];
-        for (column, fate) in [("stale", Fate::Stale), ("locked", Fate::Locked)] {
-            let places: Option<String> = row.try_get(column).map_err(error)?;
-            let places: Vec<usize> = places.map_or(Ok(Vec::new()), |places| {
-                serde_json::from_str(&places).map_err(|e| Error::database("no places").caused_by(e))
-            })?;
-            for place in places {
-                if let Some(of) = place.checked_sub(1).and_then(|place| fates.get_mut(place)) {
-                    *of = fate;
-                }
+        let stale: Option<String> = row.try_get("stale").map_err(error)?;
+        let stale: Vec<usize> = stale.map_or(Ok(Vec::new()), |places| {
+            serde_json::from_str(&places).map_err(|e| Error::database("no places").caused_by(e))
+        })?;
+        for place in stale {
+            if let Some(fate) = place.checked_sub(1).and_then(|place| fates.get_mut(place)) {
+                *fate = Fate::Stale;
             }
         }
         Ok(Appended { now_us: Some(get!(row, "now_us")), fates })
