@@ -13,7 +13,6 @@
 -- install sql/mysql/zone_total_reached.sql
 -- install sql/mysql/zone_level_wait.sql
 -- install sql/mysql/zone_bring.sql
--- install sql/mysql/zone_decide.sql
 -- install sql/mysql/zone_txn_hash.sql
 -- install sql/mysql/zone_transaction_require.sql
 -- install sql/mysql/zone_check.sql
@@ -39,7 +38,7 @@
 -- install sql/mysql/zone_find.sql
 -- install sql/mysql/zone_charges.sql
 -- install sql/mysql/tallygate_schema_version.sql
--- install sql/mysql/zone_call.sql
+-- install sql/mysql/zone_decide.sql
 -- install sql/mysql/zone_snapshot_require.sql
 -- install sql/mysql/zone_charge_find.sql
 -- install sql/mysql/zone_check_in.sql

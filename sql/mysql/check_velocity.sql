@@ -15,5 +15,5 @@ create procedure check_velocity(
 )
 sql security definer
 begin
-    call zone_call('velocity', false, p_zone, p_bucket_key, null, 1, true, false, null, null, null);
+    call zone_decide('velocity', false, p_zone, p_bucket_key, null, 1, true, false, null, null, null);
 end;

@@ -15,5 +15,5 @@ create procedure check_velocity_in(
 )
 sql security definer
 begin
-    call zone_call('velocity', true, p_zone, p_bucket_key, null, 1, true, false, null, null, null);
+    call zone_decide('velocity', true, p_zone, p_bucket_key, null, 1, true, false, null, null, null);
 end;

@@ -17,5 +17,5 @@ create procedure rate_limiting_request(
 )
 sql security definer
 begin
-    call zone_call('tokens', false, null, rate_id, null, 1, true, false, null, refill_per_sec, window_seconds);
+    call zone_decide('tokens', false, null, rate_id, null, 1, true, false, null, refill_per_sec, window_seconds);
 end;

@@ -18,5 +18,5 @@ create procedure rate_limiting_request_in(
 )
 sql security definer
 begin
-    call zone_call('tokens', true, null, rate_id, null, 1, true, false, null, refill_per_sec, window_seconds);
+    call zone_decide('tokens', true, null, rate_id, null, 1, true, false, null, refill_per_sec, window_seconds);
 end;

@@ -1,6 +1,7 @@
 -- zone_charge_find: the charge that a refund gives back, or the refund that was recorded of it before; not called from outside.
 --
--- Arguments  p_zone_id, p_bucket_key, p_txn_id, p_joined  as in zone_decide
+-- Arguments  p_zone_id  the zone
+--            p_bucket_key, p_txn_id, p_joined  as in zone_decide
 --            o_id … o_created_at  columns of the earlier refund; null where there is none
 --            o_back, o_back_seq, o_back_us  the charge: its amount, row and time
 -- Locks      the bucket's row, until the transaction ends

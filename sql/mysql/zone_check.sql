@@ -25,5 +25,5 @@ create procedure zone_check(
 )
 sql security definer
 begin
-    call zone_call('check', false, p_zone, p_bucket_key, p_txn_id, p_cost, p_record, true, p_lock_wait_s, null, null);
+    call zone_decide('check', false, p_zone, p_bucket_key, p_txn_id, p_cost, p_record, true, p_lock_wait_s, null, null);
 end;

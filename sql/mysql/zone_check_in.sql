@@ -29,5 +29,5 @@ create procedure zone_check_in(
 )
 sql security definer
 begin
-    call zone_call('check', true, p_zone, p_bucket_key, p_txn_id, p_cost, p_record, true, p_lock_wait_s, null, null);
+    call zone_decide('check', true, p_zone, p_bucket_key, p_txn_id, p_cost, p_record, true, p_lock_wait_s, null, null);
 end;

@@ -18,5 +18,5 @@ create procedure zone_engine_check(
 )
 sql security definer
 begin
-    call zone_call('engine', not p_own, p_zone_id, p_bucket_key, p_txn_id, p_cost, p_record, p_named, p_lock_wait_s, null, null);
+    call zone_decide('engine', not p_own, p_zone_id, p_bucket_key, p_txn_id, p_cost, p_record, p_named, p_lock_wait_s, null, null);
 end;

@@ -21,5 +21,5 @@ create procedure zone_refund(
 )
 sql security definer
 begin
-    call zone_call('refund', false, p_zone, p_bucket_key, p_txn_id, 0, true, false, p_lock_wait_s, null, null);
+    call zone_decide('refund', false, p_zone, p_bucket_key, p_txn_id, 0, true, false, p_lock_wait_s, null, null);
 end;

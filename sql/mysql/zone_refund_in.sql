@@ -22,5 +22,5 @@ create procedure zone_refund_in(
 )
 sql security definer
 begin
-    call zone_call('refund', true, p_zone, p_bucket_key, p_txn_id, 0, true, false, p_lock_wait_s, null, null);
+    call zone_decide('refund', true, p_zone, p_bucket_key, p_txn_id, 0, true, false, p_lock_wait_s, null, null);
 end;

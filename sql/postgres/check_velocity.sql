@@ -34,11 +34,8 @@ begin
     id := v_told.id;
     zone_id := p_zone_id;
     bucket_key := p_bucket_key;
-    -- A statement of its own: the version may be younger than the one before, which waited for the lock.
-    select v.rate, (v.window_us + 999999) / 1000000
-    into check_velocity.rate, check_velocity.window_seconds
-    from zone_version v
-    where v.zone_id = p_zone_id and v.version = v_told.zone_version;
+    rate := v_told.rate;
+    window_seconds := v_told.window_seconds;
 end
 $$;
 

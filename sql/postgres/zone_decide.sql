@@ -8,7 +8,8 @@
 --            p_back, p_back_seq, p_back_at  a charge that is given back: its amount, row and time; null for a check. A refund costs 0,
 --                      and its caller has looked for an earlier one under the bucket's lock
 -- Result     columns of zone_decision; total, level, strikes, salt and row_hash of the bucket after the row; is_simple where nothing
---            else is to be known of it, and its time is the clock's
+--            else is to be known of it, and its time is the clock's; of a check that was not decided before rate and window_seconds
+--            of the policy, rounded up
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     those of zone_check
 create function zone_decide(
@@ -40,7 +41,9 @@ create function zone_decide(
     out strikes        bigint,
     out salt           bytea,
     out row_hash       bytea,
-    out is_simple      boolean
+    out is_simple      boolean,
+    out rate           bigint,
+    out window_seconds bigint
 )
 language plpgsql
 as $$
@@ -158,8 +161,9 @@ begin
 
     -- 5. The policy, by a statement that began after the lock; and the bucket as it is now.
     select z.version, z.algorithm, case z.algorithm when 'uniform' then 1 else coalesce(z.burst, z.rate) end, z.window_us,
-        z.rate / z.rate_gcd, z.window_us / z.rate_gcd, z.durability = 'relaxed', z.mode = 'off', z.beyond_sql
-    into zone_version, v_algorithm, zone_limit, v_window_us, v_per_us, v_per_token, v_relaxed, v_off, v_beyond
+        z.rate / z.rate_gcd, z.window_us / z.rate_gcd, z.durability = 'relaxed', z.mode = 'off', z.beyond_sql,
+        z.rate, (z.window_us + 999999) / 1000000
+    into zone_version, v_algorithm, zone_limit, v_window_us, v_per_us, v_per_token, v_relaxed, v_off, v_beyond, rate, window_seconds
     from zone_master z
     where z.id = p_zone_id;
     if not found then

@@ -59,7 +59,7 @@ const ROUTINES_POSTGRES: Files = files!("sql/postgres":
 const ROUTINES_MYSQL: Files = files!("sql/mysql":
     "check_velocity.sql" "check_velocity_in.sql" "rate_limiting_request.sql" "rate_limiting_request_in.sql"
     "tallygate_schema_version.sql" "zone_bring.sql" "zone_bucket_back.sql" "zone_bucket_home.sql"
-    "zone_bucket_mark.sql" "zone_bucket_open.sql" "zone_bucket_place.sql" "zone_call.sql" "zone_charge_find.sql"
+    "zone_bucket_mark.sql" "zone_bucket_open.sql" "zone_bucket_place.sql" "zone_charge_find.sql"
     "zone_charges.sql" "zone_check.sql" "zone_check_in.sql" "zone_clock.sql" "zone_decide.sql"
     "zone_engine_append.sql" "zone_engine_append_one.sql" "zone_engine_ask.sql" "zone_engine_charges.sql"
     "zone_engine_check.sql" "zone_engine_hold.sql" "zone_engine_hold_one.sql" "zone_engine_items.sql"

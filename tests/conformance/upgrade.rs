@@ -21,18 +21,12 @@ const MARK: &str = "-- the next release\n";
 
 /// The migrator of the next release: a column more, and other texts of routines that programs call and of their parts.
 pub fn next(engine: Engine, url: &str) -> Migrator {
-    let (database, head, routines): (_, _, &[&str]) = match engine {
-        Engine::Postgres => (
-            "postgres",
-            "as $$\n",
-            &["zone_decide", "zone_check", "zone_engine_append_one", "zone_find", "zone_operator_append"],
-        ),
-        Engine::Sqlite => ("sqlite", "", &[]),
-        _ => (
-            "mysql",
-            "sql security definer\nbegin\n",
-            &["zone_call", "zone_check", "zone_engine_append_one", "zone_find", "zone_operator_append"],
-        ),
+    let routines =
+        &["zone_decide", "zone_check", "zone_engine_append_one", "zone_find", "zone_operator_append"][..];
+    let (database, head, routines) = match engine {
+        Engine::Postgres => ("postgres", "as $$\n", routines),
+        Engine::Sqlite => ("sqlite", "", &[][..]),
+        _ => ("mysql", "sql security definer\nbegin\n", routines),
     };
     let migrator = Migrator::new(url).unwrap();
     let number = migrator.migrations().len() + 1;
