@@ -68,11 +68,11 @@ begin
             level := zone_level_fill(
                 level, zone_limit * per_token, per_us, zone_us(greatest(v_event.at, v_at)) - zone_us(v_at)
             );
+            if v_event.place = 1 then
+                level := zone_level_give(level, v_event.amount * per_token, zone_limit * per_token, per_us);
+            end if;
         end if;
         v_at := greatest(v_event.at, v_at);
-        if v_event.place = 1 and v_is_level then
-            level := zone_level_give(level, v_event.amount * per_token, zone_limit * per_token, per_us);
-        end if;
         continue when v_event.place in (1, 4);
         if v_event.version is not null then
             select v.algorithm, v.rate, v.window_us, v.burst, v.rate_gcd, v.running_buckets, v.calendar, v.slots

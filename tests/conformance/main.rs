@@ -471,6 +471,7 @@ fn main() -> std::process::ExitCode {
         seeds::a_zone_is_named_by_its_name_or_its_number,
         seeds::a_zone_that_is_more_than_plain_is_refused_with_its_reason,
         seeds::a_zone_that_sql_callers_use_stays_plain_unless_it_is_said_twice,
+        seeds::a_reservation_that_ends_in_a_full_bucket_leaves_it_full,
         seeds::check_velocity_answers_as_in_the_seed,
         seeds::rate_limiting_request_counts_down_and_refills,
         seeds::a_typed_call_whose_answer_is_lost_is_not_made_again,

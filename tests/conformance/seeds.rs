@@ -101,6 +101,27 @@ pub async fn a_zone_that_is_more_than_plain_is_refused_with_its_reason(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
+/// What a reservation gives back overfills no bucket that began full with another policy meanwhile, and empties none.
+pub async fn a_reservation_that_ends_in_a_full_bucket_leaves_it_full(db: Db) {
+    let limiter = db.limiter().await;
+    limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
+    limiter.reserve(Check::new("login", "key").cost(5), Duration::from_millis(300)).await.unwrap();
+    let tokens = Policy::token_bucket(3, Duration::from_secs(3600), None).unwrap();
+    limiter.operator().set_zone("login", &tokens, None, "test").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let mut caller = db.connect_as(Role::Caller).await;
+    let call = match db.engine {
+        Engine::Postgres => "select blocked from check_velocity(1, 'key')",
+        _ => "call check_velocity(1, 'key')",
+    };
+    let mut blocked = Vec::new();
+    for _ in 0..4 {
+        blocked.push(caller.number(call).await);
+    }
+    assert_eq!(blocked, [0, 0, 0, 1]);
+    db.assert_ledger_is_whole().await;
+}
+
 /// By the command, which asks whether callers in SQL use the zone.
 pub async fn a_zone_that_sql_callers_use_stays_plain_unless_it_is_said_twice(db: Db) {
     let limiter = db.limiter().await;
