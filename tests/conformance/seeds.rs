@@ -101,7 +101,7 @@ pub async fn a_zone_that_is_more_than_plain_is_refused_with_its_reason(db: Db) {
     db.assert_ledger_is_whole().await;
 }
 
-/// What a reservation gives back overfills no bucket that began full with another policy meanwhile, and empties none.
+/// A bucket that began full with another policy, while a reservation was open, stays full when that ends.
 pub async fn a_reservation_that_ends_in_a_full_bucket_leaves_it_full(db: Db) {
     let limiter = db.limiter().await;
     limiter.operator().set_zone("login", &log(5, 60), None, "test").await.unwrap();
