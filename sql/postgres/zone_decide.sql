@@ -8,8 +8,8 @@
 --            p_back, p_back_seq, p_back_at  a charge that is given back: its amount, row and time; null for a check. A refund costs 0,
 --                      and its caller has looked for an earlier one under the bucket's lock
 -- Result     columns of zone_decision; total, level, strikes, salt and row_hash of the bucket after the row; is_simple where nothing
---            else is to be known of it, and its time is the clock's; of a check that was not decided before rate and window_seconds
---            of the policy, rounded up
+--            else is to be known of it, and its time is the clock's; rate and window_seconds, which is rounded up, of
+--            the policy, where it decided now
 -- Locks      the bucket's row, until the transaction ends
 -- Errors     those of zone_check
 create function zone_decide(

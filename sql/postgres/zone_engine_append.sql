@@ -55,7 +55,6 @@ declare
     v_spent    bigint;
     v_leases   boolean := false;
     v_ends     boolean := false;
-    v_known    int[] := '{}'; -- the places of buckets that know a transaction
     v_opened   boolean := false;
     v_alone    boolean;
     v_current  boolean;
@@ -153,7 +152,7 @@ begin
                     and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
                 limit 1;
                 if found then
-                    v_known := v_known || v_place;
+                    fates[v_place] := 1;
                 end if;
             end if;
             v_before := v_row;
@@ -230,7 +229,7 @@ begin
     else
         loop
             if p_skip_locked then
-                select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
+                select array_agg(case when fates[h.ordinality] = 0 and (h.is_new or b.held) then 0 else 1 end order by h.ordinality)
                 into fates
                 from unnest(p_heads) with ordinality as h
                 left join lateral (
@@ -242,7 +241,7 @@ begin
                     for no key update skip locked
                 ) b on true;
             else
-                select array_agg(case when h.is_new or b.held then 0 else 1 end order by h.ordinality)
+                select array_agg(case when fates[h.ordinality] = 0 and (h.is_new or b.held) then 0 else 1 end order by h.ordinality)
                 into fates
                 from unnest(p_heads) with ordinality as h
                 left join lateral (
@@ -323,9 +322,6 @@ begin
             ) b on true;
         end if;
     end if;
-    foreach v_place in array v_known loop
-        fates[v_place] := 1;
-    end loop;
     if p_together and 0 <> any(fates) then
         perform zone_error('moved');
     end if;
