@@ -202,6 +202,9 @@ begin
             call zone_error('elsewhere', v_moved_to, null, null);
         elseif v_home is not null then
             call zone_error('home', v_home, null, null);
+        elseif v_head_seq not between 0 and 281474976710656 or least(v_total, coalesce(v_strikes, 0)) < 0 or v_level < -9223372036854775807
+        then
+            call zone_error('head', v_zone_id, null, null);
         end if;
 
         -- 3. The clock, after the lock. Time never moves backwards within a bucket.

@@ -107,6 +107,11 @@ begin
             set v_message = concat(
                 'the ledger of a bucket in zone ', v_first, ' lacks rows of its window; it was changed from outside'
             );
+        when 'head' then
+            set v_number = 31005;
+            set v_message = concat(
+                '"seq", "spent_total", "level" or "strikes" of a bucket in zone ', v_first, ' is out of range; it was changed from outside'
+            );
         when 'no transaction' then
             set v_number = 31006;
             set v_message =

@@ -124,6 +124,9 @@ begin
     if v_moved_to is not null then
         perform zone_error('elsewhere', v_moved_to);
     end if;
+    if v_seq not between 0 and 281474976710656 or least(total, strikes) < 0 or level < -9223372036854775807 then
+        perform zone_error('head', p_zone_id::text);
+    end if;
 
     -- 3. The clock, after the lock. Time never moves backwards within a bucket.
     v_now := pg_catalog.clock_timestamp();

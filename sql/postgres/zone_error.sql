@@ -68,6 +68,9 @@ begin
         when 'ledger' then
             v_code := 'TG005';
             v_message := 'the ledger of a bucket in zone %s lacks rows of its window; it was changed from outside';
+        when 'head' then
+            v_code := 'TG005';
+            v_message := '"seq", "spent_total", "level" or "strikes" of a bucket in zone %s is out of range; it was changed from outside';
         when 'append' then
             v_code := 'TG003';
             v_message := 'a row of zone %s with number %s does not follow from what is there; it was not appended';

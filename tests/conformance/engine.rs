@@ -1319,5 +1319,13 @@ pub async fn a_bucket_that_cannot_be_read_fails_alone(db: Db) {
     }
     let errors: Vec<_> = of_it.into_iter().map(|(_, result)| result.unwrap_err()).collect();
     assert!(errors.iter().all(|error| error.to_string().contains("\"strikes\"")), "{errors:?}");
+    // The routine that callers in SQL have, and that a check comes to whose bucket is fought over, decides there no more than the
+    // library.
+    for (column, bad) in [("strikes", "-1"), ("level", "-9223372036854775808"), ("seq", "281474976710657")] {
+        db.execute("update zone_bucket_lock set strikes = 0 where bucket_key = '7'").await;
+        db.execute(&format!("update zone_bucket_lock set {column} = {bad} where bucket_key = '7'")).await;
+        let error = db.connect().await.execute(&sql_check(db.engine, "login", "7", 1)).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("\"{column}\"")), "{error}");
+    }
     assert_eq!(db.rows().await as usize, 10 + 60 - errors.len());
 }
