@@ -135,8 +135,7 @@ begin
         v_now := v_last_at;
     end if;
 
-    -- 4. Was it decided before? The zone stands in a form that no index answers: by the bucket's rows a popular one takes long. A
-    --    charge that was ended has other rows of the same transaction.
+    -- 4. Was it decided before? Looked up as zone_txn_bucket_txn says. A charge that was ended has other rows of the same transaction.
     if p_txn_id is not null and p_named and v_recorded and v_seq > 0 then
         select t.id, t.txn_id, t.zone_version, t.seq, t.blocked, t.reason, t.zone_limit, t.remaining, t.retry_after_us, t.created_at,
             case
@@ -147,7 +146,9 @@ begin
             t.cost
         into id, txn_id, zone_version, seq, blocked, reason, zone_limit, remaining, retry_after_us, created_at, v_other, v_spent
         from zone_txn t
-        where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
+        where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+                = hashtextextended(p_bucket_key, uuid_hash_extended(p_txn_id, p_zone_id))
+            and t.bucket_key = p_bucket_key and t.txn_id is not distinct from p_txn_id and t.zone_id is not distinct from p_zone_id
             and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'local')
         limit 1;
         if v_other is not null then

@@ -148,7 +148,9 @@ begin
             if v_row.named and v_row.seq > 1 then
                 perform -- as in zone_engine_hold
                 from zone_txn t
-                where t.txn_id = v_row.txn_id and t.bucket_key = v_row.bucket_key and t.zone_id is not distinct from v_row.zone_id
+                where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+                        = hashtextextended(v_row.bucket_key, uuid_hash_extended(v_row.txn_id, v_row.zone_id))
+                    and t.bucket_key = v_row.bucket_key and t.txn_id is not distinct from v_row.txn_id and t.zone_id is not distinct from v_row.zone_id
                     and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
                 limit 1;
                 if found then

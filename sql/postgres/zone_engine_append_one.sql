@@ -232,7 +232,9 @@ begin
         if p_named and v_seq > 1 then
             perform -- as in zone_engine_hold
             from zone_txn t
-            where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
+            where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+                    = hashtextextended(p_bucket_key, uuid_hash_extended(p_txn_id, p_zone_id))
+                and t.bucket_key = p_bucket_key and t.txn_id is not distinct from p_txn_id and t.zone_id is not distinct from p_zone_id
                 and t.kind in ('check', 'reserve', 'coalesced', 'unchecked', 'lease', 'local', 'offer')
             limit 1;
             if found then

@@ -98,9 +98,11 @@ begin
         v_zone_id := p_txn_zone_ids[v_place];
         v_key := p_txn_bucket_keys[v_place];
         v_txn_id := p_txn_ids[v_place];
-        perform -- the zone in a form that no index answers: by the bucket's rows a popular one takes long
+        perform -- as zone_txn_bucket_txn says
         from zone_txn t
-        where t.txn_id = v_txn_id and t.bucket_key = v_key and t.zone_id is not distinct from v_zone_id
+        where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+                = hashtextextended(v_key, uuid_hash_extended(v_txn_id, v_zone_id))
+            and t.bucket_key = v_key and t.txn_id is not distinct from v_txn_id and t.zone_id is not distinct from v_zone_id
         limit 1;
         if found then
             v_past := v_past || v_place;

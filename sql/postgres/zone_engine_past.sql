@@ -23,7 +23,9 @@ begin
         return query
         select v_asked.position, t
         from zone_txn t
-        where t.txn_id = v_asked.txn_id and t.bucket_key = v_asked.bucket_key and t.zone_id is not distinct from v_asked.zone_id
+        where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+                = hashtextextended(v_asked.bucket_key, uuid_hash_extended(v_asked.txn_id, v_asked.zone_id))
+            and t.bucket_key = v_asked.bucket_key and t.txn_id is not distinct from v_asked.txn_id and t.zone_id is not distinct from v_asked.zone_id
         order by t.seq;
     end loop;
 end

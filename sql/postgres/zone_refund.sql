@@ -53,7 +53,9 @@ begin
     select t.id, t.zone_version, t.seq, t.kind, t.cost, t.remaining, t.created_at
     into id, zone_version, seq, v_kind, cost, remaining, created_at
     from zone_txn t
-    where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
+    where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+            = hashtextextended(p_bucket_key, uuid_hash_extended(p_txn_id, p_zone_id))
+        and t.bucket_key = p_bucket_key and t.txn_id is not distinct from p_txn_id and t.zone_id is not distinct from p_zone_id
         and t.kind in ('refund', 'settle', 'cancel', 'release')
     limit 1;
     replayed := found;
@@ -75,7 +77,9 @@ begin
         end as fault
     into v_charge
     from zone_txn t
-    where t.txn_id = p_txn_id and t.bucket_key = p_bucket_key and t.zone_id is not distinct from p_zone_id
+    where hashtextextended(t.bucket_key, uuid_hash_extended(t.txn_id, t.zone_id))
+            = hashtextextended(p_bucket_key, uuid_hash_extended(p_txn_id, p_zone_id))
+        and t.bucket_key = p_bucket_key and t.txn_id is not distinct from p_txn_id and t.zone_id is not distinct from p_zone_id
         and t.kind in ('check', 'reserve', 'unchecked', 'local')
     limit 1;
     if not found then
