@@ -159,12 +159,12 @@ impl Inner {
         });
         let decide = |again: bool| {
             let requests = if again { &*known } else { &requests };
-            let decisions = async move {
+            let decisions = boxed(async move {
                 match passing {
                     Passing::Each => self.store.check(requests, terms).await,
                     Passing::Together => self.store.check_all(requests, terms).await,
                 }
-            };
+            });
             call(&self.store, requests.len(), until, decisions)
         };
         let result = self.tries(until).run(decide).await;

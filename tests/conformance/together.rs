@@ -24,6 +24,16 @@ fn start(limiter: &Limiter, check: Check) -> JoinHandle<Result<tallygate::Decisi
     tokio::spawn(async move { limiter.check(check).await })
 }
 
+/// Waits until so many calls are on their way and so many checks wait for one.
+async fn until(limiter: &Limiter, calls: u32, waiting: usize) {
+    let is_so = async {
+        while (limiter.load().connections_in_use, limiter.load().checks_waiting) != (calls, waiting) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), is_so).await.expect("the calls and checks that were begun");
+}
+
 pub async fn callers_of_one_bucket_are_decided_in_the_order_of_their_coming(db: Db) {
     for &isolation in db.engine.isolations() {
         let limiter = limiter(&db, 30, Config { isolation, ..db.config() }).await;
@@ -130,8 +140,8 @@ pub async fn each_caller_has_its_own_deadline(db: Db) {
     let mut holder = hold(&db, "held").await;
     let check = |ms| Check::new("login", "held").deadline(Duration::from_millis(ms));
     let patient = start(&limiter, check(30_000));
-    // On its way, so that the others wait behind it.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The others wait behind it.
+    until(&limiter, 1, 0).await;
     let results = join_all((0..10).map(|_| limiter.check(check(300)))).await;
     for result in results {
         let error = result.unwrap_err();
@@ -153,13 +163,13 @@ pub async fn what_waits_is_bounded(db: Db) {
     limiter.check(Check::new("login", "held")).await.unwrap();
     let mut holder = hold(&db, "held").await;
     let first = start(&limiter, Check::new("login", "held"));
-    // On its way, so that the others wait behind it.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The others wait behind it.
+    until(&limiter, 1, 0).await;
     let mut waiting = Vec::new();
     for _ in 0..10 {
         waiting.push(start(&limiter, Check::new("login", "held")));
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until(&limiter, 1, 10).await;
     let error = limiter.check(Check::new("login", "held")).await.unwrap_err();
     assert!(
         error.is_transient() && error.to_string().starts_with("10 checks of this bucket wait"),
