@@ -159,12 +159,12 @@ impl Inner {
         });
         let decide = |again: bool| {
             let requests = if again { &*known } else { &requests };
-            let decisions = boxed(async move {
+            let decisions = async move {
                 match passing {
                     Passing::Each => self.store.check(requests, terms).await,
                     Passing::Together => self.store.check_all(requests, terms).await,
                 }
-            });
+            };
             call(&self.store, requests.len(), until, decisions)
         };
         let result = self.tries(until).run(decide).await;
@@ -196,30 +196,34 @@ impl Inner {
 
 /// Makes a call to the database that carries so many checks and ends soon after the deadline in any case. One of several
 /// servers gets half of the time that is left: the rest is for another. A panic is an error like any other, so that a row that a
-/// driver cannot read fails the checks of its own bucket alone.
-pub(super) async fn call<T>(
-    store: &Store,
+/// driver cannot read fails the checks of its own bucket alone. Boxed, since unoptimized code keeps a future by value in each frame
+/// above it, and this one is large: 1.5 of the 2 MB that a worker's stack has.
+pub(super) fn call<'c, T: Send + 'c>(
+    store: &'c Store,
     checks: usize,
     until: Instant,
-    call: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let patience = match store.is_of_several() {
-        true => Instant::now() + until.saturating_duration_since(Instant::now()) / 2,
-        false => until + GRACE,
-    };
-    trace::call(checks, async {
-        match timeout_at(patience, caught(call)).await {
-            Ok(Some(result)) => store.heed(result),
-            Ok(None) => Err(Error::database(
-                "the program broke off in the middle of a call; what it said on stderr tells where, please report it",
-            )),
-            Err(_) => {
-                store.doubt();
-                Err(Error::transient("the database did not answer; try again"))
+    call: impl Future<Output = Result<T>> + Send + 'c,
+) -> BoxFuture<'c, Result<T>> {
+    let call = caught(boxed(call));
+    boxed(async move {
+        let patience = match store.is_of_several() {
+            true => Instant::now() + until.saturating_duration_since(Instant::now()) / 2,
+            false => until + GRACE,
+        };
+        let heeded = async {
+            match timeout_at(patience, call).await {
+                Ok(Some(result)) => store.heed(result),
+                Ok(None) => Err(Error::database(
+                    "the program broke off in the middle of a call; what it said on stderr tells where, please report it",
+                )),
+                Err(_) => {
+                    store.doubt();
+                    Err(Error::transient("the database did not answer; try again"))
+                }
             }
-        }
+        };
+        trace::call(checks, heeded).await
     })
-    .await
 }
 
 /// A peek would tell something else than what can be had there.

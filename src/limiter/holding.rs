@@ -20,7 +20,8 @@ impl Inner {
         work: impl Fn(Terms, bool) -> F,
     ) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        T: Send,
+        F: Future<Output = Result<T>> + Send,
     {
         let terms = Terms { isolation: Isolation::RowLock, until };
         let _entered = self.combiner.enter(BTreeSet::from([bucket]), until).await?;

@@ -77,7 +77,7 @@ use std::sync::Arc;
 use db::{Db, Engine};
 use libtest_mimic::Arguments;
 use rings::Trials;
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 
 /// The share of a bounded amount of work to do: all of it in `./soak`, less in `./test`.
 pub fn rounds(test: usize, soak: usize) -> usize {
@@ -127,7 +127,9 @@ fn with_room(test: impl FnOnce() + Send) {
 }
 
 fn main() -> std::process::ExitCode {
-    let runtime = Arc::new(Runtime::new().expect("a runtime"));
+    // Unoptimized, a future of ours leaves a caller half of the stack that a worker has by default.
+    let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(1 << 20).build();
+    let runtime = Arc::new(runtime.expect("a runtime"));
     if let Some(work) = child::work_of_this_process() {
         runtime.block_on(work.run());
         return std::process::ExitCode::SUCCESS;
