@@ -3,11 +3,12 @@
 -- Arguments  p_zone_id     the zone
 --            p_bucket_key  the bucket, 1 to 255 bytes without control characters
 --            p_away        a new one, too, whose key belongs to another of several databases
+-- Result     the head; null where another transaction made the row meanwhile
 -- Locks      the new row, and but under READ COMMITTED and on Citus the zone's against its removal, until the transaction
 --            ends; waits while another transaction inserts it
 -- Errors     TG001 there is no such zone; TG003 the key cannot be stored; TG011 its key belongs to another database
 create function zone_bucket_open(p_zone_id int, p_bucket_key text, p_away boolean default false)
-returns void
+returns zone_bucket_lock
 language plpgsql
 security definer
 set search_path from current
@@ -54,6 +55,9 @@ begin
         p_zone_id, p_bucket_key, v_head.seq, v_head.last_at, v_head.spent_total, v_head.level, v_head.strikes,
         v_head.zone_version, v_head.salt, v_head.row_hash
     )
-    on conflict (zone_id, bucket_key) do nothing;
+    on conflict (zone_id, bucket_key) do nothing
+    returning *
+    into v_head;
+    return v_head;
 end
 $$;

@@ -25,7 +25,8 @@ begin
         where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
         for no key update;
         exit when found;
-        perform zone_bucket_open(p_zone_id, p_bucket_key);
+        v_head := zone_bucket_open(p_zone_id, p_bucket_key);
+        exit when v_head.seq is not null;
     end loop;
     if v_head.moved_to is not null then
         perform zone_error('elsewhere', v_head.moved_to);

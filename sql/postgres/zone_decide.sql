@@ -102,7 +102,8 @@ begin
             where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key
             for no key update;
             exit when found;
-            perform zone_bucket_open(p_zone_id, p_bucket_key);
+            v_head := zone_bucket_open(p_zone_id, p_bucket_key);
+            exit when v_head.seq is not null;
         end loop;
     else
         select b.seq, b.last_at, b.spent_total, b.level, b.banned_until, b.carried, b.carried_at, b.carried_total, b.carried_seq,
@@ -113,13 +114,19 @@ begin
         where b.zone_id = p_zone_id and b.bucket_key = p_bucket_key;
         if not found then
             v_head := zone_head_new(p_zone_id, p_bucket_key);
-            v_seq := v_head.seq;
-            v_last_at := v_head.last_at;
-            total := v_head.spent_total;
-            level := v_head.level;
-            v_version := v_head.zone_version;
-            v_holding := false;
         end if;
+    end if;
+    if v_head.seq is not null then -- it has no row, or none of before
+        v_seq := v_head.seq;
+        v_last_at := v_head.last_at;
+        total := v_head.spent_total;
+        level := v_head.level;
+        strikes := v_head.strikes;
+        v_version := v_head.zone_version;
+        v_holding := false;
+        v_bans := 0;
+        salt := v_head.salt;
+        row_hash := v_head.row_hash;
     end if;
     if v_moved_to is not null then
         perform zone_error('elsewhere', v_moved_to);

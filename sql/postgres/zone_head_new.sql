@@ -14,13 +14,17 @@ returns zone_bucket_lock
 language plpgsql
 as $$
 declare
-    -- Where there are not several, that costs next to nothing.
-    c_home constant text := case
-        when not p_away and exists (select from tallygate_shard) then zone_bucket_home(p_bucket_key, false)
-    end;
-    v_head zone_bucket_lock;
-    v_last record;
+    v_head       zone_bucket_lock;
+    v_last       record;
+    v_is_several boolean;
+    v_is_removed boolean;
+    v_home       text;
 begin
+    select exists (select from tallygate_shard), exists (select from zone_bucket_removed r where r.zone_id = p_zone_id)
+    into v_is_several, v_is_removed;
+    if v_is_several and not p_away then
+        v_home := zone_bucket_home(p_bucket_key, false);
+    end if;
     v_head.zone_id := p_zone_id;
     v_head.bucket_key := p_bucket_key;
     v_head.seq := 0;
@@ -29,8 +33,10 @@ begin
     v_head.ban_strikes := 0;
     v_head.bans := 0;
     v_head.holding := false;
-    if not exists (select from zone_bucket_removed r where r.zone_id = p_zone_id) then
-        perform zone_error('home', c_home) where c_home is not null;
+    if not v_is_removed then
+        if v_home is not null then
+            perform zone_error('home', v_home);
+        end if;
         return v_head;
     end if;
     -- The last row; where the old ones were removed, the last of those.
@@ -74,8 +80,8 @@ begin
             )
         )
         into v_head.salt;
-    else
-        perform zone_error('home', c_home) where c_home is not null;
+    elsif v_home is not null then
+        perform zone_error('home', v_home);
     end if;
     return v_head;
 end
