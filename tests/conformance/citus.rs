@@ -40,7 +40,6 @@ pub const NOT_RUN: [(&str, &[&str]); 15] = [
     (
         "a check by itself in a plain zone is decided on its node, by nothing that the process has read or remembers",
         &[
-            "engine::a_bucket_that_cannot_be_read_fails_alone",
             "engine::a_bucket_that_is_fought_over_is_held_from_the_first_look_on",
             "engine::a_bucket_that_is_taken_for_new_is_decided_as_what_it_is",
             "engine::what_a_call_left_goes_with_the_next",

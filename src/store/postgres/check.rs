@@ -25,6 +25,11 @@ impl Postgres {
         let mut lease = self.connections.lease(terms.until).await?;
         let (owner, isolation) = (Owner::by(terms), terms.isolation);
         let mut server = Server { connection: &mut lease, process: &self.process, owner, isolation };
+        // Citus has no plan for a statement that passes over locked rows.
+        let passing = match passing {
+            Passing::Free if self.process.is_spread() => Passing::Each,
+            passing => passing,
+        };
         let decisions = self.process.decide(&mut server, requests, passing).await;
         lease.end(decisions)
     }
