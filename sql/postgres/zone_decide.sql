@@ -116,7 +116,7 @@ begin
             v_head := zone_head_new(p_zone_id, p_bucket_key);
         end if;
     end if;
-    if v_head.seq is not null then -- it has no row, or none of before
+    if v_head.seq is not null then -- its row was made here, or a peek found none
         v_seq := v_head.seq;
         v_last_at := v_head.last_at;
         total := v_head.spent_total;
